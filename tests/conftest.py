@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadfile``: a file goes to one worker, and all files with ranks to one."""
+    """Return ``--dist loadfile``: a file goes to one worker, and all files with ranks to one."""
     from xdist.scheduler import LoadFileScheduling
 
     class OneForRanks(LoadFileScheduling):
@@ -76,7 +76,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m quick`` and ``-m timed`` open only files that have such tests."""
+    """Return ``-m quick`` and ``-m timed`` open only files that have such tests."""
     if (mark := config.getoption("-m")) in ("quick", "timed") and collection_path.name.startswith("test_"):
         return f"pytest.mark.{mark}" not in collection_path.read_text("utf-8") or None
     return None
@@ -125,7 +125,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def supervisor() -> Iterator[Callable[[], Launcher]]:
-    """One supervisor for every test that starts ranks: torch is imported once."""
+    """Start one supervisor for every test that starts ranks: torch is imported once."""
     made: list[Launcher] = []
 
     def started() -> Launcher:
@@ -152,7 +152,7 @@ def one_supervisor(supervisor: Callable[[], Launcher], monkeypatch: pytest.Monke
 
 @pytest.fixture(scope="session")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """One headless browser for every test of a page."""
+    """Start one headless browser for every test of a page."""
     if executable() is None:
         pytest.skip("no Chromium here: Debian's package is called chromium")
     with browser(tmp_path_factory.mktemp("browser")) as page:

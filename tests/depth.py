@@ -14,10 +14,10 @@ Case = TypeVar("Case")
 
 
 def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
-    """A sample of the cases of a slow law; with ``--depth 2`` all."""
+    """Return a sample of the cases of a slow law; with ``--depth 2`` all."""
     return cases[:: every if deep(1) == 1 else 1]
 
 
 def deep(cases: int) -> int:
-    """The given number of cases, times the depth."""
+    """Return the given number of cases, times the depth."""
     return cases * int(os.environ.get(VARIABLE, "1"))

@@ -1,4 +1,4 @@
-"""The versions that pyproject.toml allows: its lower bounds, and every verb tried with them
+"""Try the versions that pyproject.toml allows: its lower bounds, and every verb with them.
 
     python -m tests.versions lowest         what pip is to install: the lower bound of each; `newest`: without a bound
     python -m tests.versions try            every verb with what is installed here
@@ -57,7 +57,7 @@ def requirements(*extras: str, tools: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def outcome(command: str) -> tuple[int, str]:
-    """Exit status of a command, and a digest of its output."""
+    """Return the exit status of a command, and a digest of its output."""
     from pipesched.__main__ import main as pipesched
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -71,8 +71,8 @@ def outcome(command: str) -> tuple[int, str]:
 
 
 def environments(folder: Path) -> Iterator[tuple[str, str]]:
-    """(what is special about it, its Python): newest and lowest versions, then each dependency
-    alone at the other end.
+    """Yield (what is special about it, its Python): newest and lowest versions, then each dependency alone at the other
+    end.
     """
     bounds = requirements(*EXTRAS)
     lowest = [f"{name}=={bound}" for name, bound in bounds.items()]
@@ -93,20 +93,20 @@ def install(python: str, *what: str) -> None:
 
 
 def versions(python: str) -> str:
-    """Installed versions of the dependencies."""
+    """Return the installed versions of the dependencies."""
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, check=True).stdout
     known = {re.sub("[-_.]+", "-", x["name"]).lower(): x["version"] for x in json.loads(listed)}
     return " ".join(f"{name} {known.get(name, '-')}" for name in requirements(*EXTRAS))
 
 
 def tried(python: str) -> dict[str, tuple[int, str]]:
-    """Outcomes with another Python."""
+    """Return the outcomes with another Python."""
     line = [python, "-m", "tests.versions", "try"]
     return dict(json.loads(subprocess.run(line, cwd=TOP, stdout=subprocess.PIPE, check=False, timeout=300).stdout))
 
 
 def main() -> int:
-    """The command line above."""
+    """Return the command line above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("lowest", "newest", "try", "each"))
     parser.add_argument("folder", nargs="?", type=Path, help="for the environments of `each`")
@@ -124,7 +124,7 @@ def main() -> int:
 
 
 def all_pass(folder: Path) -> int:
-    """0 if every verb runs in every environment; outputs are compared with those of the newest versions."""
+    """Return 0 if every verb runs in every environment; outputs are compared with those of the newest versions."""
     first: dict[str, tuple[int, str]] = {}
     wrong = 0
     for title, python in environments(folder):

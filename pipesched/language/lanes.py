@@ -50,7 +50,7 @@ class Values:
 
     @property
     def looked_at(self) -> Values:
-        """The same values with the tightest bounds."""
+        """Return the same values with the tightest bounds."""
         return Values(self.of, int(self.of.min()), int(self.of.max())) if self.varies else self
 
 

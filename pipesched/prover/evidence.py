@@ -1,4 +1,4 @@
-"""What a proof rests on: expressions that are guessed, and inclusions of sets that are decided.
+"""The evidence of a proof: guessed expressions, and decided inclusions of sets.
 
 A prover makes guesses and keeps them; a checker takes those of a certificate, and makes none. Both decide the same
 inclusions, and nothing is concluded from a guess but what these say.

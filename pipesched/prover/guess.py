@@ -44,8 +44,8 @@ class Guesses:
 
     @cached_property
     def _halved(self) -> Guesses:
-        """The same guesses with additional columns for half of each loop variable, and of its sum with m; in base p, of
-        each last digit, and of its sum with p.
+        """Return the guesses with additional columns for half of each loop variable, and of its sum with m; in base p,
+        of each last digit, and of its sum with p.
         """
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]

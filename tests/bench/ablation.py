@@ -37,7 +37,7 @@ BOUND, PERIODIC = "pipesched.optimizer.solve.bounds.lower_bound", "pipesched.opt
 
 
 def always(arguments: tuple[object, ...], found: object) -> bool:
-    """A call counts as use."""
+    """Return a call counts as use."""
     return True
 
 
@@ -83,7 +83,7 @@ def asks(engine: str) -> Callable[[tuple[object, ...], object], bool]:
 
 
 def rows() -> Iterator[Member]:
-    """All members."""
+    """Yield all members."""
     for name in ("zero_bubble", "building_blocks", "patterns", "listings", "walks"):
         yield Member(name, (f"{PORTFOLIO}:{name}",), nothing)
     mixed = lambda whole: kept(lambda one: one[0] != "V building block", whole)  # noqa: E731
@@ -130,18 +130,18 @@ MEMBERS = {one.name: one for one in rows()}
 
 
 def ticks(rng: random.Random, count: int, width: float) -> str:
-    """Costs by stage, uniform round 20 ticks."""
+    """Return the costs by stage, uniform round 20 ticks."""
     return "[" + ",".join(str(round(20 * rng.uniform(1 - width, 1 + width))) for _ in range(count)) + "]"
 
 
 def uneven(seed: int, stages: int, width: float = 0.3, message: int = 1) -> str:
-    """Costs that differ from stage to stage."""
+    """Return the costs that differ from stage to stage."""
     rng = random.Random(seed)
     return ",".join(f"{key}={ticks(rng, stages, width)}" for key in "FIW") + f",C={message}"
 
 
 def instances() -> Iterator[tuple[str, dict[str, object]]]:
-    """Names and questions, drawn by kind of placement, size, cap, costs and objective."""
+    """Yield the names and questions, drawn by kind of placement, size, cap, costs and objective."""
 
     def one(kind: str, p: int, m: int, cap: str, costs: str = "", **more: object) -> tuple[str, dict[str, object]]:
         said = " ".join(f"{value}" for value in more.values())
@@ -213,7 +213,7 @@ def instances() -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def target(path: str) -> tuple[object, str]:
-    """The owner of `module:a.b`, and the last name."""
+    """Return the owner of `module:a.b`, and the last name."""
     module, names = path.split(":")
     owner: object = import_module(module)
     *outer, last = names.split(".")
@@ -301,13 +301,13 @@ def counted(steps: int) -> Iterator[Callable[[], int]]:
 
 
 def cpu() -> float:
-    """Seconds of CPU of this process and of those that have ended."""
+    """Return the seconds of CPU of this process and of those that have ended."""
     parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
 def answered(given: dict[str, object], steps: int, left_out: Member | None) -> dict[str, object]:
-    """Answer of a question, and the members that it used."""
+    """Return the answer of a question, and the members that it used."""
     import pipesched
 
     used: set[str] = set()
@@ -343,7 +343,7 @@ def worse(one: dict[str, object], whole: dict[str, object]) -> int:
 
 
 def lost(kept: dict[str, dict[str, dict[str, object]]], member: str) -> int:
-    """Number of answers that are worse without a member."""
+    """Return the number of answers that are worse without a member."""
     return sum(worse(of[member], of[""]) > 0 for of in kept.values() if member in of)
 
 

@@ -40,7 +40,7 @@ def case(name: str, goal: float, line: str, at_most: Fraction | int | None = Non
 
 
 def unit() -> Iterator[Case]:
-    """Unit costs, one stage per rank."""
+    """Yield the unit costs, one stage per rank."""
     for cap in range(1, 16):
         yield case(f"p=8 m=16 cap {cap}", 2, f"--p 8 --m 16 --mem-cap {cap}")
     for cap in range(4, 9):
@@ -52,26 +52,26 @@ def unit() -> Iterator[Case]:
 
 
 def z3() -> Iterator[Case]:
-    """Z3 alone, without heuristics: it finds, and refutes C - 1."""
+    """Yield Z3 alone, without heuristics: it finds, and refutes C - 1."""
     for cap in range(1, 16):
         yield case(f"z3 p=8 m=16 cap {cap}", 5, f"--p 8 --m 16 --mem-cap {cap} --engine z3")
     yield case("z3 p=8 m=64 cap 8", 30, "--p 8 --m 64 --mem-cap 8 --engine z3 --no-portfolio")
 
 
 def every() -> Iterator[Case]:
-    """One file for every m."""
+    """Yield one file for every m."""
     for p, goal in ((4, 2), (8, 2), (16, 5), (32, 20)):
         yield case(f"every m, p={p} cap {p}", goal, f"--p {p} --mem-cap {p} --all-m")
         yield case(f"every m, p={p} cap {p}, no portfolio", goal, f"--p {p} --mem-cap {p} --all-m --no-portfolio")
 
 
 def large() -> Iterator[Case]:
-    """A known order meets the bound."""
+    """Yield a known order meets the bound."""
     yield case("p=64 m=1024 cap 64", 10, "--p 64 --m 1024 --mem-cap 64")
 
 
 def vee() -> Iterator[Case]:
-    """Two stages per rank, folded."""
+    """Yield two stages per rank, folded."""
     for cap in ("2.5", "3", "3.5", "4"):
         yield case(f"vee p=4 m=12 cap {cap}", 15, f"--p 4 --m 12 --placement vee --mem-cap {cap}")
     yield case("vee p=6 m=12 cap 4", 30, "--p 6 --m 12 --placement vee --mem-cap 4")
@@ -82,13 +82,14 @@ def vee() -> Iterator[Case]:
 
 
 def skewed() -> Iterator[Case]:
-    """Costs without a common divisor."""
+    """Yield the costs without a common divisor."""
     for cap in range(4, 9):
         yield case(f"{SKEWED} p=8 m=16 cap {cap}", 20, f"--p 8 --m 16 --mem-cap {cap} --cost {SKEWED}")
 
 
 def better() -> Iterator[Case]:
-    """Instances whose published schedules are not optimal, and the rows of the zero-bubble paper's tables 5 and 6."""
+    """Yield the instances whose published schedules are not optimal, and the rows of the zero-bubble paper's tables 5
+    and 6."""
     yield case("vee p=4 m=8 cap 2, 3:4:2", 60, "--p 4 --m 8 --placement vee --mem-cap 2 --cost F=3,I=4,W=2", 200)
     yield case("vee p=8 m=24 cap 4", 300, "--p 8 --m 24 --placement vee --mem-cap 4 --time-limit 300", 167)
     for row in json.loads(_TABLE.read_text("utf-8"))["rows"]:
@@ -105,7 +106,7 @@ def better() -> Iterator[Case]:
 
 
 def uneven() -> Iterator[Case]:
-    """Stages that differ by up to 30 %."""
+    """Yield the stages that differ by up to 30 %."""
     for seed in range(10):
         factors = np.random.default_rng(seed).uniform(0.7, 1.3, 8)
         stages = "[" + ",".join(str(round(10 * x)) for x in factors) + "]"
@@ -117,7 +118,7 @@ GROUPS = (unit, z3, every, large, vee, skewed, better, uneven)
 
 
 def run(one: Case) -> str:
-    """One line: seconds, goal, verdict, peers."""
+    """Return one line: seconds, goal, verdict, peers."""
     command = [sys.executable, "-m", "pipesched", "optimize", *one.arguments, "--json"]
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=20 * one.goal + 60)

@@ -44,7 +44,7 @@ def instance(sizes: str, cap: str, placement: str = "linear", costs: str = "F=1,
 
 
 def uneven(ranks: int, seed: int) -> str:
-    """Stages that differ by up to 30 %."""
+    """Return the stages that differ by up to 30 %."""
     factors = np.random.default_rng(seed).uniform(0.7, 1.3, ranks)
     stages = "[" + ",".join(str(round(10 * x)) for x in factors) + "]"
     return f"F={stages},I={stages},W={stages},C=1"
@@ -84,7 +84,7 @@ def instances() -> Iterator[tuple[str, Instance, int]]:
 
 
 def look(name: str, one: Instance, best: int, to: Path | None) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     problem, made = one.problem(), checked(one)
     below, scale = Fraction(best * problem.scale - 1, problem.scale), one.costs.ticks(one.placement.stages).scale
     path = None if to is None else str(to / name.replace(" ", "-").replace("/", "_"))

@@ -55,7 +55,7 @@ def median(command: list[str], runs: int) -> Figures:
 
 
 def write_csv(schedule: Schedule, path: Path) -> Path:
-    """The compute order as torch's CSV."""
+    """Return the compute order as torch's CSV."""
     ops = schedule.op.tolist(), schedule.stage.tolist(), schedule.microbatch.tolist()
     cells = [f"{stage}{'FIWB'[op]}{microbatch}" for op, stage, microbatch in zip(*ops, strict=True)]
     cut = schedule.start.tolist()
@@ -64,14 +64,14 @@ def write_csv(schedule: Schedule, path: Path) -> Path:
 
 
 def zb_v(ranks: int, microbatches: int, path: Path) -> Path:
-    """torch's own ZB-V order."""
+    """Return torch's own ZB-V order."""
     code = f"from tests.bench.torch_peer import zb_v; zb_v({ranks}, {microbatches}, {str(path)!r})"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
     return path
 
 
 def recorded_run(folder: Path) -> list[list[str]]:
-    """1f1b on 64 ranks, 2,000 messages each: verify the plan alone, and with dumps of a flight recorder."""
+    """Return 1f1b on 64 ranks, 2,000 messages each: verify the plan alone, and with dumps of a flight recorder."""
     plan, dumps_of = folder / "plan.txt", folder / "recorded"
     sizes = ["--p", "64", "--m", "500"]
     command = [sys.executable, "-m", "pipesched", "emit", "1f1b", *sizes, "--target", "program", "-o", str(plan)]
@@ -84,7 +84,7 @@ def recorded_run(folder: Path) -> list[list[str]]:
 
 
 def torch_seconds(path: Path) -> dict[str, float]:
-    """CPU seconds of torch on a file: load, simulate."""
+    """Return CPU seconds of torch on a file: load, simulate."""
     code = f"from tests.bench.torch_peer import load_and_simulate; load_and_simulate({str(path)!r})"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

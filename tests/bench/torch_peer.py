@@ -11,7 +11,7 @@ from torch.distributed.pipelining import schedules
 
 
 def stages(ranks: int, count: int) -> list[SimpleNamespace]:
-    """Stand-ins for the stages of rank 0, with the attributes that the constructors read."""
+    """Return Stand-ins for the stages of rank 0, with the attributes that the constructors read."""
     return [
         SimpleNamespace(
             stage_index=index,

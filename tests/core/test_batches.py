@@ -178,7 +178,7 @@ def test_the_mix_can_show_a_fault() -> None:
 
 
 def traits(case: Program) -> Counter[str]:
-    """Features of a program, and its verdict."""
+    """Return the features of a program, and its verdict."""
     report = pipesched.verify(case)
     count = Counter({str(d.code) for d in report.diagnostics} | ({"right"} if report.ok else set()))
     count["batches"] = int((case.group >= 0).any())

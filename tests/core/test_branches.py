@@ -44,8 +44,8 @@ rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0
 
 
 def sent(program: Program) -> Counter[tuple[str, int, int, int, int, int]]:
-    """Properties of every SEND: F or B, its source and target stage, microbatch, source and target rank; of RECVs
-    likewise.
+    """Return the properties of every SEND: F or B, its source and target stage, microbatch, source and target rank; of
+    RECVs likewise.
     """
     found: Counter[tuple[str, int, int, int, int, int]] = Counter()
     for rank in range(program.ranks):
@@ -121,7 +121,7 @@ def test_orders_by_chance_stop_where_the_simulation_does() -> None:
 
 
 def small(rng: random.Random) -> Analysis:
-    """A schedule of a few messages, which finishes."""
+    """Return a schedule of a few messages, which finishes."""
     while True:
         model = random_model(rng)
         if model.ranks > 1 and 0 < len(model.messages()) <= 7:

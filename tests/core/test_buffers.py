@@ -1,4 +1,4 @@
-"""Messages in the hands of a rank, which no peak counts: by list order, without a clock."""
+"""The messages that a rank holds, which no peak counts: they follow from the list order, without a clock."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pipesched.model.schedule import Schedule
 
 
 def module_of(row: Check[Subject]) -> str:
-    """The module of an extension's check."""
+    """Return the module of an extension's check."""
     assert isinstance(row.find, Lazy)
     return row.find.path.partition(":")[0]
 

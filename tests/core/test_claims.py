@@ -46,7 +46,7 @@ claim {claim}
 def verdict(
     claim: str, *, costs: str | Costs | None = None, p: int = 3
 ) -> tuple[Claim | None, list[Diagnostic], Report]:
-    """Verdict on one claim about GPipe on p ranks, m = 2p; the findings; the report."""
+    """Return the verdict on one claim about GPipe on p ranks, m = 2p; the findings; the report."""
     report = pipesched.verify(Source("mine.ps", GPIPE.format(claim=claim)), p=p, costs=costs)
     return (report.claims[0] if report.claims else None), list(report.diagnostics), report
 

@@ -77,8 +77,8 @@ def test_a_ring_of_all_ranks_planted_in_a_file() -> None:
 
 
 def ring(length: int, ranks: int) -> Schedule:
-    """Stages go twice round the first ranks, then on; these ranks begin with the second round: a
-    cycle of that length.
+    """Return the stages go twice round the first ranks, then on; these ranks begin with the second round: a cycle of
+    that length.
     """
     rank_of = [*range(length), *range(length), *range(length, ranks)]
     lists: list[list[Compute]] = [[] for _ in range(ranks)]
@@ -94,7 +94,7 @@ def ring(length: int, ranks: int) -> Schedule:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_planted_cycle_of_computes_has_its_length(length: int, more: int) -> None:
-    """One label for each rank of the ring, whatever other ranks wait for."""
+    """The cycle has one label for each rank of the ring, whatever other ranks wait for."""
     schedule = ring(length, length + more)
     cycle = hops(pipesched.verify(schedule), "PS306")
     assert sorted(hop.rank for hop in cycle) == list(range(length))
@@ -135,7 +135,8 @@ def _load(name: str, **sizes: int) -> Schedule:
 
 
 def _crossings(here: list[Instruction], there: list[Instruction]) -> list[tuple[int, int]]:
-    """(RECV, later SEND) of the upper rank with the lower one, which sends the one before it receives the other."""
+    """Return (RECV, later SEND) of the upper rank with the lower one, which sends the one before it receives the
+    other."""
     found = []
     for i, x in enumerate(there):
         for j, y in enumerate(there[i + 1 : i + 4], i + 1):
@@ -154,7 +155,7 @@ HOLDS = "then it holds under strict"
 
 
 def _sent_first(row: list[str], received: int) -> str:
-    """The last SEND_B before a place in a row."""
+    """Return the last SEND_B before a place in a row."""
     return [cell for cell in row[:received] if "SEND_B" in cell][-1]
 
 
@@ -163,7 +164,8 @@ def _moved(listed: list[Instruction], i: int, j: int) -> list[Instruction]:
 
 
 def ring_of_sends(length: int, more: int) -> Program:
-    """Each of the first ranks sends to the next before it receives from the previous one; others wait for rank 0."""
+    """Return each of the first ranks sends to the next before it receives from the previous one; others wait for rank
+    0."""
     lists = [
         [Instruction(Op.SEND_F, r, 0, (r + 1) % length), Instruction(Op.RECV_F, r, 0, (r - 1) % length)]
         for r in range(length)
@@ -178,7 +180,7 @@ def ring_of_sends(length: int, more: int) -> Program:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("more", [0, 2])
 def test_a_planted_cycle_of_messages_has_its_length(length: int, more: int) -> None:
-    """One label for each rank that sends to the next one first, and none for the other ranks."""
+    """The cycle has one label for each rank that sends to the next one first, and none for the other ranks."""
     program = ring_of_sends(length, more)
     cycle = hops(pipesched.verify(program), "PS401")
     assert sorted(hop.rank for hop in cycle) == list(range(length))

@@ -129,13 +129,13 @@ def slipped(chance: random.Random) -> str:
 
 
 def status(path: Path) -> int:
-    """Exit status of `verify`."""
+    """Return the exit status of `verify`."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return main(["verify", str(path), "--format", "concise", "--torch-version", "2.13"])
 
 
 def ours(path: Path) -> list[list[str]]:
-    """The order that we read, as torch prints it."""
+    """Return the order that we read, as torch prints it."""
     schedule = pipesched.load(path)
     read = schedule.program or schedule
     cells = zip(read.stage.tolist(), read.op.tolist(), read.microbatch.tolist(), strict=True)

@@ -63,7 +63,7 @@ def told(case: Program) -> str:
 
 
 def _shown(x: Instruction) -> str:
-    """``0SEND_F1>2 in 5 on 1``: to rank 2, in group 5, on communicator 1."""
+    """Return ``0SEND_F1>2 in 5 on 1``: to rank 2, in group 5, on communicator 1."""
     peer = "" if x.peer < 0 else f"{'<' if x.op.receive else '>'}{x.peer}"
     where = ("" if x.group < 0 else f" in {x.group}") + ("" if x.communicator == 0 else f" on {x.communicator}")
     return f"{'+' if x.second else ''}{x}{peer}{where}"
@@ -117,7 +117,8 @@ LETTERS = {"S": Op.SEND_F, "R": Op.RECV_F, "F": Op.F, "w": Op.WAIT_SEND_F}
 
 
 def words(letters: str, longest: int, peer: int, batches: bool) -> Iterator[list[Instruction]]:
-    """Every list of up to `most` instructions that talk to the peer; with batches, in all ways to fuse neighbours."""
+    """Yield every list of up to `most` instructions that talk to the peer; with batches, in all ways to fuse
+    neighbours."""
     for n in range(longest + 1):
         for cuts in itertools.product((0, 1), repeat=max(0, n - 1) if batches else 0):
             group = [0, *itertools.accumulate(cuts)] if batches else [-1] * n
@@ -130,13 +131,13 @@ def _instruction(letter: str, peer: int, group: int) -> Instruction:
 
 
 def two_ranks(letters: str, longest: int, batches: bool) -> Iterator[Program]:
-    """Every program of two ranks with such lists, matched or not."""
+    """Return every program of two ranks with such lists, matched or not."""
     each = [list(words(letters, longest, 1 - rank, batches)) for rank in range(2)]
     return (program(list(lists)) for lists in itertools.product(*each))
 
 
 def three_ranks(messages: int) -> Iterator[Program]:
-    """Every matched program of three ranks with `most` single messages, on one communicator."""
+    """Yield every matched program of three ranks with `most` single messages, on one communicator."""
     channels = list(itertools.permutations(range(3), 2))
     for chosen in itertools.combinations_with_replacement(channels, messages):
         orders = []
@@ -169,7 +170,7 @@ def test_every_program_of_a_small_shape(shape: str) -> None:
 
 
 def tally(cases: Iterable[Program]) -> tuple[Counter[str], list[str]]:
-    """Counts of cases, features, deadlocks and capacities; the differences in words."""
+    """Return the counts of cases, features, deadlocks and capacities; the differences in words."""
     count: Counter[str] = Counter()
     wrong = []
     for case in cases:

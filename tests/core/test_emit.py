@@ -94,7 +94,7 @@ def test_a_stream_goes_to_stdout(output: list[str], folder: Path, capsys: pytest
 
 
 def test_a_file_appears_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same bytes as on stdout, no other file beside it, and the mode of the previous file."""
+    """The file has the same bytes as stdout and the mode of the previous file, and no other file is left beside it."""
     target = folder / "out.json"
     target.write_text("old")
     target.chmod(0o640)
@@ -181,7 +181,7 @@ def test_a_part_is_no_stream_and_says_so(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object: the text, or the files; the report if something is wrong."""
+    """JSON is one object: the text, or the files; the report if something is wrong."""
     _, text, _ = emit(capsys, "1f1b", "--p", "2", "--target", "torch-csv")
     status, out, said = emit(capsys, "1f1b", "--p", "2", "--target", "torch-csv", "--json")
     told = json.loads(out)

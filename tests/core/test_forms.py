@@ -74,7 +74,7 @@ class Formulas:
         return {"p": made.ranks, "m": made.microbatches, **{name: tuple(x) for name, x in self.lists.items()}}
 
     def cost(self) -> dict[tuple[str, int, int], Fraction]:
-        """Cost by key, stage and microbatch, with derived costs; no FB unless given."""
+        """Return the cost by key, stage and microbatch, with derived costs; no FB unless given."""
         tables = {key: self.table(key) for key in self.terms}
         made = {}
         for s in range(self.stages):

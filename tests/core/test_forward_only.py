@@ -28,7 +28,7 @@ HALF_OF_GPIPE = "schedule half(p, m)\nstage s in 0 .. p on rank s\nrank r { repe
 
 
 def forwards(schedule: Schedule) -> Schedule:
-    """The F of a schedule, in its order."""
+    """Return the F of a schedule, in its order."""
     orders = [[x for x in schedule.order(rank) if x.op is Op.F] for rank in range(schedule.ranks)]
     return Schedule.from_orders(orders, schedule.placement)
 

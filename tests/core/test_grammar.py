@@ -35,7 +35,7 @@ class Derivation:
 
 
 def plain(value: Any) -> Any:
-    """A derivation as tuples and texts, from either parser; places are those of its tokens."""
+    """Return a derivation as tuples and texts, from either parser; places are those of its tokens."""
     if hasattr(value, "data"):
         return (str(value.data), *map(plain, value.children))
     if hasattr(value, "start_pos"):
@@ -99,7 +99,7 @@ def test_files_are_read_as_lark_reads_them(path: Path) -> None:
 @settings(max_examples=deep(40), deadline=None)
 @given(written(), st.randoms())
 def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], random: Any) -> None:
-    """The same for random files of every form, with a moved piece."""
+    """Random files of every form, with a moved piece, are read as lark reads them."""
     _, text = case
     low, high, at = sorted(random.randrange(len(text)) for _ in range(3))
     for said in (text, text[:low] + text[high:at] + text[low:high] + text[at:]):

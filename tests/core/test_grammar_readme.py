@@ -34,7 +34,7 @@ def test_block_writes_the_order_below_it(block: Chunk) -> None:
 
 
 def slots(schedule: Schedule, rank: int) -> list[str]:
-    """The operations of a rank, the parts of an overlap joined by `+`."""
+    """Return the operations of a rank, the parts of an overlap joined by `+`."""
     written: list[str] = []
     for operation in schedule.order(rank):
         if operation.second:

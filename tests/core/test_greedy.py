@@ -22,14 +22,14 @@ Line = tuple[str, int, str, Fraction]
 
 
 def order(text: str, **sizes: int) -> list[list[str]]:
-    """The order of every rank."""
+    """Return the order of every rank."""
     schedule = pipesched.load(Source("x.ps", text), **sizes)
     assert isinstance(schedule, Schedule)
     return [[str(operation) for operation in schedule.order(rank)] for rank in range(schedule.ranks)]
 
 
 def clocked(ranks: list[int], m: int, rules: list[list[Line]], costs: dict[str, int]) -> list[list[str]] | None:
-    """The operations that the rules give, by checking every rank at every instant; None for a standstill.
+    """Return the operations that the rules give, by checking every rank at every instant; None for a standstill.
 
     ranks: of the stages. A line is a letter, a chunk, what its condition counts ("", "held" or "pending"), and how much
     of that there may be less than.
@@ -47,7 +47,7 @@ def clocked(ranks: list[int], m: int, rules: list[list[Line]], costs: dict[str, 
         return (kind, s, i) in ended and ended[kind, s, i] + late <= now
 
     def upcoming(r: int, letter: str, s: int, now: int) -> int | None:
-        """The next microbatch, if it can run."""
+        """Return the next microbatch, if it can run."""
         if letter == "W":
             return next((i for t, i in pending[r] if t == s), None)
         i = run["F" if letter == "F" else "G", s]
@@ -206,7 +206,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_rule_is_told_where_it_is(case: str) -> None:
-    """One finding, with its code, at its line."""
+    """The only finding has the code of the case, at its line."""
     program, line, code = WRONG[case]
     found = pipesched.verify(Source("x.ps", HEAD + program), p=2, m=4).diagnostics
     assert [(x.code, x.where.line) for x in found if x.where] == [(code, line)]

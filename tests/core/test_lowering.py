@@ -45,7 +45,7 @@ def lowered(schedule: Schedule, costs: Costs) -> Program:
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Schedule, Program]:
-    """A right schedule, one in five without any backward, and its program at random costs."""
+    """Return a right schedule, one in five without any backward, and its program at random costs."""
     schedule = draw(strategies.schedules())
     if draw(st.integers(0, 4)) == 0:
         orders = [
@@ -60,7 +60,7 @@ def lists_of(program: Program) -> list[list[Instruction]]:
 
 
 def name(x: Instruction) -> tuple[str, int, int]:
-    """The content of a message: an activation or a gradient, its stage and its microbatch."""
+    """Return the content of a message: an activation or a gradient, its stage and its microbatch."""
     back = x.op in (Op.SEND_B, Op.RECV_B)
     producer = x.stage if x.op.send else x.stage + 1 if back else x.stage - 1
     return "gradient" if back else "activation", producer, x.microbatch
@@ -80,7 +80,8 @@ def test_without_its_messages_a_program_is_its_schedule(made: tuple[Schedule, Pr
 @CALM
 @given(programs())
 def test_every_edge_between_ranks_is_one_message(made: tuple[Schedule, Program]) -> None:
-    """One SEND after its producer, one RECV before its consumer, each with the stage of its own rank; no others."""
+    """Each edge has one SEND after its producer and one RECV before its consumer, each with the stage of its own rank;
+    there are no others."""
     schedule, program = made
     lists, orders = lists_of(program), simulate.orders_of(schedule)
     at = {(rank, str(x)): i for rank, li in enumerate(lists) for i, x in enumerate(li)}
@@ -191,7 +192,7 @@ def test_our_own_clock_proves_our_program(made: tuple[Schedule, Program]) -> Non
 
 
 def certificate(program: Program, clock: list[int]) -> bool:
-    """The conditions on a clock that proves anything, written out directly."""
+    """Return the conditions on a clock that proves anything, written out directly."""
     lists = lists_of(program)
     cut = program.start.tolist()
     of = {(rank, i): clock[cut[rank] + i] for rank, li in enumerate(lists) for i in range(len(li))}
@@ -200,7 +201,7 @@ def certificate(program: Program, clock: list[int]) -> bool:
 
 
 def corrupted(rng: random.Random, program: Program) -> list[int]:
-    """A clock with one to three wrong instants, or a random one."""
+    """Return a clock with one to three wrong instants, or a random one."""
     assert program.clock is not None
     clock: list[int] = program.clock.tolist()
     ends = np.flatnonzero(program.sends | program.receives).tolist()
@@ -238,7 +239,7 @@ def test_a_corrupted_clock_proves_nothing() -> None:
 
 
 def reordered(rng: random.Random, program: Program) -> Program:
-    """The same clock for lists with swapped instructions."""
+    """Return the program with the same clock and swapped instructions."""
     lists = lists_of(program)
     for _ in range(rng.randint(1, 3)):
         li = rng.choice([li for li in lists if len(li) > 1])

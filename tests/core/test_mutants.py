@@ -90,7 +90,7 @@ def program(family: str, number: int) -> Program:
 
 
 def mutant(seed: int) -> tuple[str, str, Program, Program]:
-    """The family, the change, the programs before and after; half of them with a single slip."""
+    """Return the family, the change, the programs before and after; half of them with a single slip."""
     rng = random.Random(seed)
     family = rng.choice(sorted(FAMILIES))
     before = program(family, rng.randrange(len(FAMILIES[family])))
@@ -108,7 +108,7 @@ def right(mutated: Program) -> bool:
 
 
 def told(before: Program, now: Program) -> str:
-    """The lists that differ, in words."""
+    """Return the lists that differ, in words."""
     shown = []
     for rank in range(now.ranks):
         texts = [" ".join(map(_word, x.instructions(rank))) for x in (before, now)]
@@ -125,7 +125,7 @@ def _word(x: Instruction) -> str:
 
 @cache
 def tally(first: int, last: int) -> tuple[Counter[tuple[str, ...]], list[str]]:
-    """Counts by family, verdict and code; and the failures: bad but accepted, or rejected for no reason."""
+    """Return the counts by family, verdict and code; and the failures: bad but accepted, or rejected for no reason."""
     count: Counter[tuple[str, ...]] = Counter()
     wrong = []
     for seed in range(first, last):

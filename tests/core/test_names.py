@@ -51,18 +51,18 @@ KNOWN = frozenset(
 
 
 def names(text: str) -> list[str]:
-    """The names that a file defines, except m, which is the number of microbatches."""
+    """Return the names that a file defines, except m, which is the number of microbatches."""
     code = re.sub(r'#.*|"[^"]*"', "", text)
     return sorted(set(re.findall(r"\b[A-Za-z_]\w*\b", code)) - KNOWN)
 
 
 def renamed(text: str, old: str, new: str) -> str:
-    """The text with one name replaced, outside comments and strings."""
+    """Return the text with one name replaced, outside comments and strings."""
     return re.sub(rf'#.*|"[^"]*"|\b{old}\b', lambda x: new if x[0] == old else x[0], text)
 
 
 def verdict(text: str, sizes: dict[str, int]) -> tuple[object, ...]:
-    """Order, times and memory of a file, and the verdict on each of its claims."""
+    """Return the order, times and memory of a file, and the verdict on each of its claims."""
     report = pipesched.verify(Source("x.ps", text), **sizes)
     schedule = pipesched.load(Source("x.ps", text), **sizes)
     columns = tuple(getattr(schedule, x).tolist() for x in ("op", "stage", "microbatch", "second", "start"))

@@ -54,7 +54,7 @@ batch = st.lists(st.tuples(st.booleans(), st.lists(slot, min_size=1, max_size=3)
 
 
 def instructions(batches: list[tuple[bool, list[tuple[Instruction, ...]]]]) -> list[Instruction]:
-    """A rank's list; batches are numbered from 0."""
+    """Return a rank's list; batches are numbered from 0."""
     found, number = [], 0
     for fused, slots in batches:
         for x in (x for parts in slots for x in parts):

@@ -43,11 +43,11 @@ STEPS: dict[str, Callable[[int], int]] = {
     "chimera2": lambda p: p,
     "bitpipe": lambda p: p,
 }
-"""Of those what m is a multiple of."""
+"""The number that m is a multiple of, by schedule."""
 
 
 def least(name: str, p: int) -> int:
-    """The smallest m that the schedule allows."""
+    """Return the smallest m that the schedule allows."""
     return {"zb_h2": 2 * p - 1, "dualpipe": 2 * p, "dualpipev": 2 * p}.get(name, 1)
 
 
@@ -86,9 +86,8 @@ def test_the_rules_give_the_same_order(name: str, p: int) -> None:
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("name", rules.LOOPED)
 def test_the_rules_of_several_chunks(name: str, p: int) -> None:
-    """The same for schedules with v chunks per rank: whole groups of p microbatches, and other
-    sizes that each accepts.
-    """
+    """Schedules with v chunks per rank have their rules too: with whole groups of p microbatches, and with other sizes
+    that each accepts."""
     for v, m in ((1, 3 * p), (2, p), (2, 5 * p), (3, 2 * p), (4, p), (2, 2 * p + 2), (3, max(1, p - 1))):
         if m % p and (name in ("interleaved", "interleaved_overlap", "hanayo") or m % max(1, m // p)):
             continue
@@ -168,7 +167,7 @@ def test_the_orders_that_lack_backwards() -> None:
 
 
 def of_torch(name: str, p: int, v: int, m: int) -> str:
-    """The compute order that a schedule class of torch makes, in our words."""
+    """Return the compute order that a schedule class of torch makes, in our words."""
     stages = [mock.MagicMock(num_stages=p * v, group_size=p, group_rank=0) for _ in range(v)]
     made = getattr(torch_schedules, name)(stages, m).pipeline_order
     return rules.text([iter([_word(x) for x in made[r] if x is not None]) for r in range(p)])
@@ -234,7 +233,7 @@ def peaks(report: Report) -> list[Fraction]:
 
 
 def times(report: Report) -> list[Fraction]:
-    """makespan, idle, span idle."""
+    """Return makespan, idle, span idle."""
     assert report.time is not None
     return [report.time.makespan, max(report.time.idle), max(report.time.span_idle)]
 

@@ -37,7 +37,7 @@ def tree(text: str) -> ast.File:
 
 
 def wrong(text: str) -> tuple[Diagnostic, ...]:
-    """The findings in a text; none exactly if it parses."""
+    """Return the findings in a text; none exactly if it parses."""
     try:
         tree(text)
     except PipeschedError as error:
@@ -46,12 +46,12 @@ def wrong(text: str) -> tuple[Diagnostic, ...]:
 
 
 def lines(text: str) -> list[int]:
-    """Lines of the findings in a text."""
+    """Return the lines of the findings in a text."""
     return [finding.labels[0].span.line for finding in wrong(text) if finding.labels[0].span]
 
 
 def inside(node: Any) -> list[ast.Node]:
-    """A node and all nodes in it."""
+    """Return a node and all nodes in it."""
     if isinstance(node, tuple):
         return [found for part in node for found in inside(part)]
     if not is_dataclass(node) or not isinstance(node, ast.Node):
@@ -290,7 +290,7 @@ def test_the_time_to_refuse_grows_with_the_text(part: str) -> None:
 
 
 def looked_at(text: str) -> int:
-    """Number of lines of the language's code that run until a text is refused."""
+    """Return the number of lines of the language's code that run until a text is refused."""
     count = 0
 
     def trace(frame: Any, event: str, _: Any) -> Any:

@@ -21,12 +21,12 @@ _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?>)|((?:[?*+]|\{[0-9]*,
 
 
 def forbidden(pattern: str) -> list[str]:
-    """The atomic groups and possessive quantifiers of a pattern; escapes and classes have none."""
+    """Return the atomic groups and possessive quantifiers of a pattern; escapes and classes have none."""
     return [found[1] or found[2] for found in _PIECE.finditer(pattern) if found[1] or found[2]]
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
-    """The strings of a piece of code without its documentation; a placeholder counts as a letter."""
+    """Yield the strings of a piece of code without its documentation; a placeholder counts as a letter."""
     said = {id(x.value) for x in ast.walk(tree) if isinstance(x, ast.Expr)}
     said |= {id(part) for x in ast.walk(tree) if isinstance(x, ast.JoinedStr) for part in x.values}
     for node in ast.walk(tree):
@@ -37,7 +37,7 @@ def strings(tree: ast.AST) -> Iterator[str]:
 
 
 def given_to_re(tree: ast.AST) -> Iterator[str]:
-    """The strings in calls of `re`: tests also have texts of other languages, in which ``++`` is right."""
+    """Yield the strings in calls of `re`: tests also have texts of other languages, in which ``++`` is right."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
             yield from strings(node)

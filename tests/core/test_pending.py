@@ -21,7 +21,7 @@ PEAKS = {"v_half": lambda p: (p + 2) // 2, "v_min": lambda p: (p + 4) // 3}
 
 
 def order(text: str, p: int = 2, m: int = 4) -> list[list[str]]:
-    """The order of every rank."""
+    """Return the order of every rank."""
     schedule = pipesched.load(Source("x.ps", text), p=p, m=m)
     assert isinstance(schedule, Schedule)
     return [[str(operation) for operation in schedule.order(rank)] for rank in range(schedule.ranks)]

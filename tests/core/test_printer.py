@@ -34,7 +34,7 @@ def comments(text: str) -> list[str]:
 
 
 def bare(text: str) -> str:
-    """A text with emptied strings and comments."""
+    """Return a text with emptied strings and comments."""
     for token in reversed(scan(grammar().words, text)):
         if token.kind in ("COMMENT", "STRING", "TEXT"):
             text = text[: token.start] + ("#" if token.kind == "COMMENT" else '""') + text[token.end :]

@@ -23,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def given(text: str) -> dict[str, Fraction]:
-    """F, I, W, B, FB, C, and M if given, of a text, with the default rules."""
+    """Return F, I, W, B, FB, C, and M if given, of a text, with the default rules."""
     told = {key: Fraction(value) for key, value in (entry.split("=") for entry in text.split(","))}
     t = {"F": Fraction(1), "I": Fraction(1), "W": Fraction(1), "C": Fraction(0)} | told
     t.setdefault("B", t["I"] + t["W"])
@@ -47,7 +47,7 @@ SPLIT_PEAKS: dict[str, Callable[..., Any]] = {
     "zb_h1": lambda r, p, m, x: max((p - r) + r * x, 0) if m >= p else None,
     "zb_h2": lambda r, p, m, x: (2 * p - 2 * r - 1) + 2 * r * x,
 }
-"""The same where I frees all but a share x: (p - r) M_B + r M_W for ZB-H1, (2p - 2r - 1) M_B + 2r M_W for ZB-H2."""
+"""The peaks where I frees all but a share x: (p - r) M_B + r M_W for ZB-H1, (2p - 2r - 1) M_B + 2r M_W for ZB-H2."""
 
 
 IDLE: dict[str, Callable[[dict[str, Fraction], int], Fraction]] = {
@@ -67,7 +67,7 @@ SPANS: dict[str, Callable[[dict[str, Fraction], int], Fraction]] = {
     "zb_h2": lambda t, p: (p - 1) * (t["F"] + t["I"] - 2 * t["W"]),
     "zb_v": lambda t, p: (p - 1) * (2 * t["I"] - 2 * t["W"]),
 }
-"""The same of the span, where it is another: nothing at equal times."""
+"""The published spans, where they are not the makespan: none at equal times."""
 
 
 def _applies(name: str, t: dict[str, Fraction], sizes: dict[str, int]) -> bool:
@@ -151,7 +151,7 @@ def test_the_table_of_blocks_and_optima(name: str) -> None:
 
 
 def least_makespan(p: int, k: int, m: int) -> int:
-    """No order of unit times with one stage per rank and split backwards is shorter if rank 0 holds at most k.
+    """Return no order of unit times with one stage per rank and split backwards is shorter if rank 0 holds at most k.
 
     Two microbatches meet on their ways every p + 1 at least: (n+1)(2p+2) + 3x - 2 for every n round trips, after which
     x = m - 1 - nk >= 1 are left; with none left q(2p+2) + p + k; besides, a round trip and the work of the last rank.

@@ -34,7 +34,7 @@ POSTED = ("one-stream", "pair-stream", "async")
 
 
 def costs(rng: random.Random, program: Program) -> tuple[Costs, queues.Cost]:
-    """Costs of every kind, by stage, or by stage and microbatch, sometimes 0. As given, and as looked up."""
+    """Return the costs of every kind, by stage, or by stage and microbatch, sometimes 0. As given, and as looked up."""
     finer = rng.random() < 0.5
     microbatches = program.placement.microbatches
 
@@ -65,7 +65,7 @@ def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
 
 
 def fused(rng: random.Random, program: Program) -> Program:
-    """Fuse neighbouring messages into batches, at both ends, sometimes with a communicator per kind."""
+    """Return the fuse neighbouring messages into batches, at both ends, sometimes with a communicator per kind."""
     split = rng.random() < 0.5
     lists = []
     for rank in range(program.ranks):

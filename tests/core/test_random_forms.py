@@ -97,7 +97,7 @@ def compared(
 
 
 def interpreted(text: str, given: Mapping[str, Any], asked: Mapping[str, Fraction] | None) -> Written | str:
-    """The interpreter's result for a file, or the code with which it refuses it."""
+    """Return the interpreter's result for a file, or the code with which it refuses it."""
     try:
         return interpret(read(text), given, asked)
     except Refused as refused:
@@ -105,7 +105,7 @@ def interpreted(text: str, given: Mapping[str, Any], asked: Mapping[str, Fractio
 
 
 def refusals(source: Source, options: Options) -> set[str]:
-    """The codes with which a file is refused: one that prevents an order, or all faults of the order."""
+    """Return the codes with which a file is refused: one that prevents an order, or all faults of the order."""
     try:
         found = compiler.examine(compiler.load(source, options), options).report.diagnostics
     except PipeschedError as error:
@@ -115,7 +115,7 @@ def refusals(source: Source, options: Options) -> set[str]:
 
 
 def facts(written: Written, played: clock.Played, made: Examination, release: str) -> list[bool | None]:
-    """Every instant and every figure; the verdicts on its claims."""
+    """Return every instant and every figure; the verdicts on its claims."""
     model, schedule, report = written.model, made.analysis.schedule, made.report
     assert report.time is not None and report.memory is not None
     times = made.analysis.timeline
@@ -157,7 +157,7 @@ def again(written: Written, played: clock.Played, emitted: str, first: Examinati
 
 
 def counted(seeds: Sequence[int]) -> tuple[Counter[str], Counter[str]]:
-    """Outcomes of the programs of some seeds, and the number of programs with each form."""
+    """Return the outcomes of the programs of some seeds, and the number of programs with each form."""
     ends, forms = Counter[str](), Counter[str]()
     for seed in seeds:
         text, given = ps_forms.program(seed)

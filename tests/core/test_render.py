@@ -20,7 +20,7 @@ CSV = Source("mine.csv", "0F0,0SEND_F1,0RECV_B0\n1F0,1SEND_B0,1RECV_F1\n")
 
 
 def at(source: Source, word: str, occurrence: int = 0) -> Span:
-    """The span of a word in a source."""
+    """Return the span of a word in a source."""
     start = [match.start() for match in re.finditer(re.escape(word), source.text)][occurrence]
     return source.span(start, start + len(word))
 

@@ -57,7 +57,7 @@ BAD = Report("mine", "mine.csv", diagnostics=(TWICE, TWICE, WARNING))
 
 
 def having(**parts: Any) -> Report:
-    """The report with other parts."""
+    """Return the report with other parts."""
     return replace(INTERLEAVED, parts=replace(INTERLEAVED.parts, **parts))
 
 
@@ -211,7 +211,7 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
 
 
 def twice(*names: str) -> list[str]:
-    """A number as it is, and as a decimal."""
+    """Return a number as it is, and as a decimal."""
     return [key for name in names for key in (name, f"{name}_decimal")]
 
 
@@ -252,7 +252,7 @@ def test_json_numbers_are_integers_or_fractions() -> None:
 
 @pytest.mark.parametrize(("cap", "told"), [(("4", "4"), 4), (("9/2", "9/2"), "9/2"), (("4", "5"), [4, 5])])
 def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: object) -> None:
-    """One number for all ranks, or a list by rank."""
+    """A cap is one number for all ranks, or a list by rank."""
     memory = Memory("W", "u", fractions(1, 2), fractions(*cap))
     value: Any = having(memory=memory).to_json()
     assert value["memory"]["cap"] == told

@@ -28,7 +28,7 @@ SECOND = "recvshape:F0.0<0 recv:F0.0<0 F1.0 B1.0 ( {} ) send:B1.0>0 recv:F0.1<0 
 
 
 def program(first: str, second: str) -> Source:
-    """1F1B of two ranks that send each other every shape; the exchange in the middle is given."""
+    """Return 1F1B of two ranks that send each other every shape; the exchange in the middle is given."""
     text = f"rank 0: {FIRST.format(first)} B0.1 reduce:0\nrank 1: {SECOND.format(second)} reduce:1\n"
     return Source("shapes.txt", text)
 

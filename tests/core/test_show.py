@@ -45,7 +45,7 @@ def played(schedule: Schedule, costs: Costs | None = None) -> Played:
 
 
 def rank_rows(text: str) -> tuple[list[str], list[str]]:
-    """The rows of the chart and of the memory, without the names of the ranks."""
+    """Return the rows of the chart and of the memory, without the names of the ranks."""
     text = text.partition("\n\n")[2]
     named = [re.match(r"(rank \d+ +)(?!stops)\S", line) for line in text.splitlines()]
     gutter = next(len(match[1]) for match in named if match)
@@ -59,7 +59,7 @@ def label(x: Compute, chunk: int) -> str:
 
 
 def drawn(schedule: Schedule, run: Played, rank: int, columns: int) -> Iterator[tuple[int, str]]:
-    """The column and the label of every slot of a rank, at a number of columns per unit, by the simulation."""
+    """Yield the column and the label of every slot of a rank, at a number of columns per unit, by the simulation."""
     held = schedule.placement.chunks(rank)
     order = run.orders[rank]
     for slot in slots(order):
@@ -113,7 +113,7 @@ def test_no_line_is_too_long(schedule: Schedule, width: int, ascii: bool, data: 
 
 
 def columns_of(row: str, columns: int) -> str:
-    """The kind of each column; idle time is a dot. A name extends to the next letter or dot."""
+    """Return the kind of each column; idle time is a dot. A name extends to the next letter or dot."""
     found = ""
     for mark in row.ljust(columns):
         found += mark.upper() if mark.upper() in set("FIWB·+") else found[-1]
@@ -123,7 +123,7 @@ def columns_of(row: str, columns: int) -> str:
 def share_of(
     schedule: Schedule, run: Played, rank: int, part: tuple[int, Fraction], step: Fraction
 ) -> dict[str, Fraction]:
-    """Exact share of columns of each kind in a part of time."""
+    """Return the exact share of columns of each kind in a part of time."""
     found = dict.fromkeys("FIWB+·", Fraction(0))
     order = run.orders[rank]
     for slot in slots(order):
@@ -135,7 +135,7 @@ def share_of(
 
 
 def rounded(schedule: Schedule, run: Played, rank: int, part: tuple[int, Fraction], step: Fraction) -> str:
-    """The kind of each column where every slot has the columns from its rounded start to its rounded end."""
+    """Return the kind of each column where every slot has the columns from its rounded start to its rounded end."""
     found = ["·"] * -int(-(part[1] - part[0]) // step)
     for i, x in enumerate(run.orders[rank]):
         ends = (min(max(instant, part[0]), part[1]) for instant in (run.start[rank, i], run.end[rank, i]))
@@ -145,7 +145,7 @@ def rounded(schedule: Schedule, run: Played, rank: int, part: tuple[int, Fractio
 
 
 def scaled(text: str) -> Fraction:
-    """Units of time per column."""
+    """Return the units of time per column."""
     found = re.search(r"(\d+) columns? = (\S+) units? of time", " ".join(text.split()))
     assert found is not None
     return Fraction(found[2]) / int(found[1])
@@ -180,8 +180,8 @@ def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.Dat
 
 
 def holding(run: Played, rank: int, begin: Fraction, end: Fraction) -> int:
-    """Most that a rank holds from `begin` up to, not including, `end`; of several steps at `begin`
-    the last one counts.
+    """Return the most that a rank holds from `begin` up to, not including, `end`; of several steps at `begin` the last
+    one counts.
     """
     change = {Op.F: 1, Op.I: 0, Op.W: -1, Op.B: -1}
     now, before, inside = 0, 0, [0]

@@ -1,4 +1,4 @@
-"""One planted slip for each check: its code alone, and the place.
+"""A slip is planted for each check: the report has its code alone, and its place.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """
@@ -55,7 +55,7 @@ def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObj
 
 
 def places(report: Report, code: str) -> list[tuple[int, int]]:
-    """Rank and step of each label of the first finding of a code."""
+    """Return the rank and step of each label of the first finding of a code."""
     found = next(d for d in report.diagnostics if d.code == code)
     matches = [re.match(r"rank (\d+), step (\d+)", label.message) for label in found.labels]
     return [(int(match[1]), int(match[2])) for match in matches if match]
@@ -114,7 +114,7 @@ def _late_receive(lists: Lists) -> tuple[int, int]:
 
 
 def _received_elsewhere(lists: Lists) -> tuple[int, int]:
-    """The gradient for rank 1 goes to rank 0, which takes it, so rank 1 has no input."""
+    """Return the gradient for rank 1 goes to rank 0, which takes it, so rank 1 has no input."""
     i = at(lists, 2, "2SEND_B3")
     lists[2][i] = replace(lists[2][i], peer=0)
     put(lists, 0, take(lists, 1, "1RECV_B3"), "0RECV_B3")
@@ -229,7 +229,7 @@ def _synced_early(lists: Lists) -> tuple[int, int]:
 
 
 def _syncs_out_of_turn(lists: Lists) -> tuple[int, int]:
-    """Ranks 0 and 2 meet before they meet 1 and 3, so 1 and 3 end with the gradients of 0 and 2 twice."""
+    """Return the ranks 0 and 2 meet before they meet 1 and 3, so 1 and 3 end with the gradients of 0 and 2 twice."""
     for rank in (0, 2):
         first = at(lists, rank, "0SYNC")
         lists[rank][first : first + 2] = lists[rank][first : first + 2][::-1]

@@ -1,4 +1,4 @@
-"""Find the reader of a text."""
+"""The reader of a text is found from its beginning."""
 
 from __future__ import annotations
 

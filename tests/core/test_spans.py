@@ -39,7 +39,8 @@ rank 1: F1.1 F1.0 F3.1 I3.1 F1.2 I1.1 F3.0 I3.0 W1.1 I1.0 F3.2 I3.2 W1.0 I1.2 W1
 
 
 def random_span(seed: int, objective: str = "span", most: int = 18) -> Instance:
-    """Uneven costs, latency, caps by rank, fused and split; stages in line, around, there and back, or at random."""
+    """Return the uneven costs, latency, caps by rank, fused and split; stages in line, around, there and back, or at
+    random."""
     rng = random.Random(seed)
     while True:
         p, v, m = rng.choice(SIZES)
@@ -60,7 +61,7 @@ def random_span(seed: int, objective: str = "span", most: int = 18) -> Instance:
 
 
 def differs(x: Instance) -> str:
-    """The fault of the answer to an instance, or empty."""
+    """Return the fault of the answer to an instance, or empty."""
     answer, best = optimize(asked(x, Limits(60.0))), optimum(x)
     if best is None:
         return "" if answer.value is None else f"{answer.verdict}, and there is no schedule"
@@ -105,7 +106,7 @@ def test_no_schedule_is_outside_its_windows_and_below_its_bounds(seed: int) -> N
 
 
 def some_starts(problem: Problem, rng: random.Random) -> Iterator[Ints]:
-    """Starts of random orders that finish within the caps."""
+    """Yield the starts of random orders that finish within the caps."""
     for _ in range(60):
         turn = sorted(range(problem.operations), key=lambda x: int(problem.index[x]) + 2 * rng.random())
         orders = [[x for x in turn if problem.rank[problem.sequence[x]] == rank] for rank in range(problem.ranks)]
@@ -115,7 +116,7 @@ def some_starts(problem: Problem, rng: random.Random) -> Iterator[Ints]:
 
 
 def in_sequence(problem: Problem, orders: Orders) -> Orders:
-    """The same with each sequence in microbatch order."""
+    """Return the orders with each sequence in microbatch order."""
     words = [problem.sequence[np.array(order, dtype=np.int64)] for order in orders]
     return labelled(problem, words, {})
 

@@ -56,7 +56,7 @@ def ended(program: Program, stops: Sequence[int]) -> list[bool]:
 
 
 def shuffled(name: str, sizes: dict[str, int], seed: int) -> Program:
-    """A program of the library with swapped neighbouring messages."""
+    """Return a program of the library with swapped neighbouring messages."""
     schedule, rng = pipesched.load(name, **sizes), random.Random(seed)
     assert isinstance(schedule, Schedule)
     made = lower(schedule)
@@ -130,7 +130,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
 
 
 def closed(needs: list[int], ran: list[bool], schedule: Schedule) -> list[bool]:
-    """The operations that ran, without those whose input did not: they have no time in a picture."""
+    """Return the operations that ran, without those whose input did not: they have no time in a picture."""
     while True:
         kept = [one and (needs[i] < 0 or ran[needs[i]]) for i, one in enumerate(ran)]
         for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):

@@ -51,7 +51,7 @@ CASES = [(command, slip) for slip, (_, commands) in SLIPS.items() for command in
 
 
 def documented() -> dict[str, int]:
-    """The table of emit/README.md: the status of every code that it names, and of the others."""
+    """Return the table of emit/README.md: the status of every code that it names, and of the others."""
     rows = re.findall(r"^\| ([0124]) \|[^|]*\|([^|]*)\|$", (ROOT / "emit" / "README.md").read_text("utf-8"), re.M)
     named = {code: int(status) for status, codes in rows for code in re.findall(r"PS\d{3}", codes)}
     return {str(code): 0 if code.value.startswith("PS9") else named.get(str(code), 1) for code in every_code()}
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def codes(value: object) -> list[str]:
-    """Every code in the JSON output of a command."""
+    """Return every code in the JSON output of a command."""
     if isinstance(value, dict):
         own = [str(value["code"])] if {"code", "severity"} <= value.keys() else []
         return own + [code for entry in value.values() for code in codes(entry)]
@@ -79,7 +79,7 @@ def codes(value: object) -> list[str]:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("command", "slip"), CASES, ids=str)
 def test_every_command_ends_as_the_table_says(command: str, slip: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same slip has the same code in every command, and the status is the largest of its codes."""
+    """A slip has the same code in every command, and the status is the largest of its codes."""
     status = main([*command.split(), *slip.split(), "--json"])
     found = codes(json.loads(capsys.readouterr().out))
     assert SLIPS[slip][0] in found

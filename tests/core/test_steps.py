@@ -63,13 +63,13 @@ class Machine:
 
 
 def beside() -> Iterator[Slice]:
-    """Heuristics that find something now and then."""
+    """Yield the heuristics that find something now and then."""
     for i in range(40):
         yield 3, Found(f"order {i}", cast(Orders, ())) if i % 7 == 0 else None
 
 
 def trace(seed: int) -> list[tuple[str, int]]:
-    """The sequence of events: a question ends, another that depends on it is asked, some are cancelled."""
+    """Return the sequence of events: a question ends, another that depends on it is asked, some are cancelled."""
     machine, asked = Machine(random.Random(seed)), 0
     lanes = Lanes(cast(Pool, machine), beside(), 2)
     problem, seen, open_ones = linear(2, 2, 2), list[tuple[str, int]](), set[int]()
@@ -110,7 +110,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def answer(*arguments: str) -> bytes:
-    """Output of the command."""
+    """Return the output of the command."""
     command = [sys.executable, "-m", "pipesched", "optimize", *arguments, "--json"]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300).stdout
 
@@ -132,7 +132,7 @@ def test_a_busy_machine_says_the_same_bytes(command: tuple[str, ...]) -> None:
 
 
 def test_the_seed_is_told_and_changes_no_value() -> None:
-    """The same seed gives the same answer; another seed the same optimum."""
+    """A seed always gives the same answer; another seed gives the same optimum."""
     command = ("--p", "3", "--m", "6", "--placement", "vee", "--mem-cap", "5/2", "--cost", "F=2,I=3,W=1")
     told = [json.loads(answer(*command, "--seed", seed)) for seed in ("0", "7")]
     assert [one["seed"] for one in told] == [0, 7] and all(one["ok"] for one in told)
@@ -140,7 +140,7 @@ def test_the_seed_is_told_and_changes_no_value() -> None:
 
 
 def work(*arguments: str) -> tuple[float, dict[str, Any]]:
-    """CPU seconds of a command, and its output."""
+    """Return CPU seconds of a command, and its output."""
     import resource
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -105,7 +105,7 @@ def text_of(name: str) -> str:
 
 
 def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
-    """The stream of a program, one object per instruction."""
+    """Return the stream of a program, one object per instruction."""
     placement = program.placement
     routes = [np.flatnonzero(placement.route_of == r).tolist() for r in range(placement.routes)]
     ranks = []
@@ -137,7 +137,8 @@ def slowly(program: Program, parameters: dict[str, int]) -> stream.Stream:
 
 
 def random_program(seed: int) -> Program:
-    """A program with everything possible, in any order: pairs, batches, communicators, waits, frozen stages, routes."""
+    """Return a program with everything possible, in any order: pairs, batches, communicators, waits, frozen stages,
+    routes."""
     rng = random.Random(seed)
     ranks, stages, microbatches, routes = rng.randint(1, 3), rng.randint(1, 4), rng.randint(2, 12), rng.randint(1, 2)
 
@@ -180,7 +181,7 @@ def random_program(seed: int) -> Program:
 
 
 def ranged(schedule: Schedule) -> Schedule:
-    """The same schedule, with microbatches of each route numbered consecutively."""
+    """Return the same schedule, with the microbatches of each route numbered consecutively."""
     route_of = schedule.placement.route_of
     number = np.empty(len(route_of), dtype=np.int64)
     number[np.argsort(route_of, kind="stable")] = np.arange(len(route_of))
@@ -197,7 +198,7 @@ def read(text: str, **sizes: int) -> tuple[Program, dict[str, int]]:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_streams_to_the_byte(name: str, update_golden: bool) -> None:
-    """The same schedule gives the same bytes, in this release and the next."""
+    """A schedule gives the same bytes in this release and the next."""
     made = emitted(compiler.read(name), GOLDEN[name])
     if update_golden:
         golden(name).write_text(made, "utf-8")
@@ -257,7 +258,7 @@ def test_the_page_of_the_notation_has_every_word() -> None:
 
 
 def _instructions(word: str) -> list[Instruction]:
-    """The instructions of a word, read in a program that ends with another one."""
+    """Return the instructions of a word, read in a program that ends with another one."""
     found = order_text.read(Source("a.txt", f"rank 0: {word} step"))
     assert isinstance(found, Program)
     return found.instructions(0)[:-1]
@@ -298,7 +299,7 @@ def test_a_stream_says_every_program(seed: int) -> None:
 
 
 def numbered(group: np.ndarray[Any, Any], program: Program) -> np.ndarray[Any, Any]:
-    """Batches by their number over all ranks."""
+    """Return the batches by their number over all ranks."""
     edge = np.diff(group, prepend=-2) != 0
     edge[program.start[:-1][program.start[:-1] < len(group)]] = True
     return np.where(group < 0, -1, np.cumsum(edge & (group >= 0)))
@@ -401,7 +402,7 @@ def test_a_stream_is_read_alike_in_blocks(name: str, monkeypatch: pytest.MonkeyP
 
 
 def edited(name: str, change: Callable[[dict[str, Any]], object], *, sign: bool = True) -> str:
-    """A changed golden stream, with a matching fingerprint if possible."""
+    """Return a changed golden stream, with a matching fingerprint if possible."""
     data = json.loads(text_of(name))
     change(data)
     if sign:

@@ -55,21 +55,21 @@ def refused(text: str, **options: object) -> tuple[Diagnostic, ...]:
 
 
 def read_plain_row(line: str, version: TorchVersion) -> tuple[list[int], ...] | None:
-    """op, stage, microbatch and second of a row, or None if a cell is refused."""
+    """Return op, stage, microbatch and second of a row, or None if a cell is refused."""
     words = notation(version).read(line, ",")
     op, second, stage, microbatch = words.columns.tolist()
     return None if len(words.bad) else (op, stage, microbatch, second)
 
 
 def place(diagnostic: Diagnostic, label: int = 0) -> tuple[int, int]:
-    """Row and cell of a label, counted by the commas of the text."""
+    """Return the row and cell of a label, counted by the commas of the text."""
     span = diagnostic.labels[label].span
     assert span is not None
     return span.line, span.source.line(span.line)[: span.column - 1].count(",") + 1
 
 
 def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
-    """A row as (type, stage, microbatch or -1, second), by the grammar on torch's page."""
+    """Return a row as (type, stage, microbatch or -1, second), by the grammar on torch's page."""
     found = []
     for text in row:
         inside = re.fullmatch(r"\((.*)\)OVERLAP_F_B", text.strip())

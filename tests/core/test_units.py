@@ -30,7 +30,7 @@ UNIT = {"s": "s|ms|us", "B": "[kMGT]?B"}
 
 
 def told(capsys: pytest.CaptureFixture[str], *line: str) -> str:
-    """Stdout of a command, cached."""
+    """Return the stdout of a command, cached."""
     if line not in TOLD:
         capsys.readouterr()
         assert main(list(line)) in (0, 1)
@@ -42,12 +42,12 @@ TOLD: dict[tuple[str, ...], str] = {}
 
 
 def found(capsys: pytest.CaptureFixture[str], *line: str) -> Any:
-    """The JSON object of a command."""
+    """Return the JSON object of a command."""
     return json.loads(told(capsys, *line, "--json"))
 
 
 def in_seconds(text: str) -> Iterator[tuple[Decimal, str]]:
-    """Every time of a text in seconds, with its digits."""
+    """Yield every time of a text in seconds, with its digits."""
     for number, unit in re.findall(r"(?<![\w.=])([\d,]*\.?\d+) (s|ms|us)\b", text):
         yield Decimal(number.replace(",", "")) * LENGTHS[unit], number
 
@@ -78,7 +78,8 @@ VERBS = {
 
 
 def prose(text: str) -> str:
-    """A text without the parts for programs: costs of a .ps file, the device's own data, coordinates of drawings."""
+    """Return a text without the parts for programs: costs of a .ps file, the device's own data, coordinates of
+    drawings."""
     text = re.sub(r"(?m)^costs (?:.*\n)(?:  .*\n)*", "", text)
     text = re.sub(r"989\.4 TFLOP/s", "", text)
     return re.sub(r"<style>.*?</style>|<[^>]*>", "\n", text, flags=re.S)

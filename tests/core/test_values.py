@@ -70,7 +70,7 @@ def test_nothing_and_too_much_are_refused_by_name(verb: str, option: str, value:
 
 @pytest.mark.parametrize("option", OPTIMIZE)
 def test_no_value_ends_optimize_in_an_error_of_pythons(option: str) -> None:
-    """The same for `optimize`."""
+    """No value ends `optimize` in one of Python's errors."""
     for value in ANYTHING:
         answers(pipesched.optimize, **{"p": 1, "m": 1, "time_limit": 1, option: value})
 
@@ -113,7 +113,7 @@ def test_a_finding_in_memory_has_its_row() -> None:
 
 
 def torch_schedule(name: str, ranks: int, stages: int, microbatches: int) -> Any:
-    """A schedule of torch, without processes."""
+    """Return a schedule of torch, without processes."""
     from torch.distributed.pipelining import schedules
 
     made = [mock.MagicMock(num_stages=ranks * stages, group_size=ranks, group_rank=0) for _ in range(stages)]

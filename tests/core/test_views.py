@@ -45,14 +45,15 @@ def test_a_row_is_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_suffix_names_one_view() -> None:
-    """Of two views that write a suffix, one is its default."""
+    """A suffix that two views write is the default of one of them."""
     owned = [suffix for view in views().values() for suffix in view.suffixes]
     assert len(owned) == len(set(owned))
     assert all(suffix in owned for view in views().values() for suffix in view.forms)
 
 
 def test_options_of_the_rows_are_those_of_a_request() -> None:
-    """What the text takes, a request holds; all else that rows take are options of `show` that extensions add."""
+    """A request holds all options that the text takes; all other options of the rows are options of `show` that
+    extensions add."""
     taken = {option for view in views().values() for option in takes(view)} - set(Request.__dataclass_fields__)
     assert taken == {"style", "messages", "memory", "force", "measured", "model"}
     assert taken <= {row.name for row in rows(Option) if "show" in row.on}

@@ -20,7 +20,7 @@ LISTS = [line.split() for line in ORDER.split("\n") if line]
 
 
 def early(words: list[str]) -> int:
-    """Number of waits in a list that end nothing, by walking it."""
+    """Return the number of waits in a list that end nothing, by walking it."""
     under_way, found = list[str](), 0
     for word in words:
         kind, _, what = word.partition(":")
@@ -120,8 +120,8 @@ recv:F0.0<0=2 recv:F0.1<0=2 F2.0 F2.1 send:F2.1>1=3 send:F2.0>1=3
 
 
 def forwards(awaited: int) -> Stream:
-    """Stages 1 and 2 read stage 0, and 4 reads 1 and 3. Rank 1 receives its message after an operation that follows the
-    WAIT of rank 0.
+    """Return the stages 1 and 2 read stage 0, and 4 reads 1 and 3. Rank 1 receives its message after an operation that
+    follows the WAIT of rank 0.
     """
     ranks = []
     for line in LISTS_OF_READERS.format(awaited).split("\n")[1:-1]:

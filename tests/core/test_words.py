@@ -28,7 +28,7 @@ def meaning(shape: str) -> Sequence[Entry] | None:
 
 
 def alone(word: str) -> list[tuple[int, int, int, int]] | None:
-    """(code, place in the word, x, y) of each entry of a word, or None."""
+    """Return (code, place in the word, x, y) of each entry of a word, or None."""
     numbers = [int(digits) for digits in re.findall("[0-9]+", word)]
     entries = MEANINGS.get(re.sub("[0-9]+", "#", word))
     if entries is None or any(number > LARGEST for number in numbers):

@@ -33,7 +33,7 @@ class Example:
 
 
 def examples(code: AnyCode) -> list[Example]:
-    """The blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
+    """Return the blocks of a page. ``ps p=2 m=4 --mem-cap=4``: parameters first, then options as typed."""
     found = _BLOCK.findall(page(code))
     return [
         Example(
@@ -56,7 +56,7 @@ def _parameter(word: str) -> str:
 
 
 def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[tuple[str, str]]]:
-    """Exit status of ``verify`` or ``check`` on an example, with code and severity of all findings."""
+    """Return the exit status of ``verify`` or ``check`` on an example, with code and severity of all findings."""
     if example.language == "console":
         (command,) = re.findall(r"^\$ pipesched (.+)$", example.text, re.M)
         arguments = shlex.split(command)

@@ -19,7 +19,7 @@ BODY = "  repeat m { F }\n  repeat m { B }"
 
 
 def text(head: str = HEAD, stage: str = STAGE, top: str = "", first: str = "", body: str = BODY) -> str:
-    """A right file with one part replaced."""
+    """Return a right file with one part replaced."""
     return "\n".join(filter(None, (head, stage, top, "rank r {", first, body, "}\n")))
 
 
@@ -237,7 +237,7 @@ def test_the_remedy_of_a_habit_works(case: str) -> None:
 
 @pytest.mark.parametrize("case", WORDS)
 def test_a_habit_that_no_word_puts_right_is_told_what_there_is(case: str) -> None:
-    """One error, on its line, whose help shows the form of the language."""
+    """The only error is on the line of the habit, and its help shows the form of the language."""
     file, at, words = WORDS[case]
     (found,) = errors(file)
     assert line(found) == at and words in (found.help or "")

@@ -47,7 +47,7 @@ def errors(text: str, name: str = "x.ps") -> list[Diagnostic]:
 @pytest.mark.usefixtures("without_hints")
 @pytest.mark.parametrize("text", FIRST)
 def test_the_first_misplaced_token_is_told(text: str) -> None:
-    """One finding, at the first token that no file of the language could have there."""
+    """The only finding is at the first token that no file of the language could have there."""
     (found,) = errors(text)
     assert found.where is not None
     assert (found.code, found.where.line, found.where.column) == FIRST[text]

@@ -23,7 +23,7 @@ def errors(text: str, name: str = "x.csv") -> list[Diagnostic]:
 
 
 def rows(text: str, header: bool, index: bool, mark: str = ",") -> str:
-    """The text that pandas writes for a table of cells."""
+    """Return the text that pandas writes for a table of cells."""
     lines = [line.split(",") for line in text.splitlines()]
     table = [[str(i), *line] if index else line for i, line in enumerate(lines)]
     width = max(map(len, lines))
@@ -114,7 +114,7 @@ def test_letters_of_a_paper_hide_no_other_mistake() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "tests/conftest.py"])
 def test_a_file_of_another_kind_is_told_to_be_that(name: str) -> None:
-    """One finding that names the kind of the file."""
+    """The only finding names the kind of the file."""
     (found,) = errors((ROOT / name).read_text("utf-8"), name)
     assert found.code == "PS842" and "not a schedule" in found.message
 

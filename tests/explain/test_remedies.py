@@ -13,7 +13,7 @@ from pipesched.support.source import Source
 
 
 def helps(text: str, name: str = "mine.ps", **sizes: int) -> list[str | None]:
-    """The remedies of all findings of a file."""
+    """Return the remedies of all findings of a file."""
     return [found.help for found in pipesched.verify(Source(name, text), **sizes).diagnostics]
 
 

@@ -35,12 +35,12 @@ def bare(name: str) -> None:
 
 
 def placed(rank: int, chunk: int, p: int, *, vee: bool) -> int:
-    """Stage of a chunk: ranks in turn, or there and back."""
+    """Return the stage of a chunk: ranks in turn, or there and back."""
     return 2 * p - 1 - rank if vee and chunk else chunk * p + rank
 
 
 def reduced(rank: int, p: int, chunks: int, *, vee: bool) -> list[str]:
-    """Reductions, which their trainers run after the order."""
+    """Return the reductions, which their trainers run after the order."""
     return [f"reduce:{placed(rank, chunk, p, vee=vee)}" for chunk in range(chunks)]
 
 
@@ -48,12 +48,12 @@ BACKWARDS = {"F": "F", "B": "I", "W": "W", "BW": "B"}  # the letters of both, an
 
 
 def message(sends: bool, letter: str, made: int, microbatch: int, peer: int) -> str:
-    """Word of a message, by its producer."""
+    """Return the word of a message, by its producer."""
     return f"{'send' if sends else 'recv'}:{letter}{made}.{microbatch}{'>' if sends else '<'}{peer}"
 
 
 def batched(rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Words with brackets around neighbours of one batch; None is not a batch."""
+    """Yield the words with brackets around neighbours of one batch; None is not a batch."""
     last = None
     for word, batch in rows:
         if batch != last:
@@ -68,7 +68,7 @@ def batched(rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 
 def artifact(file: str = "") -> str:
-    """A file of the tests of pytorch/pytorch, test/distributed/pipelining/artifacts."""
+    """Return a file of the tests of pytorch/pytorch, test/distributed/pipelining/artifacts."""
     return Path(file).read_text("utf-8")
 
 
@@ -76,7 +76,7 @@ def artifact(file: str = "") -> str:
 
 
 def zero_bubble(p: int, m: int, name: str = "zbv", cost: int = 1000) -> list[list[str]]:
-    """zbv, v-half, v-min, 1f1b or 1f1b-v: computes, and the batches in which their runtime posts messages.
+    """Return zbv, v-half, v-min, 1f1b or 1f1b-v: computes, and the batches in which their runtime posts messages.
 
     In a batch are the neighbouring messages up to the next compute, or to the receive that it consumes, by direction:
     send to the rank before, receive from it, send to the next one, receive from it.
@@ -136,7 +136,7 @@ def _consumes(compute: Any, message: Any, forward: bool) -> bool:
 
 
 def primus(p: int, m: int, name: str = "zbv-formatted", v: int = 1) -> list[list[str]]:
-    """An algorithm of its table: computes, and the batches in which its handler posts messages.
+    """Return an algorithm of its table: computes, and the batches in which its handler posts messages.
 
     In a batch are neighbouring messages of one time step, by direction, as above.
     """
@@ -172,7 +172,7 @@ def _primus_row(rank: int, row: list[Any], p: int, *, vee: bool) -> Iterator[tup
 
 
 def jaxpp(p: int, m: int, name: str = "Interleaved1F1B", v: int = 1) -> list[list[str]]:
-    """A schedule class of jaxpp: its computes."""
+    """Return a schedule class of jaxpp: its computes."""
 
     class TaskType(enum.Enum):
         FWD, BWD, BWD_I, BWD_W = "F", "B", "I", "W"
@@ -189,7 +189,7 @@ def jaxpp(p: int, m: int, name: str = "Interleaved1F1B", v: int = 1) -> list[lis
 
 
 def _jaxpp_row(row: list[Any]) -> Iterator[str]:
-    """The parts of a fused task are compiled together: one after the other."""
+    """Yield the parts of a fused task are compiled together: one after the other."""
     for task in row:
         parts = task if isinstance(task, tuple) else () if task is None else (task,)
         yield from (f"{one.fwd_or_bwd.value}{one.stage_id}.{one.mubatch_idx}" for one in parts)

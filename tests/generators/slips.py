@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def rows(p: int, m: int) -> list[str]:
-    """Forwards, then backwards, as cells of torch's CSV."""
+    """Return the forwards, then backwards, as cells of torch's CSV."""
     return [",".join(f"{r}{kind}{i}" for kind in "FB" for i in range(m)) for r in range(p)]
 
 
@@ -29,7 +29,7 @@ def by_rank(p: int, m: int) -> Mapping[int, list[str | None]]:
 
 
 def steps(p: int, m: int, rank: int) -> Iterator[list[str]]:
-    """A generator of steps, each a list of instructions."""
+    """Yield a generator of steps, each a list of instructions."""
     for kind in "FB":
         for i in range(m):
             yield [f"{kind}{rank}.{i}"]
@@ -115,7 +115,7 @@ def crashes() -> None:
 
 
 def prints(p: int, m: int) -> list[str]:
-    """Prints texts that look like an answer, wherever it can."""
+    """Return the prints texts that look like an answer, wherever it can."""
     for descriptor in (1, 2):
         os.write(descriptor, b'{"rows": ["rank 0: F9.9"], "ended": "status 0"}\n' * 10_000)
     return rows(p, m)
@@ -151,7 +151,7 @@ def removes(file: str = "") -> None:
 
 
 def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
-    """Leaves a process in a separate session, whose command line has a word to find it by."""
+    """Return the leaves a process in a separate session, whose command line has a word to find it by."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", file], start_new_session=True)
     time.sleep(0.3)
     return rows(p, m)
@@ -175,7 +175,7 @@ def by_sqlite_name(file: str = "") -> None:
 
 
 def in_memory(p: int, m: int) -> list[str]:
-    """A database of its own, and one in its folder."""
+    """Return a database of its own, and one in its folder."""
     for name in (":memory:", "mine.db"):
         sqlite3.connect(name).execute("create table t(x)")
     return rows(p, m)

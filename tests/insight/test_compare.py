@@ -31,7 +31,7 @@ def compared(*arguments: str) -> list[str]:
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
-    """Rows of a comparison, with exact numbers."""
+    """Return the rows of a comparison, with exact numbers."""
     assert main(["compare", *arguments, "--json"]) == status
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
     return found
@@ -52,7 +52,7 @@ def test_the_overhead_of_gpipe_and_1f1b(p: int, capsys: pytest.CaptureFixture[st
 
 
 def test_the_overhead_of_interleaving(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same paper, section 2.2.2: (p-1)/(v m), whether costs are those of a stage or of 1/p of the model."""
+    """The overhead is (p-1)/(v m) (section 2.2.2 of the same paper), with costs by stage or by model."""
     for per in ("rank", "stage"):
         found = rows(capsys, "interleaved", "--p", "4", "--v", "1..4", "--m", "4,8,16", "--cost-per", per)
         assert len(found) == 12
@@ -289,7 +289,7 @@ def test_every_key_of_the_json_is_documented(command: str, capsys: pytest.Captur
 
 
 def _keys(value: object) -> set[str]:
-    """All keys, except those of sizes, costs and findings, and KEY_decimal, which are documented elsewhere."""
+    """Return all keys, except those of sizes, costs and findings, and KEY_decimal, which are documented elsewhere."""
     if isinstance(value, list):
         return set().union(*map(_keys, value))
     if not isinstance(value, dict):

@@ -33,7 +33,7 @@ CALM = settings(derandomize=True, deadline=None, max_examples=deep(75))
 
 
 def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
-    """Positions of b that moved, and of a and b that are alone, after a check that they turn a into b."""
+    """Return the positions of b that moved, and of a and b that are alone, after a check that they turn a into b."""
     weights = np.array(heavy if heavy is not None else [True] * len(b), dtype=np.bool_)
     found = moves(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64), weights)
     left = {i for i, _ in found.moved} | set(found.gone)
@@ -144,7 +144,7 @@ def test_the_same_order_in_other_forms(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_moved_w_is_told_with_its_steps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One W of ZB-H1 three steps earlier: one move, with the steps in both files and its new successor."""
+    """A W of ZB-H1 that runs three steps earlier is one move, with the steps in both files and its new successor."""
     schedule = order_of("zb_h1", p=4, m=8)
     orders = [schedule.order(r) for r in range(4)]
     at = next(i for i, x in enumerate(orders[1]) if x.op is Op.W and x.microbatch == 3)
@@ -207,7 +207,7 @@ def test_a_split_backward_is_no_other_operation(folder: Path, capsys: pytest.Cap
 
 
 def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same operations in the same order, once as one slot and once as two, are different orders."""
+    """Orders with the same operations are different if two operations are one slot in one file and two in the other."""
     (folder / "a.order").write_text("rank 0: F0.0 F0.1+B0.0 B0.1\n")
     (folder / "b.order").write_text("rank 0: F0.0 F0.1 B0.0 B0.1\n")
     status, value = told(["a.order", "b.order"], capsys)
@@ -345,7 +345,8 @@ def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_messages_are_compared_where_both_files_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same computes with a moved send: a move between files with messages, none for their computes alone."""
+    """A moved send among the same computes is a move between files with messages, and no difference between their
+    computes alone."""
     first = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     other = "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
     (folder / "a.csv").write_text(first + other)

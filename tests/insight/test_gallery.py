@@ -35,7 +35,7 @@ def text(name: str) -> str:
 
 
 def sections() -> dict[str, str]:
-    """Sections of the gallery, by the name of their picture, from heading to heading."""
+    """Return the sections of the gallery, by the name of their picture, from heading to heading."""
     parts = LINK.sub("", README.read_text("utf-8")).split("\n## ")[1:]
     found = {re.findall(r"\(pictures/(\w+)\.svg\)", part)[0]: part.rstrip() + "\n" for part in parts}
     assert len(found) == len(parts)
@@ -43,7 +43,7 @@ def sections() -> dict[str, str]:
 
 
 def promises(name: str) -> str:
-    """The requires and claims of a file, as written there."""
+    """Return the requires and claims of a file, as written there."""
     required = "".join(re.findall(r"^require .*\n", text(name), re.M))
     return required + text(name)[text(name).index("\nclaim ") + 1 :]
 
@@ -63,7 +63,7 @@ def plotted(path: Path) -> bytes:
 
 
 def catalogue() -> str:
-    """A row for each schedule: its paper, its claims about peak and idle time, and both at p=8, m=16."""
+    """Return a row for each schedule: its paper, its claims about peak and idle time, and both at p=8, m=16."""
     with mock.patch.object(compare, "bound", return_value=None):
         made = pipesched.compare(*NAMES, p=8, m=16)
     figures = {row.name: row for row in made.rows}
@@ -84,7 +84,7 @@ def catalogue() -> str:
 
 
 def _formulas(name: str) -> list[str]:
-    """The first claim about peaks and the first about idle time, without their conditions."""
+    """Return the first claim about peaks and the first about idle time, without their conditions."""
     claims = [" ".join(claim.split()) for claim in re.findall(r"^claim (.*\n(?:  .*\n)*)", text(name), re.M)]
     formulas = [claim.partition(" when ")[0] for claim in claims]
     first = [[x for x in formulas if x.startswith(word)][:1] for word in ("peak", "idle")]
@@ -92,7 +92,7 @@ def _formulas(name: str) -> list[str]:
 
 
 def begun(entry: Entry) -> str:
-    """A section for a schedule that has none, from its file."""
+    """Return a section for a schedule that has none, from its file."""
     first = re.sub(r"^# (?:[^:\n]*: )?(.)", lambda at: at[1].upper(), text(entry.name).split("\n", 1)[0])
     source = PAPER.sub(r"[\g<0>]", f"Source: {entry.documentation}. In [{entry.name}.ps]({entry.name}.ps):")
     first, source = (textwrap.fill(line, 120, break_on_hyphens=False) for line in (first, source))

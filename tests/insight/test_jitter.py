@@ -32,7 +32,7 @@ def examined(name: str, share: str = "5%", costs: Any = None, **sizes: int) -> E
 
 
 def test_quantiles_are_those_of_runs_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is drawn, given as costs by stage and microbatch, has the same makespan, and so the same quantiles."""
+    """The drawn costs, given by stage and microbatch, have the same makespan, and so the same quantiles."""
     drawn: list[Any] = []
     whole = jitter._drawn
 
@@ -87,7 +87,7 @@ def test_no_deviation_is_the_makespan(name: str, sizes: dict[str, int]) -> None:
     ],
 )
 def test_slack_is_how_late_one_message_may_be(name: str, sizes: dict[str, int]) -> None:
-    """That late, the end is the same; a tick later it is a tick later."""
+    """A message that is late by its slack leaves the end unchanged; one tick more delays the end by a tick."""
     costs = Costs({"C": Fraction(1)})
     made = examined(name, costs=costs, **sizes).analysis
     _, cost, cut, (consumer, producer, delay) = entries(
@@ -139,7 +139,7 @@ def test_a_wrong_deviation_is_refused(text: str) -> None:
 
 
 def test_quantiles_are_the_least_that_so_many_do_not_exceed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20 draws the 10th and the 19th."""
+    """The quantiles of 20 draws are the 10th and the 19th."""
     monkeypatch.setattr(jitter, "MOST", 16 * 20)
     made = examined("1f1b", p=2, m=4)
     ends, finer = jitter.makespans(made.analysis, 0.05)

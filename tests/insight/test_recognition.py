@@ -153,7 +153,7 @@ Orders = list[list[Compute]]
 
 
 def slots(order: list[Compute]) -> list[list[Compute]]:
-    """An overlap pair is one slot."""
+    """Return an overlap pair is one slot."""
     found: list[list[Compute]] = []
     for x in order:
         found[-1:] = [[*found[-1], x]] if x.second else [*found[-1:], [x]]
@@ -183,7 +183,7 @@ def mutated(orders: list[list[list[Compute]]], rng: random.Random) -> None:
 
 
 def read_as(order: list[Compute], reading: str) -> list[Compute]:
-    """An order under a reading; `up to W` and `split` leave the W out."""
+    """Return an order under a reading; `up to W` and `split` leave the W out."""
     if reading == "exactly":
         return order
     as_input = {Op.B: Op.I} if reading == "split" else {}
@@ -191,7 +191,7 @@ def read_as(order: list[Compute], reading: str) -> list[Compute]:
 
 
 def rest(order: list[Compute], reading: str) -> list[tuple[int, int]]:
-    """The W that a reading leaves out."""
+    """Return the W that a reading leaves out."""
     kinds = {"exactly": (), "up to W": (Op.W,), "split": (Op.W, Op.B)}[reading]
     return sorted((x.stage, x.microbatch) for x in order if x.op in kinds)
 

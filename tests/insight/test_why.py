@@ -37,7 +37,7 @@ GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]
 
 
 def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
-    """Parts of the idle time, by the analysis."""
+    """Return the parts of the idle time, by the analysis."""
     dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
     times = timeline(schedule, dependencies, ticks)
     why = causes(schedule, dependencies, times, ticks)
@@ -46,7 +46,7 @@ def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
 
 
 def played(schedule: Schedule, costs: Costs) -> tuple[Played, list[Fraction]]:
-    """The run, and the work of every rank, of operations that ran."""
+    """Return the run, and the work of every rank, of operations that ran."""
     run, by_stage = simulate.run(schedule, rows(costs, schedule.stages)), rows(costs, schedule.stages)
     work = []
     for rank, order in enumerate(run.orders):
@@ -63,7 +63,7 @@ def by_hand(schedule: Schedule, costs: Costs) -> list[dict[str, Fraction]]:
     made_by = simulate.producers(run.orders, schedule.stages)
 
     def cause(spot: Spot) -> tuple[Spot, Fraction] | None:
-        """The last operation that a slot waits for, and the message in between."""
+        """Return the last operation that a slot waits for, and the message in between."""
         rank, i = spot
         slot = next(slot for slot in simulate.slots(run.orders[rank]) if i in slot)
         if slot[0] and run.end[rank, slot[0] - 1] == run.start[spot]:
@@ -171,7 +171,7 @@ def test_the_critical_path_is_as_long_as_the_makespan(schedule: Schedule, data: 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_critical_path_of_the_library(name: str) -> None:
-    """The same for every built-in schedule, with latency."""
+    """The critical path holds for every built-in schedule, with latency."""
     schedule = pipesched.load(name, p=4, m=8)
     path_is_whole(schedule, Costs.parse("F=10,I=13,W=7,C=2"))
 
@@ -188,7 +188,7 @@ def test_the_parts_of_1f1b(p: int, m: int) -> None:
 
 
 def test_the_parts_of_two_ranks_with_messages() -> None:
-    """One microbatch: rank 0 waits for F and B of rank 1 and for two messages; rank 1 for one F and one message."""
+    """With one microbatch, rank 0 waits for F, B and two messages; rank 1 waits for one F and one message."""
     schedule = pipesched.load("1f1b", p=2, m=1)
     parts = parts_of(schedule, Costs.parse("F=1,B=2,C=1/3"))
     assert parts["compute"] == [3, 0] and parts["message"] == [Fraction(2, 3), 0]

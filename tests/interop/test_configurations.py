@@ -35,14 +35,14 @@ LETTERS = "abcdefghijklmn"
 
 
 def readable(rows: tuple[Row, ...]) -> list[object]:
-    """Rows, those in YAML only if PyYAML is installed."""
+    """Return the rows, those in YAML only if PyYAML is installed."""
     absent = find_spec("yaml") is None
     marks = {True: [pytest.mark.skip("needs PyYAML")], False: []}
     return [pytest.param(row, id=row.name, marks=marks[absent and row.ending.startswith("y")]) for row in rows]
 
 
 def checked(row: Row, folder: Path) -> Checked:
-    """Result of a row, from its file."""
+    """Return the result of a row, from its file."""
     file = folder / f"trainer.{row.ending}"
     file.write_text(row.text, "utf-8")
     given: dict[str, Any] = {"p": None, "processes": None, "trainer": None, "torch_version": None}
@@ -52,7 +52,7 @@ def checked(row: Row, folder: Path) -> Checked:
 
 
 def codes(made: Checked) -> list[str]:
-    """Codes of the findings."""
+    """Return the codes of the findings."""
     return [str(found.code) for found in made.diagnostics]
 
 
@@ -88,7 +88,7 @@ def test_the_command_that_it_ends_with_holds(row: Row, tmp_path: Path, capsys: p
 
 
 def test_a_csv_is_verified_with_the_sizes_of_its_trainer(tmp_path: Path) -> None:
-    """One of these sizes holds; another p, m or placement, messages, and a mistake of its own are reported."""
+    """One size holds; other p, m and placements, messages, and an error of the file itself are reported."""
     more = 'pipeline_parallel_schedule_csv = "order.csv"\n'
 
     def found(text: str, csv: str, ending: str = "toml") -> list[str]:
@@ -179,7 +179,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_every_form_of_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line per finding for editors, annotations, an object; `check_config` returns the command's result."""
+    """Findings are lines for editors, annotations or an object; `check_config` returns the same object."""
     file = tmp_path / "a.toml"
     file.write_text(titan(name="x"), "utf-8")
     assert main(["check", str(file), "--format", "concise"]) == 1
@@ -193,7 +193,7 @@ def test_every_form_of_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def unrolled(layout: str) -> list[str]:
-    """An oracle of the layout string: read from left to right with a stack."""
+    """Return an oracle of the layout string: read from left to right with a stack."""
     stack: list[str] = [""]
     last, at = "", 0
     while at < len(layout):
@@ -397,7 +397,7 @@ def test_the_tables_are_whole() -> None:
 
 
 def mutants(text: str, chance: random.Random) -> list[str]:
-    """A text with a line dropped, doubled or cut, a character changed, two lines swapped."""
+    """Return a text with a line dropped, doubled or cut, a character changed, two lines swapped."""
     lines = text.splitlines(keepends=True)
     at = chance.randrange(len(lines))
     position = chance.randrange(len(text))

@@ -91,7 +91,7 @@ def test_what_is_emitted_is_read_back(name: str) -> None:
 
 
 def recorded(module: dict[str, Any]) -> tuple[Any, Any]:
-    """The program of a loaded module, and its buffers."""
+    """Return the program of a loaded module, and its buffers."""
     stages = module["STAGES"]
     made = pipe_instructions.recorded([[(one, None) for one in stages[rank]] for rank in range(len(stages))], "")
     text = "".join(f"rank {rank}: {' '.join(row)}\n" for rank, row in enumerate(made.rows))

@@ -54,7 +54,7 @@ COMPUTE = re.compile(r"\(?(\d+)[FBI]\d")
 
 
 def messages(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bool, int, tuple[str, int, str]]]:
-    """Rank, direction, peer and name of each message, by torch's rules, from the rows alone."""
+    """Yield the rank, direction, peer and name of each message, by torch's rules, from the rows alone."""
     computes = [(COMPUTE.match(cell), rank) for rank, row in enumerate(rows) for cell in row]
     rank_of = {int(found[1]): rank for found, rank in computes if found}
     for rank, row in enumerate(rows):
@@ -88,7 +88,7 @@ def stands(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
-    """Every verdict is that of the oracles. Counts of right and of all, by option."""
+    """Return every verdict is that of the oracles. Counts of right and of all, by option."""
     count: dict[str, tuple[int, int]] = {}
     for name, options, rows, places, version in cases:
         single, option = name in ("GPipe", "1F1B"), ",".join(key for key in options if key not in "pvm")

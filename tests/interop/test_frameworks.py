@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(name: str, **given: object) -> pipesched.Diagnostic:
-    """The one error of a generator."""
+    """Return the one error of a generator."""
     report = pipesched.verify(f"python:slips:{name}", **given)
     (only,) = report.diagnostics
     return only
@@ -108,7 +108,7 @@ def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_framework_is_verified_at_many_sizes_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line each, equal to the single call, and the number that hold."""
+    """The command prints one line for each size, equal to the single call, and the number of sizes that hold."""
     generator = Path(__file__).parents[1] / "generators" / "mine.py"
     assert main(["verify", f"python:{generator}:order", "--p", "2..3", "--m", "2,4", "-D", "left=0,1"]) == 1
     told = capsys.readouterr()
@@ -241,7 +241,7 @@ def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
 
 
 def named(word: str) -> list[int]:
-    """Processes with a word in their command line."""
+    """Return the processes with a word in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -259,7 +259,7 @@ def gone(word: str) -> bool:
 
 
 def above(process: int) -> int:
-    """Parent of a process."""
+    """Return the parent of a process."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -275,7 +275,7 @@ def test_what_it_leaves_behind_is_ended(name: str, folder: Path) -> None:
 
 
 def seen(word: str) -> list[int]:
-    """The processes with that word, once there are some."""
+    """Return the processes with that word, once there are some."""
     until = time.monotonic() + 20
     while not (found := named(word)) and time.monotonic() < until:
         time.sleep(0.01)

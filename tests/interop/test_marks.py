@@ -34,7 +34,7 @@ SHARED = (
 
 
 def said(words: str, folder: Path, before: str = "") -> str:
-    """Result for a script with these options."""
+    """Return the result for a script with these options."""
     file = folder / "train.sh"
     file.write_text(f"{before}torchrun --nproc_per_node 4 pretrain_gpt.py {SIZES} {words}\n", "utf-8")
     return str(pipesched.check_config(file))

@@ -59,7 +59,7 @@ def core(site: Path) -> megatron.Core:
 
 
 def rows(site: Path, p: int, v: int, m: int, **options: object) -> list[str]:
-    """Words of every rank."""
+    """Return the words of every rank."""
     found, name = [], "interleaved" if v > 1 else "1f1b"
     for here in range(p):
         rank = megatron_rank.Rank(str(core(site).folder), p, here)
@@ -73,7 +73,7 @@ def source(lines: list[str]) -> Source:
 
 
 def verified(target: Source | str, comm: str, **given: Any) -> dict[str, list[str]]:
-    """Messages of the findings, by code."""
+    """Return the messages of the findings, by code."""
     found: dict[str, list[str]] = {}
     for diagnostic in pipesched.verify(target, comm=comm, **given).diagnostics:
         found.setdefault(str(diagnostic.code), []).append(diagnostic.message)
@@ -81,7 +81,7 @@ def verified(target: Source | str, comm: str, **given: Any) -> dict[str, list[st
 
 
 def digest(site: Path) -> str:
-    """Digest of the programs of a small grid, without options that a release lacks."""
+    """Return the digest of the programs of a small grid, without options that a release lacks."""
     made = hashlib.sha256()
     for p, v, m in ((2, 1, 2), (3, 1, 6), (2, 2, 4), (3, 2, 3), (3, 3, 9), (4, 2, 8)):
         for options in EXCHANGES.values():
@@ -146,7 +146,7 @@ def test_the_cure_of_it(site: Path) -> None:
 
 
 def _reordered(text: str) -> str:
-    """_batched_p2p_ops with its four posts in the other order."""
+    """Return _batched_p2p_ops with its four posts in the other order."""
     tree = ast.parse(text)
     (function,) = [x for x in tree.body if isinstance(x, ast.FunctionDef) and x.name == "_batched_p2p_ops"]
     posts = [x for x in function.body if isinstance(x, ast.If) and "P2POp" in ast.dump(x)]

@@ -115,7 +115,7 @@ CASES = (  # options laid over BASE; the first release that refuses, the first t
 
 
 def told(release: str, options: str) -> pipesched.Checked:
-    """Result for BASE with some options."""
+    """Return the result for BASE with some options."""
     given = BASE | dict(option.split(" ", 1) for option in options.split(", ") if option)
     world = int(given.pop("processes", "8"))
     text = "MODEL_ARGS:\n" + "".join(f"  --{key}: '{value}'\n" for key, value in given.items() if value != "false")
@@ -124,7 +124,7 @@ def told(release: str, options: str) -> pipesched.Checked:
 
 
 def codes(made: pipesched.Checked) -> list[str]:
-    """The codes of the findings."""
+    """Return the codes of the findings."""
     return [str(found.code) for found in made.diagnostics]
 
 
@@ -238,7 +238,7 @@ USUAL = {name: values[0] for name, values in FIELDS.items()} | {"pipeline_model_
 
 
 def edited(random_: random.Random) -> dict[str, object]:
-    """A right configuration with one to four changed fields."""
+    """Return a right configuration with one to four changed fields."""
     names = random_.sample([*FIELDS], random_.choice((1, 2, 2, 3, 4)))
     return USUAL | {
         name: random_.choice([x for x in FIELDS[name] if x != USUAL[name]] or FIELDS[name]) for name in names
@@ -246,7 +246,7 @@ def edited(random_: random.Random) -> dict[str, object]:
 
 
 def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answer of the installed Megatron-core for the fields."""
+    """Return the answer of the installed Megatron-core for the fields."""
     lines = "".join(json.dumps(case) + "\n" for case in cases)
     command = [sys.executable, "-W", "ignore", "-m", "tests.trainers.megatron_parser"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=TOP, timeout=500, check=True)

@@ -30,7 +30,7 @@ def order(entry: dict[str, Any]) -> Source:
 
 
 def counted(entry: dict[str, Any]) -> set[Code]:
-    """Faults by counting: microbatches out of range, operations that run twice or never."""
+    """Return the faults by counting: microbatches out of range, operations that run twice or never."""
     runs: Counter[tuple[str, int, int]] = Counter()
     for row in entry["rows"]:
         for a, s, i, t, b, j in WORD.findall(row):

@@ -40,7 +40,7 @@ def _elsewhere(config: Whole) -> Whole:
 
 
 def run(text: str) -> dict[str, Whole]:
-    """Results of the functions of a file."""
+    """Return the results of the functions of a file."""
     names: dict[str, object] = {
         "Trainer": Whole,
         "ParallelismConfig": Section,
@@ -61,7 +61,7 @@ def run(text: str) -> dict[str, Whole]:
 
 
 def number(draw: random.Random) -> str:
-    """A literal, or a sum or product."""
+    """Return a literal, or a sum or product."""
     plain = str(draw.randint(1, 9))
     return draw.choice(
         [plain, f"{plain} * {draw.randint(1, 5)}", f"WIDTH + {plain}", f"({plain} + 1) * 2", f"-{plain}"]
@@ -72,14 +72,14 @@ KEYS = ("pipeline_parallel_degree", "num_pp_microbatches", "tensor_parallel_degr
 
 
 def sections(draw: random.Random) -> str:
-    """The arguments of a configuration."""
+    """Return the arguments of a configuration."""
     names = draw.sample(KEYS, draw.randint(1, 3))
     inner = ", ".join(f"{name}={number(draw)}" for name in names)
     return f"training=TrainingConfig(steps={number(draw)}), parallelism=ParallelismConfig({inner})"
 
 
 def change(draw: random.Random, n: int, spoilt: bool) -> list[str]:
-    """Lines that change ``config``."""
+    """Return the lines that change ``config``."""
     key = draw.choice(KEYS)
     lines = [
         [f"    config.parallelism.{key} = {number(draw)}"],
@@ -103,7 +103,7 @@ def change(draw: random.Random, n: int, spoilt: bool) -> list[str]:
 
 
 def file(draw: random.Random) -> str:
-    """Some functions, each made from scratch or from an earlier one."""
+    """Return some functions, each made from scratch or from an earlier one."""
     parts = [HEAD]
     for n in range(draw.randint(1, 5)):
         parts.append(f"def widen_{n}(given, size=3):\n    given.parallelism.{draw.choice(KEYS)} = size * 4\n")
@@ -121,7 +121,7 @@ def file(draw: random.Random) -> str:
 
 
 def differences(config: PythonConfig, true: Whole) -> list[str]:
-    """Settings that are reported wrongly, or exist but are not reported."""
+    """Return the settings that are reported wrongly, or exist but are not reported."""
     if config.open:
         return []
     found = []
@@ -136,7 +136,7 @@ def differences(config: PythonConfig, true: Whole) -> list[str]:
 
 
 def compare(seed: int) -> tuple[int, int]:
-    """Number of reported settings, and of files that are partly open; raises if one is wrong."""
+    """Return the number of reported settings, and of files that are partly open; raises if one is wrong."""
     text = file(random.Random(seed))
     made, configs = run(text), read(Source("configurations.py", text))
     assert [config.name for config in configs] == list(made), text

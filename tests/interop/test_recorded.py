@@ -37,7 +37,7 @@ WRITERS: list[Writer] = [orders, traces, dumps]
 
 @cache
 def program(name: str, **sizes: int) -> Program:
-    """The plan with the messages that the product gives it."""
+    """Return the plan with the messages that the product gives it."""
     arguments = [word for key, value in sizes.items() for word in (f"--{key}", str(value))]
     text = typed("emit", name, "--target=program", *arguments).out.decode("utf-8")
     made = pipesched.load(pipesched.Source("plan.txt", text)).program
@@ -394,7 +394,7 @@ STOPPED = Path(__file__).parents[1] / "recorded" / "stopped"
 
 
 def stopped() -> Run:
-    """The run of the guide: rank 1 stops after ten instructions."""
+    """Return the run of the guide: rank 1 stops after ten instructions."""
     return play(lists("1f1b", p=3, m=4), stopped={1: 10})
 
 

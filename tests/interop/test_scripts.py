@@ -58,7 +58,7 @@ Size = tuple[int, int, int]
 
 
 def sizes(words: list[str]) -> Size:
-    """p, v and m of recorded arguments: the last value of each option counts."""
+    """Return p, v and m of recorded arguments: the last value of each option counts."""
     given = {"pipeline-model-parallel-size": 1}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.removeprefix("--").partition("=")
@@ -71,7 +71,7 @@ def sizes(words: list[str]) -> Size:
 
 
 def truth(text: str, folder: Path) -> set[Size]:
-    """The commands that bash starts."""
+    """Return the commands that bash starts."""
     programs, records = folder / "bin", folder / "records"
     for x in (programs, records):
         x.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def truth(text: str, folder: Path) -> set[Size]:
 
 
 def told(made: Checked) -> list[Size]:
-    """Reported sizes; without a pipeline p is 1, and m is not reported."""
+    """Return the reported sizes; without a pipeline p is 1, and m is not reported."""
     plans = [x.plan for x in (made.commands or (made,))]
     said = [(1, 1, 0) if x.off else (x.ranks or 0, x.chunks or 0, x.microbatches or 0) for x in plans]
     return [x for x in said if x[0]]

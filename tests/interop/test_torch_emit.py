@@ -59,7 +59,7 @@ def emitted(name: str, sizes: dict[str, int], target: str, version: tuple[int, i
 
 
 def owners(text: str) -> list[int]:
-    """Rank of every stage, by the row that computes it."""
+    """Return the rank of every stage, by the row that computes it."""
     rows = text.splitlines()
     held = {int(stage): rank for rank, row in enumerate(rows) for stage in re.findall(r"(\d+)F\d", row)}
     return [held[stage] for stage in range(len(held))]
@@ -70,7 +70,7 @@ def microbatches(text: str) -> int:
 
 
 def engine(text: str) -> object:
-    """torch's runtime with stand-ins for the stages."""
+    """Return torch's runtime with stand-ins for the stages."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
     nn = pytest.importorskip("torch.nn")
     owner = owners(text)
@@ -94,7 +94,7 @@ def engine(text: str) -> object:
 
 
 def loaded(text: str, kind: str, folder: Path) -> dict[int, list[str]]:
-    """The order that torch runs after loading the file."""
+    """Return the order that torch runs after loading the file."""
     path = folder / "order.csv"
     path.write_text(text)
     made = engine(text)
@@ -144,7 +144,7 @@ def message(cell: str) -> bool:
 
 
 def local(row: list[str]) -> list[list[str]]:
-    """Cells that are not messages; adjacent RESHARDs sorted."""
+    """Return the cells that are not messages; adjacent RESHARDs sorted."""
     cells = [cell for cell in row if not message(cell)]
     return [sorted(group) for _, group in groupby(cells, lambda cell: cell if "RESHARD" not in cell else "RESHARD")]
 
@@ -173,9 +173,8 @@ def test_the_program_trains_what_the_undivided_model_does(name: str, sizes: dict
 
 @CASES
 def test_2_15_waits_once_for_every_send_and_reduction(name: str, sizes: dict[str, int]) -> None:
-    """One wait for each, after it; a rank has one reduction under way; an activation is waited for
-    after its backward.
-    """
+    """Each send and reduction has one later wait; a rank has at most one reduction under way; a rank waits for the send
+    of an activation after its backward."""
     before = emitted(name, sizes, "torch-comms", (2, 14)).splitlines()
     for row, plain in zip(emitted(name, sizes, "torch-comms", (2, 15)).splitlines(), before, strict=True):
         cells = row.split(",")

@@ -31,7 +31,7 @@ def name(case: dict[str, Any]) -> str:
 
 
 def place(label: Label) -> str:
-    """row:cell, counted in the file by line ends and commas."""
+    """Return row:cell, counted in the file by line ends and commas."""
     assert label.span is not None
     before = label.span.source.text[: label.span.start]
     return f"{before.count(chr(10)) + 1}:{before.rpartition(chr(10))[2].count(',') + 1}"

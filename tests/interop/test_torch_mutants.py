@@ -35,7 +35,7 @@ BASES = {
 
 
 def mutant(random: random.Random, text: str) -> str:
-    """A cell dropped, doubled, moved, swapped with another one, or with another microbatch."""
+    """Return a cell dropped, doubled, moved, swapped with another one, or with another microbatch."""
     rows = [line.split(",") for line in text.splitlines()]
     for _ in range(random.choice([1, 1, 1, 2])):
         row = random.choice(rows)

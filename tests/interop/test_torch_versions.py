@@ -29,7 +29,7 @@ main()
 
 
 def with_2_16(*arguments: str, given: str = "") -> str:
-    """Output of a command in a process whose table has a row for 2.16, a copy of 2.15."""
+    """Return the output of a command in a process whose table has a row for 2.16, a copy of 2.15."""
     command = [sys.executable, "-c", ADDED, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, cwd=ROOT)
     return re.sub(r"\s+", " ", done.stdout + done.stderr)

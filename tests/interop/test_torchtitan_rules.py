@@ -15,7 +15,7 @@ SIZES = [(p, m) for p in (2, 4) for m in (1, 2, 3, 4, 6, 8, 9, 12)]
 
 
 def told(name: str, p: int, m: int, compiled: str, release: str = "0.2.2") -> pipesched.Checked:
-    """Result for its debug model."""
+    """Return the result for its debug model."""
     text = (
         f'[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = {m}\n[compile]\n{compiled}'
         f'[parallelism]\npipeline_parallel_degree = {p}\npipeline_parallel_schedule = "{name}"\n'

@@ -31,7 +31,7 @@ def emitted(source: Source, target: str, **sizes: int) -> tuple[emissions.Emissi
 
 
 def order_text(seed: int) -> str:
-    """A random right order of F and B with one stage per rank."""
+    """Return a random right order of F and B with one stage per rank."""
     rng = random.Random(seed)
     p, m = rng.randint(1, 4), rng.randint(1, 6)
     rows: list[list[str]] = [[] for _ in range(p)]
@@ -55,7 +55,7 @@ def order_text(seed: int) -> str:
 
 
 def words(text: str) -> list[list[tuple[str, int]]]:
-    """The operations of an order by rank, as (letter, microbatch)."""
+    """Return the operations of an order by rank, as (letter, microbatch)."""
     return [[(x, int(i)) for x, i in re.findall(r"([FB])\d+\.(\d+)", line)] for line in text.splitlines()]
 
 

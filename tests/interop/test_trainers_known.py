@@ -54,7 +54,7 @@ KNOWN = {  # texts, each with the trainer that it names, or the project that it 
 
 
 def checked(name: str, text: str, **given: object) -> Checked:
-    """Result for a text."""
+    """Return the result for a text."""
     return pipesched.check(Source(name, text), **given)  # type: ignore[arg-type]
 
 
@@ -95,7 +95,7 @@ RUN = "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models --micro-ba
 
 
 def command(chance: random.Random) -> str:
-    """A command of Megatron-core."""
+    """Return a command of Megatron-core."""
     words = [RUN]
     words += chance.sample(OPTIONS, chance.randint(2, 5))
     words.append(f"--pipeline-model-parallel-size {chance.choice((2, 4))}")
@@ -104,7 +104,7 @@ def command(chance: random.Random) -> str:
 
 
 def errors(made: Checked) -> set[tuple[str, str]]:
-    """Codes and places of the findings."""
+    """Return the codes and places of the findings."""
     return {(str(x.code), str(x.where)) for x in made.diagnostics if x.severity == "error"}
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 
 @cache
 def least(word: tuple[int, ...]) -> int:
-    """Least cost of a loop nest that spells a word, by exhaustive search."""
+    """Return the least cost of a loop nest that spells a word, by exhaustive search."""
     if len(word) < 2:
         return LETTER * len(word)
     costs = [least(word[:i]) + least(word[i:]) for i in range(1, len(word))]

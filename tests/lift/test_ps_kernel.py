@@ -24,7 +24,7 @@ from tests.makers.strategies import SEEDS
 
 
 def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
-    """The schedule of words such as F0 I0 W0 B1 (kind, stage), microbatches in order."""
+    """Return the schedule of words such as F0 I0 W0 B1 (kind, stage), microbatches in order."""
     orders = []
     for word in words:
         done: dict[str, int] = {}
@@ -39,7 +39,7 @@ def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:
 
 
 def kerneled(parts: list[tuple[str, str, str]], ranks_of: list[int], k: int) -> tuple[Schedule, Kernel]:
-    """A schedule from (prefix, kernel, suffix) by rank, with one kernel."""
+    """Return a schedule from (prefix, kernel, suffix) by rank, with one kernel."""
     schedule = in_turn([" ".join(x) for x in parts], ranks_of)
     low = [len(x.split()) for x, _, _ in parts]
     return schedule, Kernel(k, low, [a + len(x.split()) for a, (_, x, _) in zip(low, parts, strict=True)])
@@ -160,7 +160,7 @@ def test_random_kernels(seed: int, ranks: int, chunks: int, k: int) -> None:
 
 
 def _lawful(kernel: list[str], rng: random.Random) -> list[str]:
-    """The same operations in another order, no I before its F and no W before its I."""
+    """Return the same operations in another order, with no I before its F and no W before its I."""
     left = list(kernel)
     done: dict[str, int] = {}
     order = []

@@ -10,7 +10,8 @@ from tests.oracles.branches import Model, Slot
 
 
 def random_model(rng: random.Random) -> Model:
-    """Up to 7 stages on up to 4 ranks, up to 4 microbatches; every stage but the last has a reader. Some are frozen."""
+    """Return Up to 7 stages on up to 4 ranks, up to 4 microbatches; every stage but the last has a reader. Some are
+    frozen."""
     stages, ranks = rng.randint(1, 7), rng.randint(1, 4)
     rank_of = [rng.randrange(ranks) for _ in range(stages)]
     used = sorted(set(rank_of))
@@ -35,7 +36,7 @@ def random_model(rng: random.Random) -> Model:
 
 
 def random_orders(model: Model, rng: random.Random) -> list[list[Slot]]:
-    """Steps in an order in which each comes after its inputs, some neighbours as one slot."""
+    """Return the steps in an order in which each comes after its inputs, some neighbours as one slot."""
     orders: list[list[Slot]] = [[] for _ in range(model.ranks)]
     left, done = model.steps(), set()
     while left:
@@ -53,7 +54,7 @@ def random_orders(model: Model, rng: random.Random) -> list[list[Slot]]:
 
 
 def text(model: Model, orders: Sequence[Sequence[Slot]], rng: random.Random) -> str:
-    """The file: readers are written where needed, elsewhere at random, and some stages are read twice."""
+    """Return the file: readers are written where needed, elsewhere at random, and some stages are read twice."""
     lines = [f"schedule branches(m = {model.microbatches})"]
     for stage, rank in enumerate(model.rank_of):
         read = [*sorted(model.reads[stage]), *([] if model.reads[stage] and rng.random() < 0.7 else [-1])]

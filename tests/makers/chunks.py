@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```ps(.*?)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.M
 
 
 def evaluate(file: ast.File, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
-    """A tree, checked and run at a size."""
+    """Return a tree, checked and run at a size."""
     return at_size(check_file(file), parameters, max_ops=max_ops)
 
 
@@ -52,7 +52,7 @@ class Chunk:
 
 
 def chunks(path: Path) -> list[Chunk]:
-    """The chunks of a file of chunks."""
+    """Return the chunks of a file of chunks."""
     found, begun, sizes, lines = [], 0, "", path.read_text("utf-8").split("\n")
     for number, line in enumerate([*lines, "---"]):
         if line.startswith("---"):
@@ -62,7 +62,8 @@ def chunks(path: Path) -> list[Chunk]:
 
 
 def fences(path: Path) -> list[Chunk]:
-    """The ```ps blocks of a Markdown file, each with the ```text block right after it, which is the order it writes."""
+    """Return the ```ps blocks of a Markdown file, each with the ```text block right after it, which is the order it
+    writes."""
     text = path.read_text("utf-8")
     return [
         _chunk(path.name, text.count("\n", 0, found.start(2)), found[2].split("\n"), found[1], found[3] or "")
@@ -82,12 +83,12 @@ def _chunk(name: str, begun: int, lines: list[str], sizes: str, orders: str = ""
 
 
 def _value(text: str) -> Value:
-    """A number, or the entries of a list."""
+    """Return a number, or the entries of a list."""
     return tuple(map(int, text.split(","))) if "," in text else int(text)
 
 
 def findings(chunk: Chunk) -> list[tuple[int, Diagnostic]]:
-    """Findings of the compiler in a chunk, with their lines."""
+    """Return the findings of the compiler in a chunk, with their lines."""
     try:
         file = parse(chunk.source)
         if chunk.parameters is not None:

@@ -273,7 +273,7 @@ CASES = [
 
 
 def split(case: Case, fails: str, capacity: int | None, source: str) -> Case:
-    """The same messages in the same order, without batches."""
+    """Return the case with the same messages in the same order, without batches."""
     ranks = tuple(text.replace("[", "").replace("]", "") for text in case.ranks)
     return Case(f"{case.name}, batches split", source, ranks, fails, capacity)
 

@@ -45,12 +45,12 @@ class Case:
 
 
 def _list(text: str, rank: int, ranks: int) -> list[Instruction]:
-    """A rank's list from its words."""
+    """Return a rank's list from its words."""
     return [_instruction(word, group, rank, ranks) for word, group in _words(text)]
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
-    """Each word with the number of its batch, -1 outside of one."""
+    """Yield each word with the number of its batch, -1 outside of one."""
     groups = count()
     group = -1
     for word in text.split():

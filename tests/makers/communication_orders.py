@@ -51,7 +51,7 @@ def _ranks(p: int, order: Callable[[Rank], list[str]]) -> tuple[str, ...]:
 
 
 def gpipe(p: int, m: int) -> tuple[str, ...]:
-    """All forwards, then all backwards, each with a lone receive before and a lone send after it."""
+    """Return all forwards, then all backwards, each with a lone receive before and a lone send after it."""
 
     def order(rank: Rank) -> list[str]:
         return [w for i in range(m) for w in rank.forward(i)] + [w for i in range(m) for w in rank.backward(i)]
@@ -60,7 +60,7 @@ def gpipe(p: int, m: int) -> tuple[str, ...]:
 
 
 def naive_1f1b(p: int, m: int) -> tuple[str, ...]:
-    """1F1B with every send and receive alone, in the place where its tensor is made or used."""
+    """Return 1F1B with every send and receive alone, in the place where its tensor is made or used."""
 
     def order(rank: Rank) -> list[str]:
         warmup = min(p - 1 - rank.r, m)
@@ -72,7 +72,7 @@ def naive_1f1b(p: int, m: int) -> tuple[str, ...]:
 
 
 def fused_1f1b(p: int, m: int) -> tuple[str, ...]:
-    """1F1B as Megatron-LM runs it: send_forward_recv_backward and send_backward_recv_forward are batches."""
+    """Return 1F1B as Megatron-LM runs it: send_forward_recv_backward and send_backward_recv_forward are batches."""
 
     def order(rank: Rank) -> list[str]:
         warmup = min(p - 1 - rank.r, m)
@@ -88,7 +88,8 @@ def fused_1f1b(p: int, m: int) -> tuple[str, ...]:
 
 
 def deepspeed_1f1b(p: int, m: int, gradient_first: bool) -> tuple[str, ...]:
-    """DeepSpeed's TrainSchedule: blocking sends and receives, whose order comes from the parity of step and stage.
+    """Return DeepSpeed's TrainSchedule: blocking sends and receives, whose order comes from the parity of step and
+    stage.
 
     At step t stage r forwards microbatch (t - r)/2 if t + r is even, else it backwards (t + r + 1)/2 - p. Before that
     it exchanges the latest results with one neighbour. `gradient_first`: the newer of the two orders.
@@ -114,7 +115,7 @@ def deepspeed_1f1b(p: int, m: int, gradient_first: bool) -> tuple[str, ...]:
 
 
 def torch_1f1b(p: int, m: int, lazy: bool) -> tuple[str, ...]:
-    """torch's Schedule1F1B: a batch of sends and receives is fused and uses the group's communicator.
+    """Return torch's Schedule1F1B: a batch of sends and receives is fused and uses the group's communicator.
 
     Alone they use that of the two ranks when communicators are made lazily (no `device_id`), the group's otherwise.
     """

@@ -42,7 +42,7 @@ TITAN_TESTS = "torchtitan v0.2.2, models/llama3/train_configs/debug_model.toml w
 
 
 def titan(p: int = 4, name: str = "Interleaved1F1B", mode: str = "selective", more: str = "") -> str:
-    """Its debug model, with additional lines in the section of the pipeline."""
+    """Return its debug model, with additional lines in the section of the pipeline."""
     return TITAN.format(p=p, name=name, mode=mode).replace("[activation", f"{more}[activation")
 
 
@@ -57,12 +57,12 @@ NO_GRAPHS = "--training.disable_cuda_graphs"
 
 
 def new(name: str, words: str = NO_GRAPHS, config: str = "llama3_debugmodel") -> str:
-    """A command line of 0.3.0."""
+    """Return a command line of 0.3.0."""
     return NEW.format(name=name, words=words, config=config)
 
 
 def megatron(*lines: str) -> str:
-    """Arguments as Megatron's functional tests have them."""
+    """Return the arguments as Megatron's functional tests have them."""
     return "".join(["ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n", *(f"  --{line}\n" for line in lines)])
 
 
@@ -70,7 +70,7 @@ REGISTRY = "torchtitan b5bcd76, models/qwen3_5/config_registry.py: qwen35_debugm
 
 
 def registry(p: str, m: str) -> str:
-    """A configuration in Python, of the main of 2026-08."""
+    """Return a configuration in Python, of the main of 2026-08."""
     return f"""\
 from torchtitan.config import ParallelismConfig, TrainingConfig
 from torchtitan.trainer import Trainer

@@ -1,4 +1,4 @@
-"""Every text of every kind of input, each in turn replaced by a stranger's.
+"""Inputs of every kind in which one text at a time is replaced by a hostile one.
 
 Each kind has a valid example; its texts are found mechanically: the values and keys of a tree of JSON, TOML, YAML or a
 pickle, the strings, names and comments of a .ps file, the cells of a CSV, the words of an order, of a shell script and
@@ -42,18 +42,18 @@ class Input:
     file: str = ""
 
     def lines(self, folder: Path) -> Iterator[list[str]]:
-        """The command lines, word by word."""
+        """Yield the command lines, word by word."""
         for command in self.commands:
             yield [word.replace("{0}", str(folder)).replace("{1}", self.file) for word in command.split()]
 
 
 def changes(text: str) -> list[Change]:
-    """Changes of a text: replace it, or append a tail."""
+    """Return the changes of a text: replace it, or append a tail."""
     return [lambda _: text, lambda old: old + text]
 
 
 def paths(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths to the texts of a tree; the path of a key ends in None."""
+    """Yield the paths to the texts of a tree; the path of a key ends in None."""
     if isinstance(tree, str):
         yield at
     elif isinstance(tree, dict):
@@ -67,7 +67,7 @@ def paths(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(tree: Any, path: tuple[Any, ...], change: Change) -> Any:
-    """A copy of the tree with the text at the end of the path replaced."""
+    """Return a copy of the tree with the text at the end of the path replaced."""
     if not path:
         return change(tree)
     head, *rest = path
@@ -81,7 +81,7 @@ def changed(tree: Any, path: tuple[Any, ...], change: Change) -> Any:
 
 
 def kinds_of(tree: Any) -> list[tuple[Any, ...]]:
-    """One path for all items of a list that have the same keys: the texts of its first item represent them."""
+    """Return one path for all items of a list that have the same keys: the texts of its first item represent them."""
     first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for path in paths(tree):
         first.setdefault(tuple("#" if isinstance(x, int) and x > 1 else x for x in path), path)
@@ -91,7 +91,7 @@ def kinds_of(tree: Any) -> list[tuple[Any, ...]]:
 def of_tree(
     name: str, tree: Any, write: Callable[[Any], bytes], commands: Sequence[str], others: dict[str, bytes] | None = None
 ) -> Iterator[Input]:
-    """The tree with each of its texts changed in turn."""
+    """Yield the tree with each of its texts changed in turn."""
     yield Input(f"{name} {AS_IT_IS}", {**(others or {}), name: write(tree)}, commands)
     for path in kinds_of(tree):
         for text in TEXTS:
@@ -103,7 +103,7 @@ def of_tree(
 def of_text(
     name: str, text: str, words: str, commands: Sequence[str], quoted: Change = lambda x: x, most: int = 40
 ) -> Iterator[Input]:
-    """The text with each of its words changed in turn; of similar words only the first."""
+    """Yield the text with each of its words changed in turn; of similar words only the first."""
     yield Input(f"{name} {AS_IT_IS}", {name: text.encode()}, commands)
     first = {found[0]: found for found in reversed(list(re.finditer(words, text, re.S)))}
     for found in sorted(first.values(), key=lambda found: found.start())[:most]:
@@ -118,7 +118,7 @@ def as_json(tree: Any) -> bytes:
 
 
 def as_toml(tree: Any) -> bytes:
-    """Tables of tables of values; a string of JSON is one of TOML."""
+    """Return the tables of tables of values; a string of JSON is one of TOML."""
 
     def key(name: str) -> str:
         return json.dumps(name).replace("\x7f", "\\u007f")
@@ -132,7 +132,7 @@ def as_toml(tree: Any) -> bytes:
 
 
 def schedule_verbs(file: str, *options: str) -> list[str]:
-    """Verbs that read a schedule."""
+    """Return the verbs that read a schedule."""
     sizes = " ".join(options)
     verbs = [f"{verb} {{0}}/{file} {sizes}" for verb in ("verify", "why", "emit", "fmt --diff", "list")]
     verbs += [f"verify {{0}}/{file} {sizes} --format {x}" for x in ("concise", "github", "json")]
@@ -198,7 +198,7 @@ torchrun --nproc_per_node 4 pretrain_gpt.py --pipeline-model-parallel-size $SIZE
 
 
 def of_stream(name: str, sizes: str) -> Iterator[Input]:
-    """A stream, and one with other names and a matching fingerprint."""
+    """Yield a stream, and one with other names and a matching fingerprint."""
     stream = json.loads(typed("emit", name, *sizes.split()).out)
     yield from of_tree("stream.json", stream, as_json, schedule_verbs("stream.json"))
     for new in TEXTS:
@@ -210,30 +210,30 @@ def of_stream(name: str, sizes: str) -> Iterator[Input]:
 
 
 def streams() -> Iterator[Input]:
-    """Streams with one route."""
+    """Yield the streams with one route."""
     yield from of_stream("1f1b", "--p 2 --m 2")
 
 
 def routes() -> Iterator[Input]:
-    """Streams with two routes."""
+    """Yield the streams with two routes."""
     yield from of_stream("dualpipe", "--p 2 --m 4")
 
 
 def answers() -> Iterator[Input]:
-    """Answers of `optimize --json`."""
+    """Yield the answers of `optimize --json`."""
     answer = json.loads(typed("optimize", "--p=2", "--m=2", "--json").out)
     read = [f"{x} {{0}}/answer.json" for x in ("verify", "verify --json", "verify --format github", "show", "why")]
     yield from of_tree("answer.json", answer, as_json, read)
 
 
 def programs() -> Iterator[Input]:
-    """Files in the language."""
+    """Yield the files in the language."""
     read = [*schedule_verbs("mine.ps", "--p 2"), "fmt --check {0}/mine.ps"]
     yield from of_text("mine.ps", PS, r'"[^"]*"|[A-Za-z_]\w*|#[^\n]*|[0-9]+', read)
 
 
 def orders() -> Iterator[Input]:
-    """Torch CSV and orders."""
+    """Yield the torch CSV and orders."""
     yield from of_text("mine.csv", TORCH, r"[^,\n]+", schedule_verbs("mine.csv"), lambda x: f'"{x}"', 5)
     yield from of_text("mine.csv", TORCH, r"[^,\n]+", schedule_verbs("mine.csv"), most=3)
     yield from of_text("order.txt", ORDER, r"[^ \n]+", schedule_verbs("order.txt"), most=6)
@@ -241,7 +241,7 @@ def orders() -> Iterator[Input]:
 
 
 def numbers() -> Iterator[Input]:
-    """Costs, models, devices."""
+    """Yield the costs, models, devices."""
     formats = ("", "--json", "--format github")
     cost = [f"verify 1f1b --p 2 --m 2 --costs {{0}}/costs.toml {x}" for x in formats]
     cost += [f"{verb} 1f1b --p 2 --m 2 --costs {{0}}/costs.toml" for verb in ("why", "show", "compare")]
@@ -257,7 +257,7 @@ def numbers() -> Iterator[Input]:
 
 
 def settings() -> Iterator[Input]:
-    """Configurations of trainers."""
+    """Yield the configurations of trainers."""
     titan = {
         "model": {"name": "llama3", "flavor": "debugmodel"},
         "training": {"local_batch_size": 8},
@@ -290,7 +290,7 @@ def settings() -> Iterator[Input]:
 
 
 def commands() -> Iterator[Input]:
-    """A command line that is checked, word by word."""
+    """Yield a command line that is checked, word by word."""
     words = "torchrun --nproc_per_node 4 pretrain_gpt.py --pipeline-model-parallel-size 4 --num-layers 8 a.b=c x:y"
     each = [*words.split(), "--micro-batch-size", "1", "--bf16"]
     for new in (LINES, *TEXTS):
@@ -302,7 +302,7 @@ def commands() -> Iterator[Input]:
 
 
 def runs() -> Iterator[Input]:
-    """Recorded and measured runs."""
+    """Yield the recorded and measured runs."""
     events = measured_runs.played(pipesched.load("1f1b", p=2, m=2), "F=10,B=20", torch=False)
     trace = {"traceEvents": [event for row in events for event in row], "distributedInfo": {"backend": "nccl"}}
     read = [f"calibrate {{0}}/run.json {x}" for x in ("", "--json", "-o -")]
@@ -342,7 +342,7 @@ def _written(write: Callable[..., None], played: Any) -> dict[str, bytes]:
 
 
 def generators() -> Iterator[Input]:
-    """Files that run in a process of their own: half a second each."""
+    """Yield the files that run in a process of their own: half a second each."""
     for new in TEXTS:
         for found in re.finditer(r'"[^"]+"|kind(?=\))', GENERATOR):
             made = GENERATOR[: found.start()] + repr(new) + GENERATOR[found.end() :]
@@ -353,7 +353,7 @@ def generators() -> Iterator[Input]:
 
 
 def names() -> Iterator[Input]:
-    """Files with such names."""
+    """Yield the files with such names."""
     for new in TEXTS:
         name = new.replace("\x00", "")
         for text, ending in ((PS, ".ps"), (TORCH, ".csv"), (ORDER, ".txt"), ("{}", ".json"), ("[a]\nb = 1\n", ".toml")):
@@ -385,7 +385,7 @@ BASES = {
 
 
 def arguments() -> Iterator[Input]:
-    """Each option of each command, known or not, and each word."""
+    """Yield each option of each command, known or not, and each word."""
     from pipesched.shell import app
 
     assert set(BASES) == set(app.verbs())

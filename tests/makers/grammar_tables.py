@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def made(text: str) -> dict[str, Any]:
-    """The tables of a grammar."""
+    """Return the tables of a grammar."""
     from lark import Lark
 
     lark = Lark(text, parser="lalr", lexer="basic", start="file", keep_all_tokens=True, maybe_placeholders=False)
@@ -37,7 +37,7 @@ def made(text: str) -> dict[str, Any]:
 
 
 def written(text: str) -> str:
-    """The file of a grammar's tables: one line per rule and per state."""
+    """Return the file of a grammar's tables: one line per rule and per state."""
     parts = []
     for key, value in made(text).items():
         rows = ",\n".join(map(json.dumps, value)) if isinstance(value, list) else ""
@@ -52,7 +52,7 @@ def _rule(rule: LarkRule) -> Rule:
 
 
 def _tried(terminals: Collection[TerminalDef]) -> list[TerminalDef]:
-    """The terminals in the order in which the basic lexer tries them, without words that a pattern matches."""
+    """Return the terminals in the order in which the basic lexer tries them, without words that a pattern matches."""
     patterns = [t for t in terminals if t.pattern.type == "re"]
     words = [
         t
@@ -63,7 +63,7 @@ def _tried(terminals: Collection[TerminalDef]) -> list[TerminalDef]:
 
 
 def _states(lark: Lark, ends: Mapping[Rule, int]) -> list[dict[str, int]]:
-    """The moves of each state; the end of a text leads from the end of `file` to itself."""
+    """Return the moves of each state; the end of a text leads from the end of `file` to itself."""
     conf = lark.parse_interactive("").parser_state.parse_conf
     met, number, rows = [conf.start_state], {conf.start_state: 0}, []
     for state in met:

@@ -57,12 +57,12 @@ def built_in(name: str, *arguments: str, command: str = "verify") -> Hostile:
 
 
 def lets(count: int = 40) -> str:
-    """Functions that call the previous one twice: 2 ** count calls."""
+    """Return the functions that call the previous one twice: 2 ** count calls."""
     return "let f0(k) = k + 1\n" + "".join(f"let f{i}(k) = f{i - 1}(f{i - 1}(k))\n" for i in range(1, count))
 
 
 def balanced(terms: list[str]) -> str:
-    """A sum with the least nesting."""
+    """Return a sum with the least nesting."""
     half = len(terms) // 2
     return terms[0] if half == 0 else f"({balanced(terms[:half])}+{balanced(terms[half:])})"
 
@@ -80,7 +80,7 @@ def forwards(stages: int, microbatches: int, ranks: int = 1) -> Stream:
 
 
 def loose(made: Stream, **others: object) -> str:
-    """A stream in a layout other than ours."""
+    """Return a stream in a layout other than ours."""
     return json.dumps({**json.loads(dumps(made)), **others})
 
 

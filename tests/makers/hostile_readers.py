@@ -30,7 +30,7 @@ def files(arguments: tuple[str, ...], beside: Mapping[str, Content], command: st
 
 
 def recorded(content: Content, other: Content = None) -> Hostile:
-    """A folder of records with the file of rank 0."""
+    """Return a folder of records with the file of rank 0."""
     beside = {"rank_0": content} if other is None else {"rank_0": content, "rank_1": other}
     return files((*PLAN, "--recorded", FOLDER), beside)
 
@@ -40,14 +40,14 @@ def records(**beside: Content) -> Hostile:
 
 
 def measured(content: Content, name: str = "run.json", command: str = "calibrate") -> Hostile:
-    """A trace of a measured run."""
+    """Return a trace of a measured run."""
     if command == "show":
         return files((*PLAN, "--measured", f"{FOLDER}/{name}"), {name: content}, "show")
     return Hostile(name, content, (), "calibrate")
 
 
 def setting(name: str, content: Content, *arguments: str) -> Hostile:
-    """A trainer's configuration."""
+    """Return a trainer's configuration."""
     return Hostile(name, content, arguments, "check")
 
 
@@ -74,7 +74,7 @@ def listed(content: Content) -> Hostile:
 
 
 def bomb(text: str, times: int) -> Callable[[], bytes]:
-    """Compress a text many times over, each copy once: a gzip file of as many members."""
+    """Return the compress a text many times over, each copy once: a gzip file of as many members."""
     return lambda: gzip.compress(text.encode()) * times
 
 
@@ -87,12 +87,12 @@ def text(word: str) -> bytes:
 
 
 def dump(entries: bytes) -> bytes:
-    """A dump whose entries these opcodes make."""
+    """Return a dump whose entries these opcodes make."""
     return b"\x80\x02}" + text("pg_config") + b"}s" + text("entries") + entries + b"s."
 
 
 def entry(**values: object) -> dict[str, object]:
-    """An entry of a dump in torch's form."""
+    """Return an entry of a dump in torch's form."""
     usual = {
         "record_id": 0, "profiling_name": "nccl:send 0->1", "process_group": ("1", "pp"), "p2p_seq_id": 1,
         "is_p2p": True, "state": "completed", "input_sizes": [[1, 512]], "input_dtypes": ["Float"],
@@ -111,7 +111,7 @@ def dumped_json(**values: object) -> str:
 
 
 def doubled(depth: int, of_two: bytes) -> bytes:
-    """A list or a tuple that holds one twice, which holds one twice, and so on."""
+    """Return a list or a tuple that holds one twice, which holds one twice, and so on."""
     made, mark = b"]" + memo(b"r", 0), b"" if of_two == b"\x86" else b"]("
     for i in range(1, depth):
         last = memo(b"j", i - 1)
@@ -125,7 +125,7 @@ def memo(opcode: bytes, number: int) -> bytes:
 
 
 def sized(value: bytes) -> bytes:
-    """A dump whose one entry has these sizes."""
+    """Return a dump whose one entry has these sizes."""
     body = dumped(entry(input_sizes="HERE"))
     at = body.index(b"X\x04\x00\x00\x00HERE")
     end = at + 9
@@ -135,7 +135,7 @@ def sized(value: bytes) -> bytes:
 
 
 def one_hash(key: Callable[[int], bytes]) -> Callable[[], bytes]:
-    """A table whose keys have equal hashes."""
+    """Return a table whose keys have equal hashes."""
     return lambda: dump(b"}(" + b"".join(key(i) + b"N" for i in range(150_000)) + b"u")
 
 
@@ -148,7 +148,7 @@ def long1(number: int, width: int = 12) -> bytes:
 
 @cache
 def answer() -> dict[str, object]:
-    """The answer of `optimize --json` for a small problem, with a proof."""
+    """Return the answer of `optimize --json` for a small problem, with a proof."""
     done = typed("optimize", "--p", "2", "--m", "3", "--mem-cap", "1", "--certify", "--json")
     made = json.loads(done.out)
     assert isinstance(made, dict)
@@ -165,7 +165,7 @@ def answered(change: Callable[[dict[str, object]], object], *arguments: str) -> 
 
 
 def proved(proof: Callable[[], str]) -> Hostile:
-    """The answer with a different proof."""
+    """Return the answer with a different proof."""
 
     def change(made: dict[str, object]) -> None:
         certificate = made["certificate"]
@@ -193,7 +193,7 @@ def said(**entries: object) -> Hostile:
 
 
 def trace(**event: object) -> str:
-    """A trace of one forward."""
+    """Return a trace of one forward."""
     args = {"op": "F", "stage": 0, "microbatch": 0, "rank": 0}
     given = event.pop("args", {})
     assert isinstance(given, dict)
@@ -201,7 +201,7 @@ def trace(**event: object) -> str:
 
 
 def message(**event: object) -> str:
-    """A trace of one message."""
+    """Return a trace of one message."""
     args = {"index": 0, "rank": 0, "messages": ["0SEND_F0"]}
     given = event.pop("args", {})
     assert isinstance(given, dict)
@@ -242,14 +242,14 @@ def deepspeed(value: str) -> str:
 
 
 def laughs(depth: int, width: int = 9) -> str:
-    """Lists that hold the previous one many times."""
+    """Return the lists that hold the previous one many times."""
     rows = ["a0: &a0 [x, x]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, depth)]
     return "\n".join(rows) + "\n"
 
 
 def merges(depth: int) -> str:
-    """Mappings that merge the previous one twice."""
+    """Return the mappings that merge the previous one twice."""
     rows = ["a0: &a0 {pp_size: 2}"]
     rows += [
         f"a{i}: &a{i}\n  <<: [*a{i - 1}, *a{i - 1}]\n  k{i}: 1\n  b: *a{i - 1}\n  c: *a{i - 1}" for i in range(1, depth)

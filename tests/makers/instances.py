@@ -18,7 +18,7 @@ from tests.oracles.brute import Instance, Step, steps
 from tests.oracles.walk import Case
 
 PART = Fraction(1, 15)
-"""What the instances count memory in."""
+"""The unit in which instances count memory."""
 
 
 def _column(values: list[int]) -> Ints:
@@ -30,7 +30,7 @@ def placement_of(x: Instance) -> Placement:
 
 
 def problem_of(x: Instance) -> Problem:
-    """The problem in whole numbers, built directly."""
+    """Return the problem in whole numbers, built directly."""
     ticks = {op: _column(getattr(x, op.name)) for op in (Op.F, Op.I, Op.W, Op.B)}
     takes, at_input, at_weight, cap = map(_column, (x.takes, x.at_input, x.at_weight, x.cap))
     frees = {Op.I: at_input, Op.W: at_weight, Op.B: takes}
@@ -39,7 +39,7 @@ def problem_of(x: Instance) -> Problem:
 
 
 def given(x: Instance) -> tuple[Costs, Release, tuple[Fraction, ...]]:
-    """Costs, release rule and caps in a user's form."""
+    """Return the costs, release rule and caps in a user's form."""
     rows = {key: tuple(map(Fraction, getattr(x, key))) for key in ("F", "I", "W", "B", "C")}
     held = tuple(PART * amount * x.stages / x.ranks for amount in x.takes)
     share = Fraction(x.at_input[0], x.takes[0])
@@ -47,7 +47,7 @@ def given(x: Instance) -> tuple[Costs, Release, tuple[Fraction, ...]]:
 
 
 def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
-    """Makespan of complete orders within the caps, one microbatch of memory at a time; else None."""
+    """Return the makespan of complete orders within the caps, one microbatch of memory at a time; else None."""
     known = {step.name: step for step in steps(x)}
     ends: dict[tuple[str, int, int], int] = {}
     at, clock, held = [0] * x.ranks, [0] * x.ranks, [0] * x.ranks
@@ -71,7 +71,7 @@ def simulated(x: Instance, orders: list[list[Compute]]) -> int | None:
 
 
 def some_orders(x: Instance, rng: random.Random, tries: int = 20) -> list[list[Compute]] | None:
-    """The best of some random orders, or one microbatch after another; None if all exceed the caps."""
+    """Return the best of some random orders, or one microbatch after another; None if all exceed the caps."""
     alone: list[list[Compute]] = [[] for _ in range(x.ranks)]
     for step in steps(x):
         alone[step.rank].append(_compute(step))
@@ -110,7 +110,7 @@ def schedule_of(x: Instance, orders: list[list[Compute]]) -> Schedule:
 
 
 def problem_of_case(case: Case) -> Problem:
-    """The problem of a case of `walk`."""
+    """Return the problem of a case of `walk`."""
     size = np.array(case.size)
     at_input, at_weight = (np.array([int(x * share) for x in case.size]) for share in case.shares)
     f, i, w, c, caps = map(np.array, (case.forward, case.input, case.weight, case.message, case.caps))
@@ -120,7 +120,7 @@ def problem_of_case(case: Case) -> Problem:
 
 
 def linear(ranks: int, microbatches: int, cap: int, *, folded: bool = False) -> Problem:
-    """Unit costs, split, cap in activations; stages 0 .. p-1, and back where folded."""
+    """Return the unit costs, split, cap in activations; stages 0 .. p-1, and back where folded."""
     stages = (*range(ranks), *(reversed(range(ranks)) if folded else ()))
     one = (1,) * len(stages)
     caps, sizes = (cap * 30,) * ranks, (30,) * len(stages)

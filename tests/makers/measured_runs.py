@@ -42,7 +42,7 @@ def built(name: str) -> Schedule:
 
 
 def played(schedule: Schedule, costs: str, *, torch: bool, late: tuple[int, int, int] | None = None) -> list[Events]:
-    """Events of every rank. torch: in its profiler's form, else in ours. late: rank, position, delay."""
+    """Return the events of every rank. torch: in its profiler's form, else in ours. late: rank, position, delay."""
     run = simulate.run(schedule, simulate.rows(Costs.parse(costs), schedule.stages))
     made = []
     for rank, order in enumerate(run.orders):
@@ -79,7 +79,7 @@ def event(
 
 
 def written(folder: Path, ranks: list[Events], *, torch: bool) -> list[str]:
-    """One file per rank for torch, with its rank in `distributedInfo` and in shuffled order; else one file for all."""
+    """Write a file per rank for torch, with its rank in `distributedInfo`, in shuffled order; else one file."""
     if not torch:
         file = folder / "run.json"
         file.write_text(json.dumps({"traceEvents": [x for events in ranks for x in events]}), "utf-8")
@@ -96,12 +96,12 @@ def written(folder: Path, ranks: list[Events], *, torch: bool) -> list[str]:
 
 
 def later(events: Events, by: float, slower: float = 1) -> Events:
-    """The same operations once more, later, and slower by a factor."""
+    """Return the same operations once more, later, and slower by a factor."""
     return [{**x, "ts": by + x["ts"] * slower, "dur": x["dur"] * slower} for x in events]
 
 
 def shown(name: str, files: list[str], capsys: Captured, *options: str) -> tuple[int, str, str]:
-    """Status, stdout and stderr of ``show --measured``."""
+    """Return the status, stdout and stderr of ``show --measured``."""
     sizes = [x for key, value in LIBRARY[name].items() for x in (f"--{key}", str(value))]
     given = [x for file in files for x in ("--measured", file)]
     status = main(["show", name, *sizes, "--cost", COSTS, *given, *options])
@@ -110,13 +110,13 @@ def shown(name: str, files: list[str], capsys: Captured, *options: str) -> tuple
 
 
 def rows_of(text: str) -> list[tuple[str, str]]:
-    """Plan and run of each rank."""
+    """Return the plan and run of each rank."""
     rows = re.findall(r"^(?:rank \d+ plan|       run )  (.*)$", text, re.M)
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
 def calibrated(ranks: list[Events], torch: bool, folder: Path, capsys: Captured) -> dict[str, Any]:
-    """The JSON object of `calibrate`."""
+    """Return the JSON object of `calibrate`."""
     assert main(["calibrate", *written(folder, ranks, torch=torch), "--digits", "9", "--json"]) == 0
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made

@@ -12,7 +12,7 @@ TWIN = {Op.SEND_F: (Op.RECV_F, 1), Op.RECV_F: (Op.SEND_F, -1), Op.SEND_B: (Op.RE
 
 
 def _other_end(lists: Lists, rank: int, x: Instruction) -> Spot | None:
-    """Place of the other end of a message of a rank, by name."""
+    """Return the place of the other end of a message of a rank, by name."""
     op, step = TWIN[x.op]
     for j, y in enumerate(lists[x.peer] if 0 <= x.peer < len(lists) else ()):
         if (y.op, y.stage, y.microbatch, y.peer) == (op, x.stage + step, x.microbatch, rank):
@@ -21,7 +21,7 @@ def _other_end(lists: Lists, rank: int, x: Instruction) -> Spot | None:
 
 
 def _both_ends(rng: random.Random, lists: Lists) -> tuple[Spot, Spot] | None:
-    """A SEND and its RECV."""
+    """Return a SEND and its RECV."""
     send = spot(rng, lists, lambda x: x.op.send)
     receive = _other_end(lists, send[0], lists[send[0]][send[1]]) if send else None
     return (send, receive) if send and receive else None
@@ -58,7 +58,7 @@ def duplicate_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def rename_message(rng: random.Random, lists: Lists) -> bool:
-    """Both ends name another microbatch."""
+    """Return both ends name another microbatch."""
     ends = _both_ends(rng, lists)
     microbatch = rng.randint(0, top(lists, "microbatch") + 1)
     for rank, i in ends or ():
@@ -67,7 +67,7 @@ def rename_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def shift_message(rng: random.Random, lists: Lists) -> bool:
-    """Both ends name another stage, at the same distance."""
+    """Return both ends name another stage, at the same distance."""
     ends = _both_ends(rng, lists)
     by = rng.choice((-2, -1, 1, 2))
     for rank, i in ends or ():
@@ -76,7 +76,7 @@ def shift_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def own_communicator(rng: random.Random, lists: Lists) -> bool:
-    """Both ends use a communicator of their own."""
+    """Return both ends use a communicator of their own."""
     ends = _both_ends(rng, lists)
     for rank, i in ends or ():
         lists[rank][i] = replace(lists[rank][i], communicator=1)

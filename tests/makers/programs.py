@@ -15,7 +15,7 @@ from pipesched.model.schedule import Instruction, Program
 def of_instructions(
     instructions: Sequence[Sequence[Instruction]], placement: Placement, name: str = "program"
 ) -> Program:
-    """The program of these instructions; `other` follows from the placement where it is not given."""
+    """Return the program of these instructions; `other` follows from the placement where it is not given."""
     flat = [x for rank in instructions for x in rank]
     op, stage, microbatch, peer, group, communicator, second, other = (
         lists.column(flat, x) for x in ("op", "stage", "microbatch", "peer", "group", "communicator", "second", "other")

@@ -1,4 +1,4 @@
-"""Random files whose loops and conditions are affine in p, m and the rank: what a prover can say of all sizes.
+"""Random files whose loops and conditions are affine in p, m and the rank, for the prover.
 
 Several placements (linear, reversed, loop, V, two routes), lets and functions, `min`, `max`, `abs`, quotients and rests
 by numbers, loops in each other, choices by parity and by rank, `drain`, overlaps, microbatches by name. An order may
@@ -41,7 +41,7 @@ class Maker:
         self.left = {(chunk, letter): self.ends[chunk] for chunk in range(self.chunks) for letter in "FG"}
 
     def number(self, deep: int = 1) -> str:
-        """An affine expression by cases."""
+        """Return an affine expression by cases."""
         rng = self.rng
         if not deep or rng.random() < 0.5:
             plain = ("p", "m", "r", "p - 1 - r", "m - r", "m - p", "2 * (p - 1 - r)", str(rng.randint(0, 3)))
@@ -61,7 +61,7 @@ class Maker:
         )
 
     def truth(self, deep: int = 1, variable: str = "") -> str:
-        """A condition on sizes, the rank, or a loop."""
+        """Return a condition on sizes, the rank, or a loop."""
         rng = self.rng
         of = variable or rng.choice(("r", "p", "m"))
         plain = f"{of} % 2 == {rng.randint(0, 1)}", f"{of} {rng.choice(('<', '<=', '>=', '>'))} {self.number(0)}"
@@ -71,13 +71,14 @@ class Maker:
         return rng.choice((*plain, f"not ({plain[0]})"))
 
     def let(self, value: str) -> str:
-        """A new name for a value."""
+        """Return a new name for a value."""
         self.lets += 1
         self.lines.append(f"  let a{self.lets} = {value}")
         return f"a{self.lets}"
 
     def passes(self, used: list[tuple[int, str]], times: int = 1) -> str:
-        """How often a loop runs that runs these once a pass, in another loop so many times; it is taken from them."""
+        """Return how often a loop runs that runs these once a pass, in another loop so many times; it is taken from
+        them."""
         limits = [f"({self.left[x]}) // {times}" if times > 1 else self.left[x] for x in dict.fromkeys(used)]
         name = self.let(f"max(0, min({', '.join([self.number(), *limits])}))")
         for x in dict.fromkeys(used):
@@ -86,7 +87,7 @@ class Maker:
         return name
 
     def words(self) -> tuple[list[str], list[tuple[int, str]]]:
-        """One to three operations, each of another class, and these."""
+        """Return one to three operations of different classes, and the lines that they need."""
         rng = self.rng
         kinds = [(chunk, letter) for chunk in range(self.chunks) for letter in "FG"]
         chosen = rng.sample(kinds, rng.randint(1, min(3, len(kinds))))
@@ -143,7 +144,7 @@ class Maker:
 
 
 def program(seed: int) -> str:
-    """A random file."""
+    """Return a random file."""
     rng = random.Random(seed)
     placement = rng.choice([*PLACEMENTS])
     routes = placement.startswith("route")

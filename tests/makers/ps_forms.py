@@ -46,7 +46,7 @@ LEVELS["/"] = 6
 
 
 def shown(e: Tree, level: int = 0) -> str:
-    """An expression with the brackets that the table of precedence requires, and no others."""
+    """Return an expression with the brackets that the table of precedence requires, and no others."""
     match e:
         case ("number", x):
             said = str(x) if isinstance(x, int) or x.denominator == 1 else str(float(x))
@@ -128,7 +128,7 @@ class Expressions:
         return name
 
     def some(self, scope: Scope, depth: int) -> tuple[Tree, int]:
-        """Any expression, and its value."""
+        """Return any expression, and its value."""
         pick = self.rng.random()
         if depth <= 0 or pick < 0.35:
             if scope.numbers and pick < 0.25:
@@ -163,7 +163,7 @@ class Expressions:
         return (("binary", operator, a, b), made) if abs(made) < 10**6 else (number(1), 1)
 
     def of(self, value: int, scope: Scope, depth: int = 2) -> Tree:
-        """An expression of this value."""
+        """Return an expression of this value."""
         alike = [name for name, x in scope.numbers.items() if x == value]
         pick = self.rng.random()
         if alike and pick < 0.4:
@@ -180,7 +180,7 @@ class Expressions:
         return ("binary", "+" if value > x else "-", e, number(abs(value - x)))
 
     def truth(self, wanted: bool, scope: Scope, depth: int = 1) -> Tree:
-        """A condition with this value."""
+        """Return a condition with this value."""
         pick = self.rng.random()
         if depth > 0 and pick < 0.12:
             return ("unary", "not", self.truth(not wanted, scope, depth - 1))
@@ -212,7 +212,7 @@ COMPARED: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def model_of(rng: random.Random) -> Model:
-    """Any placement; sometimes with routes, readers, slices and frozen stages."""
+    """Return any placement; sometimes with routes, readers, slices and frozen stages."""
     p = rng.choice((1, 2, 2, 3, 3, 4))
     row = rng.choice(
         (
@@ -285,7 +285,7 @@ class Run:
                 self.put(rank, found)
 
     def possible(self, rank: Rank) -> Iterator[tuple[str, int, int]]:
-        """Possible next words: letter, chunk, microbatch."""
+        """Yield the possible next words: letter, chunk, microbatch."""
         for chunk, (route, s) in enumerate(rank.chunks):
             for letter in "FRO" if self.forward_only else "FIBROL":
                 low, end = self.model.taken[route]
@@ -352,7 +352,7 @@ class Run:
 
 
 class File:
-    """One file."""
+    """A file in one of the forms."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -569,7 +569,7 @@ class File:
             rank[at] = (rank[at][0], rank[at][1] or 0, rng.randint(-1, self.model.microbatches))
 
     def programs(self, words: list[list[Word]]) -> Iterator[str]:
-        """The programs: of single ranks, and of every rank with a choice between them."""
+        """Yield the programs: of single ranks, and of every rank with a choice between them."""
         rng = self.rng
         alone = [rank for rank in range(len(words)) if rng.random() < rng.choice((0, 0.3, 1))]
         others = [rank for rank in range(len(words)) if rank not in alone]
@@ -602,7 +602,7 @@ class File:
         return f"if {condition} {{ {body} }} else {inner}"
 
     def rules(self) -> Iterator[str]:
-        """A rule for each rank, sometimes a list."""
+        """Yield a rule for each rank, sometimes a list."""
         rng, model = self.rng, self.model
         lists = Run(rng, model)
         lists.again.clear()
@@ -684,7 +684,7 @@ class Body:
         return "  ".join(said)
 
     def again(self, words: Sequence[Word], at: int) -> tuple[int, int] | None:
-        """Length of a part that repeats at once, and its count."""
+        """Return the length of a part that repeats at once, and its count."""
         best = None
         for period in range(1, min(6, (len(words) - at) // 2) + 1):
             part, count = words[at : at + period], 1
@@ -695,7 +695,7 @@ class Body:
         return best
 
     def series(self, words: Sequence[Word], at: int) -> int:
-        """Number of words that name microbatches in even steps, if at least two do."""
+        """Return the number of words that name microbatches in even steps, if at least two do."""
         first = words[at]
         if first[0] in ("drain", "overlap") or first[2] is None:
             return 0
@@ -743,7 +743,7 @@ class Body:
         return f"if {condition} {{ {yes} }} else {{ {no} }}"
 
     def junk(self) -> str:
-        """Statements that never run."""
+        """Return the statements that never run."""
         return self.rng.choice(
             ("F[7](9)", "drain W", "repeat 3 { W }", "", "B[m]  W[1]", "for never in 0 .. 2 { I[never] }")
         )
@@ -776,7 +776,7 @@ class Body:
 
 
 def library(rng: random.Random) -> tuple[str, dict[str, Any]]:
-    """A published schedule at some sizes, which it may refuse."""
+    """Return a published schedule at some sizes, which it may refuse."""
     text = rng.choice(LIBRARY).read_text("utf-8")
     head = text[: text.index(")")]
     p = rng.choice((1, 2, 3, 4, 4))
@@ -790,7 +790,7 @@ def library(rng: random.Random) -> tuple[str, dict[str, Any]]:
 
 
 def laid_out(rng: random.Random, text: str) -> str:
-    """The same words with other blanks, line ends and comments between them."""
+    """Return the same words with other blanks, line ends and comments between them."""
     found = []
     for _, word in tokens(text):
         found += [word, rng.choice((" ", " ", " ", "  ", "\n", "\t", " # a comment\n"))]
@@ -847,7 +847,7 @@ def with_claims(rng: random.Random, text: str, given: Mapping[str, Any]) -> str:
 
 
 def program(seed: int) -> tuple[str, dict[str, Any]]:
-    """The text of a seed, and its parameters."""
+    """Return the text of a seed, and its parameters."""
     rng = random.Random(-seed - 1)
     if rng.random() < 0.06:
         return library(rng)
@@ -861,7 +861,7 @@ def program(seed: int) -> tuple[str, dict[str, Any]]:
 
 
 def asked(seed: int) -> tuple[str, dict[str, Fraction] | None]:
-    """A release rule, and sometimes costs, as on a command line."""
+    """Return a release rule, and sometimes costs, as on a command line."""
     rng = random.Random(f"asked {seed}")
     release = rng.choice(("W", "I", "split:1/4", "torch"))
     if rng.random() < 0.85:

@@ -45,11 +45,11 @@ class Written:
         return next(route for route, (low, high) in enumerate(self.first) if low <= microbatch < high)
 
     def chunks(self, rank: int) -> list[tuple[int, int]]:
-        """(route, stage) of each chunk of a rank."""
+        """Return (route, stage) of each chunk of a rank."""
         return [(route, s) for route, row in enumerate(self.homes) for s, home in enumerate(row) if home == rank]
 
     def text(self, *lines: str) -> str:
-        """The file, with more lines after its placement."""
+        """Return the file, with more lines after its placement."""
         named = [f"route r{n}: " if len(self.homes) > 1 else "" for n in range(len(self.homes))]
         said = ["schedule random(p, m)"]
         for route, row in enumerate(self.homes):
@@ -101,7 +101,8 @@ class Writer:
                 self.put(rank, self.rng.choice(ready), ready)
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """Possible next operations of each chunk: an F, a backward, an R; an O and an L of any microbatch."""
+        """Return the possible next operations of each chunk: an F, a backward, an R; an O and an L of any
+        microbatch."""
         found = []
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
@@ -148,15 +149,15 @@ class Writer:
                 self.pending[rank].append((chunk, step))
 
     def named(self, step: Step) -> str:
-        """The microbatch of an O or L, unless it is that of the oldest pending F or O of its chunk."""
+        """Return the microbatch of an O or L, unless it is that of the oldest pending F or O of its chunk."""
         return "" if step[0] not in "OL" or self.oldest(step) == step[2] else f"({step[2]})"
 
     def oldest(self, step: Step) -> int:
-        """The microbatch that the letter takes without a name."""
+        """Return the microbatch that the letter takes without a name."""
         return self.waiting(step)[0]
 
     def waiting(self, step: Step) -> list[int]:
-        """The pending F or O of its chunk, oldest first."""
+        """Return the pending F or O of its chunk, oldest first."""
         letter, stage, i = step
         before = "O" if letter == "L" else "F"
         return [
@@ -186,7 +187,7 @@ def _any(rng: random.Random, ranks: int) -> Iterator[int]:
 
 
 def program(seed: int, *, recompute: float = 0, offload: float = 0) -> Written:
-    """The program of a seed. recompute: number of stages that recompute; offload: number of offloaded activations of
-    the others.
+    """Return the program of a seed. recompute: number of stages that recompute; offload: number of offloaded
+    activations of the others.
     """
     return Writer(seed, recompute=recompute, offload=offload).write()

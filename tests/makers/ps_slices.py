@@ -24,7 +24,7 @@ class Sliced(Writer):
         }
 
     def possible(self, rank: int) -> list[tuple[int, Step]]:
-        """An F or a backward for each chunk, if the rest of its sequence allows it; R, O and L likewise."""
+        """Return an F or a backward for each chunk, if the rest of its sequence allows it; R, O and L likewise."""
         found = [x for x in super().possible(rank) if x[1][0] in "OL"]
         for chunk, (route, stage) in enumerate(self.made.chunks(rank)):
             low, high = self.made.first[route]
@@ -42,7 +42,7 @@ class Sliced(Writer):
         return found
 
     def oldest(self, step: Step) -> int:
-        """An L runs in reverse order of its sequence, like R; an O does not."""
+        """Return an L runs in reverse order of its sequence, like R; an O does not."""
         waiting = self.waiting(step)
         return self.turn(waiting) if step[0] == "L" else waiting[0]
 
@@ -51,6 +51,6 @@ class Sliced(Writer):
 
 
 def sliced(seed: int, *, recompute: float = 0, offload: float = 0) -> tuple[Written, int]:
-    """The program of a seed, with sequences of a number of slices."""
+    """Return the program of a seed, with sequences of a number of slices."""
     writer = Sliced(seed, recompute=recompute, offload=offload)
     return writer.write(), writer.q

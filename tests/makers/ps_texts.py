@@ -35,13 +35,13 @@ def laws(schedule: Schedule, text: str, **sizes: int) -> None:
 
 
 def tokens(text: str) -> int:
-    """The words of the programs, from the first `rank` on."""
+    """Return the words of the programs, from the first `rank` on."""
     words = [token.text for token in scan(grammar().words, text)]
     return len(words) - next(i for i, (a, b) in enumerate(pairwise(words)) if a == "rank" and b != "s" and i > 8)
 
 
 def written(schedule: Schedule) -> str | list[Code]:
-    """The text, or the codes of the refusal."""
+    """Return the text, or the codes of the refusal."""
     try:
         return writer.write(schedule)
     except PipeschedError as error:

@@ -31,7 +31,7 @@ NAMES = ("p", "m", "k", *SOFT, "fwd", "FB", "Fx", "W1", "torch", "split", "min",
 
 
 def made(kind: type[Any], *parts: Any, **named: Any) -> st.SearchStrategy[Any]:
-    """Nodes of a kind, without a place."""
+    """Return the nodes of a kind, without a place."""
     return st.builds(kind, st.just(NOWHERE), *parts, **named)
 
 
@@ -115,7 +115,7 @@ files = made(ast.File, names, parameters, documents, some(items, 6), st.none() |
 
 
 def words(node: Any, level: int = LOOSEST) -> list[str]:
-    """The words of a node; brackets around an expression that binds looser than `level`."""
+    """Return the words of a node; brackets around an expression that binds looser than `level`."""
     match node:
         case ast.Number(value=value):
             return [f"{float(value)}" if isinstance(value, Fraction) else str(value)]
@@ -226,7 +226,7 @@ TIGHT = set("()[]{},:")
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[ast.File, str]:
-    """A tree, and a text of it, with random blanks and comments between the words."""
+    """Return a tree, and a text of it, with random blanks and comments between the words."""
     file = draw(files)
     said = words(file)
     gaps = draw(st.lists(st.sampled_from(GAPS), min_size=1, max_size=7))

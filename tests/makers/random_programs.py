@@ -26,7 +26,7 @@ LOCAL = (Op.F, Op.I, Op.B, Op.W, Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.STEP, O
 
 
 def random_program(rng: random.Random) -> Program:
-    """A program of 2 to 4 ranks with about 2 to 10 instructions per rank."""
+    """Return a program of 2 to 4 ranks with about 2 to 10 instructions per rank."""
     while True:
         lists = [whole(instructions) for instructions in _Draft(rng).lists]
         places = prod(len(instructions) + 1 for instructions in lists)
@@ -40,7 +40,7 @@ def program(lists: list[list[Instruction]]) -> Program:
 
 
 def whole(instructions: list[Instruction]) -> list[Instruction]:
-    """The same list, with torn overlap pairs as two slots."""
+    """Return the same list with torn overlap pairs as two slots."""
     after_compute = [False, *(x.op.compute for x in instructions)]
     return [replace(x, second=x.second and after_compute[i]) for i, x in enumerate(instructions)]
 
@@ -68,11 +68,11 @@ class _Draft:
                 harm()
 
     def _pair(self) -> list[int]:
-        """Two ranks, often the first two, so that messages between the same ranks accumulate."""
+        """Return two ranks, often the first two, so that messages between the same ranks accumulate."""
         return self.rng.sample(range(2 if self.rng.random() < 0.3 else self.ranks), 2)
 
     def _ends(self, source: int, target: int, group: int = -1) -> tuple[Instruction, Instruction]:
-        """A SEND and its RECV; usually of one kind, but any two may meet on a channel."""
+        """Return a SEND and its RECV; usually of one kind, but any two may meet on a channel."""
         forward = self.rng.random() < 0.5
         same = self.rng.random() < 0.9
         send = Op.SEND_F if forward else Op.SEND_B
@@ -153,7 +153,7 @@ class _Draft:
         self.lists[b].append(Instruction(Op.SYNC, stage, peer=a))
 
     def _somewhere(self, wanted: Callable[[Instruction], bool]) -> tuple[list[Instruction], int] | None:
-        """A rank's list and a place in it."""
+        """Return a rank's list and a place in it."""
         places = [(x, i) for x in self.lists for i in range(len(x)) if wanted(x[i])]
         return self.rng.choice(places) if places else None
 
@@ -200,7 +200,7 @@ def _message(x: Instruction) -> bool:
 
 
 def features(program: Program) -> set[str]:
-    """Features of a program, for a report of the programs tried."""
+    """Return the features of a program, for a report of the programs tried."""
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     found = {f"{program.ranks} ranks"}
     messages = [(rank, x) for rank, instructions in enumerate(lists) for x in instructions if _message(x)]
@@ -227,7 +227,7 @@ def _unmatched(messages: list[tuple[int, Instruction]]) -> bool:
 
 
 def _local_features(instructions: list[Instruction]) -> set[str]:
-    """Features of one rank's list."""
+    """Return the features of one rank's list."""
     found = {"SYNC"} if any(x.op is Op.SYNC for x in instructions) else set()
     for i, x in enumerate(instructions):
         earlier = {(y.op, y.stage, y.microbatch) for y in instructions[:i]}

@@ -66,7 +66,7 @@ RUN = "torchrun --nproc_per_node 8 pretrain_gpt.py --use-mcore-models"
 
 
 def script(chance: random.Random) -> str:
-    """A script."""
+    """Return a script."""
     p, batch = chance.choice((1, 2, 4)), chance.choice((8, 16, 32))
     lines = ["#!/bin/bash"]
     used = []

@@ -36,7 +36,7 @@ def vee(ranks: int, rng: random.Random) -> list[int]:
 
 
 def scattered(ranks: int, rng: random.Random) -> list[int]:
-    """Any stages on any ranks; a rank may hold none, or neighbouring ones."""
+    """Return any stages on any ranks; a rank may hold none, or neighbouring ones."""
     return [rng.randrange(ranks) for _ in range(rng.randint(1, 5))]
 
 
@@ -44,7 +44,7 @@ SHAPES: tuple[Callable[[int, random.Random], list[int]], ...] = (linear, looped,
 
 
 def placement(rng: random.Random, ranks: int, microbatches: int, routes: int) -> Placement:
-    """One of the shapes; a second route is mirrored or random; a third one uses these copies."""
+    """Draw one of the shapes; a second route is mirrored or random; a third one uses these copies."""
     first = rng.choice(SHAPES)(ranks, rng)
     other = [ranks - 1 - rank for rank in first] if rng.random() < 0.6 else [rng.randrange(ranks) for _ in first]
     mixed = [rng.choice(pair) for pair in zip(first, other, strict=True)]
@@ -92,7 +92,7 @@ class _Writer:
         return self.orders
 
     def _partner(self, op: tuple[str, int, int], ready: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-        """Partner of an overlap: an F with a B or I of another microbatch, both ready, on one rank."""
+        """Return the partner of an overlap: an F with a B or I of another microbatch, both ready, on one rank."""
         if op[0] == "W" or self.rng.random() > self.pairs:
             return []
         table = self.placement.table
@@ -102,7 +102,7 @@ class _Writer:
 
 
 def random_schedule(seed: int, *, ranks: int = 4, microbatches: int = 4, pairs: float | None = None) -> Schedule:
-    """A right schedule of up to the given numbers of ranks and microbatches."""
+    """Return a right schedule of up to the given numbers of ranks and microbatches."""
     rng = random.Random(seed)
     p, m = rng.randint(1, ranks), rng.randint(1, microbatches)
     where = placement(rng, p, m, rng.choice((1, 1, 2, 2, 3)))
@@ -112,7 +112,7 @@ def random_schedule(seed: int, *, ranks: int = 4, microbatches: int = 4, pairs: 
 
 
 def broken_schedule(seed: int) -> Schedule:
-    """A right schedule with one to four slips; some are harmless."""
+    """Return a right schedule with one to four slips; some are harmless."""
     rng = random.Random(seed ^ 0x5EED)
     good = random_schedule(seed)
     orders = [good.order(rank) for rank in range(good.ranks)]
@@ -122,7 +122,7 @@ def broken_schedule(seed: int) -> Schedule:
 
 
 def shuffled_schedule(seed: int) -> Schedule:
-    """A right schedule with swapped operations on a rank: complete, and often deadlocked."""
+    """Return a right schedule with swapped operations on a rank: complete, and often deadlocked."""
     rng = random.Random(seed ^ 0x5EED)
     good = random_schedule(seed)
     orders = [good.order(rank) for rank in range(good.ranks)]
@@ -186,7 +186,7 @@ def _relabel(rng: random.Random, orders: list[list[Compute]]) -> None:
 
 @st.composite
 def schedules(draw: st.DrawFn, *, pairs: float | None = None) -> Schedule:
-    """Right schedules."""
+    """Return the right schedules."""
     return random_schedule(draw(SEEDS), pairs=pairs)
 
 
@@ -195,7 +195,7 @@ _NUMBERS = st.fractions(min_value=0, max_value=5, max_denominator=6) | st.sample
 
 @st.composite
 def costs(draw: st.DrawFn, stages: int) -> Costs:
-    """Costs for a number of stages: zeros and fractions, uniform or by stage, B and FB given or not."""
+    """Return the costs for a number of stages: zeros and fractions, uniform or by stage, B and FB given or not."""
     given: dict[str, Fraction | tuple[Fraction, ...]] = {}
     for key in ("F", "I", "W", "B", "FB", "C"):
         how = draw(st.sampled_from(["default", "one", "one", "list"]))
@@ -213,5 +213,5 @@ def costs(draw: st.DrawFn, stages: int) -> Costs:
 
 @st.composite
 def sizes(draw: st.DrawFn, stages: int) -> list[Fraction]:
-    """Size of one F of each stage: nothing, an even stage, or any share of one."""
+    """Return the size of one F of each stage: nothing, an even stage, or any share of one."""
     return draw(st.lists(_NUMBERS, min_size=stages, max_size=stages))

@@ -121,7 +121,7 @@ def test_every_schedule_keeps_its_windows() -> None:
 
 
 def _by_chance(problem: Problem, rng: random.Random) -> Iterator[Ints]:
-    """Starts of schedules that always run a random next operation whose input and memory are available."""
+    """Yield the starts of schedules that always run a random next operation whose input and memory are available."""
     before = dict(
         zip(problem.after.tolist(), zip(problem.before.tolist(), problem.lag.tolist(), strict=True), strict=True)
     )
@@ -157,7 +157,7 @@ def _vee(ranks: int, microbatches: int, chunks: int) -> Problem:
 
 
 def _asked(placement: Placement, chunks: int, costs: Costs) -> Problem:
-    """A problem with a cap in chunks."""
+    """Return a problem with a cap in chunks."""
     cap = Fraction(chunks * placement.ranks, placement.stages)
     return Asked(placement, costs, AT_W, (cap,) * placement.ranks, False, "makespan").problem()
 

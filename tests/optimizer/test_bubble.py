@@ -147,7 +147,7 @@ def test_a_gap_is_never_rounded_to_none() -> None:
 
 
 def test_per_cent_has_the_digits_that_are_asked_for() -> None:
-    """One decimal, or the given significant digits; no trailing zeros; a large fraction is not shown."""
+    """A percentage has one decimal, or the given digits, and no trailing zeros; a large fraction is not shown."""
     third = Fraction(1, 3)
     assert [percent(x) for x in (third, Fraction(1, 5), Fraction(1), Fraction(0))] == ["33.3 %", "20 %", "100 %", "0 %"]
     for digits, shown in ((1, "33 %"), (2, "33 %"), (4, "33.33 %"), (9, "33.3333333 %")):
@@ -205,7 +205,7 @@ NUMBERS |= {"start", "end", "begin", "common"}
 
 
 def walked(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Every number that may be a fraction, with its decimal."""
+    """Yield every number that may be a fraction, with its decimal."""
     if isinstance(value, list):
         for entry in value:
             yield from walked(entry)

@@ -41,12 +41,13 @@ DECLINED = {
     "I takes memory and neither I nor W takes time",
     "ranks alone do not decide it",
 }
-"""What an engine may say instead of a verdict."""
+"""The outcomes that an engine may report instead of a verdict."""
 RULES = {(0, 1): "W", (1, 1): "I", (1, 3): "split:2/3", (-3, 5): "torch"}
 
 
 def instance(seed: int) -> Instance:
-    """Every other instance is small enough to try everything; some ask for the span, some have F of no length."""
+    """Return every other instance is small enough to try everything; some ask for the span, some have F of no
+    length."""
     rng = random.Random(seed)
     x = random_instance(seed) if seed % 2 else random_instance(seed, ranks=4, microbatches=5)
     ranks = max(max(row) for row in x.rank_of) + 1  # a file ends at the last rank with a stage
@@ -59,7 +60,7 @@ def instance(seed: int) -> Instance:
 
 
 def asked(x: Instance, limits: Limits) -> Request:
-    """The same question in a user's form."""
+    """Return the instance as a user's request."""
     costs, release, caps = given(x)
     share = release.at_input
     rule = Release.parse(RULES[share.numerator, share.denominator])
@@ -86,7 +87,7 @@ class Seen:
 
 
 def seen(seed: int) -> Seen:
-    """All answers for one instance; fails if two of them differ."""
+    """Return all answers for one instance; fails if two of them differ."""
     x = instance(seed)
     request = asked(x, Limits(30.0))
     answer = optimize(request)
@@ -101,7 +102,7 @@ def seen(seed: int) -> Seen:
 
 
 def least(problem: Problem, answer: Optimum) -> int | None:
-    """The optimum by an engine that is asked tick after tick below the answer."""
+    """Return the optimum by an engine that is asked tick after tick below the answer."""
     if answer.value is None:
         return None
     bound = ticks(problem, answer.value)
@@ -112,7 +113,7 @@ def least(problem: Problem, answer: Optimum) -> int | None:
 
 
 def ticks(problem: Problem, value: Fraction | int) -> int:
-    """A time in ticks; all costs here are whole numbers."""
+    """Return a time in ticks; all costs here are whole numbers."""
     exact = value * problem.scale
     assert exact.denominator == 1
     return exact.numerator
@@ -128,7 +129,7 @@ def agrees(answer: Optimum, best: int | None) -> None:
 
 
 def engine_agrees(engine: str, problem: Problem, best: int | None) -> bool:
-    """sat at the optimum, unsat below it; False where it says beforehand that it cannot know."""
+    """Return sat at the optimum, unsat below it; False where it says beforehand that it cannot know."""
     asked = [(400, "unsat")] if best is None else [(ticks(problem, best), "sat"), (ticks(problem, best) - 1, "unsat")]
     said = [(decide(Question(problem, bound, engine)), right) for bound, right in asked]
     for told, right in said:
@@ -147,7 +148,7 @@ def reads_back(answer: Optimum, request: Request) -> None:
 
 
 def all_seen(seeds: range) -> Iterator[tuple[int, Seen]]:
-    """Each instance with its results."""
+    """Yield each instance with its results."""
     for seed in seeds:
         try:
             yield seed, seen(seed)

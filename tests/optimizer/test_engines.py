@@ -96,7 +96,7 @@ def test_all_ranks_by_name_are_the_whole() -> None:
 
 
 def reached(problem: Problem) -> int:
-    """Least bound that ranks alone do not refute."""
+    """Return the least bound that ranks alone do not refute."""
     for bound in count():
         low, high = longest_paths.within(problem, bound)
         if (high >= low).all():
@@ -126,7 +126,7 @@ def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
 
 
 def tables(length: int, bound: int) -> Iterator[tuple[list[int], list[int]]]:
-    """All starts of F and B of one rank, each of one tick, within a bound, in microbatch order."""
+    """Return all starts of F and B of one rank, each of one tick, within a bound, in microbatch order."""
 
     def go(now: int, forwards: list[int], backwards: list[int]) -> Iterator[tuple[list[int], list[int]]]:
         if len(backwards) == length:

@@ -86,7 +86,7 @@ QUESTIONS: list[Json] = [
 
 @lru_cache(maxsize=1)
 def honest() -> tuple[Json, ...]:
-    """The output of `optimize --json`."""
+    """Return the output of `optimize --json`."""
     return tuple(json.loads(json.dumps(pipesched.optimize(**x, time_limit=10).to_json())) for x in QUESTIONS)
 
 
@@ -113,7 +113,7 @@ SHARES = {"W": (Fraction(0), Fraction(1)), "I": (Fraction(1), Fraction(0)), "tor
 
 
 def shares(rule: str) -> tuple[Fraction, Fraction]:
-    """Shares of F's memory that I and W free."""
+    """Return the shares of F's memory that I and W free."""
     if rule.startswith("split:"):
         weight = Fraction(rule.removeprefix("split:"))
         return 1 - weight, weight
@@ -129,7 +129,7 @@ def bubble(length: Fraction, work: list[Fraction]) -> Fraction:
 
 
 def truth(told: Json) -> Truth:
-    """The truth about an answer with a readable schedule."""
+    """Return the truth about an answer with a readable schedule."""
     loaded = compile.load(Source("source.ps", told["source"]), Options())
     schedule = loaded.schedule
     rows = simulate.rows(loaded.own_costs, schedule.stages)
@@ -179,8 +179,8 @@ def truth(told: Json) -> Truth:
 
 @lru_cache(maxsize=4096)
 def least(question: str) -> tuple[Fraction | None, bool]:
-    """The best of all schedules, by trying all of them; None if all exceed the caps. If they are too many, a lower
-    bound, marked as such: a schedule that meets it is the best.
+    """Return the best of all schedules, by trying all of them; None if all exceed the caps. If they are too many, a
+    lower bound, marked as such: a schedule that meets it is the best.
     """
     table, routes, ranks, fused, caps, release, objective, rows = json.loads(question)
     costs = {key: [Fraction(x) for x in row] for key, row in rows.items()}
@@ -212,7 +212,7 @@ def met_by_work(x: Instance, scale: int) -> Fraction:
 
 
 def lies(told: Json, report: Report) -> list[str]:
-    """False statements that are called proved, or reported to hold."""
+    """Return False statements that are called proved, or reported to hold."""
     shown = json.loads(json.dumps(report.to_json()))
     says_proved = shown["proved"] is True or PROVED in str(report)
     if not report.ok:
@@ -230,7 +230,7 @@ def lies(told: Json, report: Report) -> list[str]:
 
 
 def decimal(value: Any) -> Any:
-    """The decimal of a number, a list or a table of them."""
+    """Return the decimal of a number, a list or a table of them."""
     if isinstance(value, dict):
         return {key: decimal(x) for key, x in value.items()}
     if isinstance(value, list):
@@ -239,7 +239,7 @@ def decimal(value: Any) -> Any:
 
 
 def false_words(told: Json, true: Truth, proved: bool) -> Iterator[str]:
-    """False statements of an accepted answer about its optimum."""
+    """Yield False statements of an accepted answer about its optimum."""
     lower, value = Fraction(told.get("lower_bound", true.value)), true.value
     worded = "on the word of" in told.get("status", "") or told.get("told_by") is not None
     if not worded and true.best is not None and lower > true.best:
@@ -280,7 +280,7 @@ def late(told: Json, copies: int) -> bool:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of everything that can be changed."""
+    """Yield the paths of everything that can be changed."""
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, x in inner:
@@ -288,7 +288,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def otherwise(value: Any, rng: random.Random) -> Any:
-    """A similar but different value."""
+    """Return a similar but different value."""
     if isinstance(value, bool) or value is None:
         return rng.choice([not value, 0, "x", None, [], {}])
     if isinstance(value, int):
@@ -343,7 +343,7 @@ def slower(told: Json, rng: random.Random) -> None:
 
 
 def rewritten(source: str, schedule: Schedule, orders: list[list[Any]]) -> str:
-    """A file that runs these orders."""
+    """Return a file that runs these orders."""
     head = re.sub(r"\nrank .*", "", source, flags=re.S)
     body = [line for line in head.split("\n") if not line.startswith(("require", "claim"))]
     for rank, order in enumerate(orders):
@@ -451,7 +451,7 @@ def everywhere(told: Json, rng: random.Random) -> None:
 
 
 def lrat(proof: Json) -> bytes:
-    """Text of a proof."""
+    """Return the text of a proof."""
     return lzma.decompress(b64decode(proof["lrat"]))
 
 
@@ -484,7 +484,7 @@ FORGERS: list[Callable[[Json, random.Random], None]] = [
 
 
 def forged(seed: int) -> tuple[str, Json]:
-    """The forger, and its version of an honest answer."""
+    """Return the forger, and its version of an honest answer."""
     rng = random.Random(seed)
     told, forger = deepcopy(rng.choice(honest())), FORGERS[seed % len(FORGERS)]
     told["certificate"] = single(told["certificate"])  # each number once, or every lie is betrayed by its double
@@ -498,7 +498,7 @@ def judged(told: Json, **options: Any) -> Report:
 
 
 def forge(cases: Iterator[int]) -> Counter[str]:
-    """Verdicts by forger; raises AssertionError for an accepted lie."""
+    """Return the verdicts by forger; raises AssertionError for an accepted lie."""
     counted: Counter[str] = Counter()
     for seed in cases:
         forger, told = forged(seed)

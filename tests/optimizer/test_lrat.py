@@ -58,14 +58,14 @@ def clauses(made: Problem, bound: int) -> dict[int, list[int]]:
 
 
 def proved(made: Problem, bound: int) -> bytes:
-    """CaDiCaL's proof that no objective is at most the given ticks; empty if there is a schedule."""
+    """Return CaDiCaL's proof that no objective is at most the given ticks; empty if there is a schedule."""
     written = Clauses(made, bound)
     text = refutation(written.known, written.count, time.process_time() + 30)
     return text or b""
 
 
 def best(made: Problem) -> int:
-    """Least objective that the clauses allow."""
+    """Return the least objective that the clauses allow."""
     return next(bound for bound in range(1000) if not proved(made, bound))
 
 
@@ -81,7 +81,7 @@ def possible(made: Problem, bound: int) -> bool:
 
 
 def compare(first: int, count: int, objective: str) -> Counter[str]:
-    """Raises AssertionError if the least objective of the clauses is not that of the best schedule."""
+    """Return the raises AssertionError if the least objective of the clauses is not that of the best schedule."""
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
         made = problem_of(x)
@@ -122,8 +122,8 @@ def damaged(steps: list[Step], rng: random.Random) -> list[Step]:
 
 
 def look(count: int) -> Counter[str]:
-    """Verdicts on damaged proofs, and on whole ones under other terms; raises AssertionError if a false one is
-    accepted.
+    """Return the verdicts on damaged proofs, and on whole ones under other terms; raises AssertionError if a false one
+    is accepted.
     """
     made, seen = terms(), Counter[str]()
     least = best(made)
@@ -157,7 +157,7 @@ def answer(folder: Path) -> Optimum:
 
 
 def judged(answer: Optimum, entry: object) -> Report:
-    """An answer with another proof."""
+    """Return an answer with another proof."""
     told = json.loads(json.dumps(answer.to_json()))
     told["certificate"]["refuted"]["proof"] = entry
     return pipesched.verify(Source("answer.json", json.dumps(told)))

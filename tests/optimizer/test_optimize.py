@@ -30,7 +30,7 @@ SKEWED = "F=3,I=5,W=2,C=1"
 
 
 def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes: Any) -> Report:
-    """Verdict on the printed file, which holds, is within the caps and takes the stated time."""
+    """Return the verdict on the printed file, which holds, is within the caps and takes the stated time."""
     report = pipesched.verify(Source("answer.ps", answer.source), release=release, costs=costs, **sizes)
     assert report.ok and report.time is not None and report.memory is not None, str(report)
     assert all(claim.holds is not False for claim in report.claims) and report.claims
@@ -170,7 +170,7 @@ def test_engines_alone_agree(engine: str) -> None:
 
 
 def given() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Library schedules, and files of every kind."""
+    """Yield the library schedules, and files of every kind."""
     yield from (("gpipe", {"p": 3, "m": 4}), ("1f1b", {"p": 3, "m": 5}), ("zb_h1", {"p": 4, "m": 6}))
     yield from (("zb_h2", {"p": 3, "m": 6}), ("interleaved", {"p": 2, "v": 2, "m": 4}), ("zb_v", {"p": 2, "m": 4}))
     for name in ("1f1b_p4_m8", "interleaved_p4_v2_m8", "chimera_p4_d2_m4", "zbv_handcrafted_p4_m8"):

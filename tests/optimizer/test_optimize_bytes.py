@@ -28,7 +28,7 @@ WHOLE = 18 * SBH
 
 
 def cap(rank: int, activations: Q | int) -> Bytes:
-    """Bytes that a rank needs for a number of microbatches, and for four messages of 2 s b h."""
+    """Return the bytes that a rank needs for a number of microbatches, and for four messages of 2 s b h."""
     return Bytes(STATES[rank] + int(activations * SAVED[rank]) + WHOLE + 4 * 2 * SBH + 1000)
 
 

@@ -112,7 +112,7 @@ def _in_a_folder(folder: Path, request: pytest.FixtureRequest) -> None:
 
 
 def answered(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """The status and the object of --json, valid under its schema."""
+    """Return the status and the object of --json, valid under its schema."""
     status = main(["optimize", *arguments, "--json"])
     value = json.loads(capsys.readouterr().out)
     (OPTIMUM if "status" in value or "frontier" in value else REPORT).validate(value)
@@ -166,7 +166,7 @@ EDGES = [
 
 @pytest.mark.parametrize("edge", EDGES, ids=str)
 def test_the_edges_are_proved(edge: Edge, capsys: pytest.CaptureFixture[str]) -> None:
-    """One rank, one microbatch, costs of 0: the obvious makespan, proved."""
+    """With one rank, one microbatch or costs of 0, the obvious makespan is proved."""
     status, value = answered(edge.arguments, capsys)
     assert (status, value["status"]) == (0, "proved optimal")
     if "F=3/2,I=1/3,W=0.25" in edge.arguments:
@@ -202,9 +202,8 @@ def test_a_cap_below_the_minimum_names_rank_minimum_and_reason(
 
 
 def test_a_cap_of_just_the_minimum_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    """One microbatch after another is a schedule at the least cap; at p=3, cap 1 takes m (2p + 1),
-    each ended by its W.
-    """
+    """A schedule at the least cap runs one microbatch after another; at p=3, cap 1 takes m (2p + 1), and each
+    microbatch ends with its W."""
     status, value = answered(("--p", "3", "--m", "2", "--mem-cap", "1"), capsys)
     assert (status, value["status"], value["peak"]) == (0, "proved optimal", [1, 1, 1])
     assert value["makespan"] == 2 * 7
@@ -279,7 +278,7 @@ def test_every_way_to_write_the_schedule_writes_the_same(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("form", ["concise", "github"])
 def test_other_forms_say_the_verdict(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line: the verdict, or the finding that there is no schedule."""
+    """Other forms print one line: the verdict, or the finding that there is no schedule."""
     assert main(["optimize", *SMALL, "--format", form]) == 0
     assert capsys.readouterr().out == "proved optimal: makespan 10\n"
     assert main(["optimize", *SMALL, "--format", form, "--mem-cap", "0.1"]) == 1

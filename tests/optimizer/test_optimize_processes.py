@@ -26,13 +26,13 @@ HARD = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5.5", "--co
 
 
 def start(*arguments: str, **how: Any) -> subprocess.Popen[str]:
-    """`pipesched optimize` in a process group of its own."""
+    """Return `pipesched optimize` in a process group of its own."""
     command = [sys.executable, "-m", "pipesched", "optimize", *arguments]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, **how)
 
 
 def group(leader: int) -> set[int]:
-    """Live processes of a session."""
+    """Return the live processes of a session."""
     found = set()
     for entry in Path("/proc").iterdir():
         try:

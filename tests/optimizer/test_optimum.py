@@ -40,11 +40,11 @@ class Case:
         self.instance, self.orders, self.certificate = instance, orders, certificate
 
     def judged(self) -> Judgement:
-        """Result of the checker."""
+        """Return the result of the checker."""
         return judge(schedule_of(self.instance, self.orders), terms_of(self.instance), self.certificate)
 
     def codes(self) -> set[str]:
-        """Codes of the checker."""
+        """Return the codes of the checker."""
         return {str(found.code) for found in self.judged().findings}
 
     def concluded(self) -> Case:
@@ -77,7 +77,7 @@ class Case:
 
 
 def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
-    """A schedule and its certificate; for some with a refutation of everything below the optimum."""
+    """Return a schedule and its certificate; for some with a refutation of everything below the optimum."""
     rng = random.Random(seed)
     x = random_instance(seed, ranks=ranks, microbatches=microbatches)
     orders = some_orders(x, rng, 20 if ranks == 2 else 3)
@@ -94,7 +94,7 @@ def good(seed: int, *, ranks: int = 2, microbatches: int = 3) -> Case | None:
 
 
 def terms_of(x: Instance) -> Terms:
-    """Terms of a verdict, and of a refutation."""
+    """Return the terms of a verdict, and of a refutation."""
     return Terms(placement_of(x), *given(x), x.fused, x.objective)
 
 
@@ -282,7 +282,7 @@ TINY: dict[str, Any] = {
 
 
 def verified(answer: object, folder: Path) -> list[str]:
-    """Codes of ``pipesched verify`` for an answer."""
+    """Return the codes of ``pipesched verify`` for an answer."""
     file = folder / "answer.json"
     file.write_text(json.dumps(answer), encoding="utf-8")
     return [str(d.code) for d in pipesched.verify(file).diagnostics]

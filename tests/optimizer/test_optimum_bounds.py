@@ -35,13 +35,13 @@ def problem_of(x: Instance) -> Problem:
 
 
 def of(placement: Placement, costs: Costs, cap: int | None, *, fused: bool = False) -> Problem:
-    """The same cap on every rank."""
+    """Return the problem with the same cap on every rank."""
     caps = None if cap is None else (Fraction(cap),) * placement.ranks
     return problem(Terms(placement, costs, AT_W, caps, fused, "makespan"))
 
 
 def instances(first: int, count: int, objective: str, most: int = 14) -> Iterator[tuple[Instance, int]]:
-    """Small instances with their optimum, found without assuming the order of microbatches."""
+    """Yield the small instances with their optimum, found without assuming the order of microbatches."""
     for seed in range(first, first + count):
         x = replace(random_instance(seed, ranks=3, microbatches=3), objective=objective)
         best = optimum(x) if len(steps(x)) <= most else None
@@ -50,7 +50,7 @@ def instances(first: int, count: int, objective: str, most: int = 14) -> Iterato
 
 
 def bounds(made: Problem, rng: random.Random) -> Iterator[Work]:
-    """Bounds of each rank between its heads and tails, in every frame; other pairs have less or no work."""
+    """Yield the bounds of each rank between its heads and tails, in every frame; other pairs have less or no work."""
     for rank in sorted(set(made.rank.values())):
         yield everything(made, rank)
         for frame in range(len(made.cap)) if made.span else [None]:
@@ -62,7 +62,7 @@ def bounds(made: Problem, rng: random.Random) -> Iterator[Work]:
 
 
 def look(first: int, count: int, objective: str) -> Counter[str]:
-    """Number of bounds; raises AssertionError for one above the optimum."""
+    """Return the number of bounds; raises AssertionError for one above the optimum."""
     seen: Counter[str] = Counter()
     for x, best in instances(first, count, objective):
         made = problem_of(x)
@@ -86,7 +86,8 @@ def test_no_bound_is_above_the_optimum(objective: str) -> None:
 
 
 def leave_out(first: int, count: int) -> Counter[str]:
-    """Raises AssertionError if the best of m + n microbatches is less than that of m plus the distance of n."""
+    """Return the raises AssertionError if the best of m + n microbatches is less than that of m plus the distance of
+    n."""
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         x = random_instance(seed, ranks=3, microbatches=1)

@@ -19,7 +19,7 @@ from tests.makers.instances import linear
 
 
 def hard() -> Question:
-    """A question that takes an engine a minute: out of reach, with a long proof in clauses."""
+    """Return a question that takes an engine a minute: out of reach, with a long proof in clauses."""
     return Question(linear(16, 64, 16), 206, proof=os.path.join(tempfile.gettempdir(), "never"))
 
 

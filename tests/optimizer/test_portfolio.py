@@ -67,7 +67,7 @@ def instance(
 
 
 def measured(asked: Instance, problem: Problem, found: Orders) -> Fraction:
-    """The objective by the ordinary analysis; fails if the order deadlocks or holds too much."""
+    """Return the objective by the ordinary analysis; fails if the order deadlocks or holds too much."""
     schedule = convert.to_schedule(problem, found)
     ticks = asked.costs.ticks(schedule.stages)
     times = timeline(schedule, Dependencies.of(schedule), ticks)
@@ -225,7 +225,7 @@ def test_a_coarse_clock(ticks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_one_by_one_needs_least(seed: int) -> None:
-    """One microbatch at a time holds the least that any schedule must."""
+    """A schedule with one microbatch at a time holds the least memory that any schedule must hold."""
     problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=4))
     found = one_by_one(problem)
     assert convert.run(problem, found) is not None

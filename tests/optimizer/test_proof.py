@@ -91,7 +91,7 @@ def test_a_formula_that_is_none_is_refused(cnf: str) -> None:
 
 
 def test_the_comments_tell_every_variable_of_a_start(tmp_path: Path) -> None:
-    """One line per operation, with consecutive variables from 1."""
+    """The comments have one line per operation, with consecutive variables from 1."""
     problem, bound, _ = REFUTED["linear"]
     cnf, _ = written(tmp_path, problem, bound, None)
     line = re.compile(r"c   (\w) (\d+) (\d+) (\d+) (\d+): starts (\d+) \.\. (\d+), takes 1; variables (\d+) \.\. (\d+)")

@@ -51,7 +51,7 @@ OTHERS = {
 
 
 def said(program: str, step: int, stages: int) -> str:
-    """Reason why a program is not a repeated part."""
+    """Return the reason why a program is not a repeated part."""
     return unrepeated(parse(Source("one.ps", HEAD.format(program=program, stages=stages))), step, [stages // 2] * 2)
 
 
@@ -70,7 +70,7 @@ def test_a_part_is_repeated_at_each_m(program: str, step: int, stages: int) -> N
 
 
 def orders(text: str, m: int) -> list[list[str]]:
-    """Letters of every rank: kinds and stages."""
+    """Return the letters of every rank: kinds and stages."""
     schedule = compile.load(Source("one.ps", text), Options({"m": m})).schedule
     return [[f"{one.op.name}{one.stage}" for one in schedule.order(rank)] for rank in range(schedule.ranks)]
 

@@ -44,7 +44,7 @@ def written(told: object, folder: Path) -> str:
 def verified(
     told: object, folder: Path, capsys: pytest.CaptureFixture[str], *options: str
 ) -> tuple[int, dict[str, Any]]:
-    """Exit status and report of ``pipesched verify``."""
+    """Return the exit status and report of ``pipesched verify``."""
     status = main(["verify", written(told, folder), "--json", *options])
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return status, report
@@ -111,7 +111,7 @@ MAKESPAN = 48
 
 
 def slow(makespan: int, refuted: int) -> dict[str, Any]:
-    """Four ranks that run eight microbatches two at a time, claimed to be the best."""
+    """Return the four ranks that run eight microbatches two at a time, claimed to be the best."""
     source = (
         "schedule slow(p = 4, m = 8)\nstage s in 0 .. p on rank s\nrank r { for k in 0 .. m // 2 { F F I W I W } }\n"
     )

@@ -47,7 +47,7 @@ class Model:
         return max(self.rank_of) + 1
 
     def letters(self, stage: int) -> str:
-        """Kinds of operation that a stage runs."""
+        """Return the kinds of operation that a stage runs."""
         if stage not in self.frozen:
             return "FB" if self.fused else "FIW"
         return "FI" if self.fed(stage) else "F"
@@ -57,7 +57,7 @@ class Model:
         return any(other not in self.frozen or self.fed(other) for other in self.reads[stage])
 
     def inputs(self, step: Step) -> set[Step]:
-        """Steps that must have run before a step can."""
+        """Return the steps that must have run before a step can."""
         letter, stage, i = step
         if letter == "F":
             return {("F", other, i) for other in self.reads[stage]}
@@ -70,13 +70,13 @@ class Model:
         return [(x, s, i) for s in range(self.stages) for x in self.letters(s) for i in range(self.microbatches)]
 
     def messages(self) -> set[tuple[str, int, int, int]]:
-        """Kind, source stage, target stage and microbatch of every message between ranks."""
+        """Return the kind, source stage, target stage and microbatch of every message between ranks."""
         pairs = ((x, y) for y in self.steps() for x in self.inputs(y) if self.rank_of[x[1]] != self.rank_of[y[1]])
         return {("F" if y[0] == "F" else "B", x[1], y[1], y[2]) for x, y in pairs}
 
 
 def play(model: Model, orders: Sequence[Sequence[Slot]]) -> dict[Step, tuple[Fraction, Fraction]]:
-    """Start and end of every step that runs."""
+    """Return the start and end of every step that runs."""
     times: dict[Step, tuple[Fraction, Fraction]] = {}
     left, clock = [list(order) for order in orders], [Fraction(0)] * len(orders)
     moved = True
@@ -96,7 +96,7 @@ def play(model: Model, orders: Sequence[Sequence[Slot]]) -> dict[Step, tuple[Fra
 
 
 def peaks(model: Model, orders: Sequence[Sequence[Slot]], at_input: Fraction) -> list[Fraction]:
-    """Most that each rank holds, in even stages: an F takes at once, backwards free when their slot ends."""
+    """Return the most that each rank holds, in even stages: an F takes at once, backwards free when their slot ends."""
     found = []
     for order in orders:
         now, most = Fraction(0), Fraction(0)

@@ -52,7 +52,7 @@ class Step:
 
 
 def steps(x: Instance) -> list[Step]:
-    """Every operation of an instance, after its inputs."""
+    """Return every operation of an instance, after its inputs."""
     made = []
     for i, route in enumerate(x.route_of):
         where, last = x.rank_of[route], x.stages - 1
@@ -111,7 +111,8 @@ class _Search:
         return made
 
     def best(self) -> int | None:
-        """Layer by layer: for every set of done operations the clocks of ranks, pending ends, first starts."""
+        """Return the layer by layer: for every set of done operations the clocks of ranks, pending ends, first
+        starts."""
         ranks = self.instance.ranks
         layer: dict[int, list[tuple[tuple[int, ...], dict[int, int], tuple[int, ...]]]] = {
             0: [((0,) * ranks, {}, (-1,) * ranks)]
@@ -174,7 +175,7 @@ def _flat(state: tuple[tuple[int, ...], dict[int, int], tuple[int, ...]]) -> lis
 
 
 def optimum(instance: Instance, *, fifo: bool = False) -> int | None:
-    """The least objective, None if no schedule is within the caps. fifo: microbatches of a route in order."""
+    """Return the least objective, None if no schedule is within the caps. fifo: microbatches of a route in order."""
     return _Search(instance, fifo).best()
 
 
@@ -184,11 +185,12 @@ SHARES = (
     (Fraction(1, 3), Fraction(2, 3)),
     (Fraction(-3, 5), Fraction(8, 5)),
 )
-"""What I and W free of what F took: the rules W, I, split:2/3 and torch."""
+"""The memory that I and W free of what F took: the rules W, I, split:2/3 and torch."""
 
 
 def random_instance(seed: int, *, ranks: int = 2, microbatches: int = 3, chunks: int = 2) -> Instance:
-    """Any placement, fused and split, all release rules, costs and memory by stage, zeros, and caps from tight up."""
+    """Return any placement, fused and split, all release rules, costs and memory by stage, zeros, and caps from tight
+    up."""
     rng = random.Random(seed)
     p, m = rng.randint(1, ranks), rng.randint(1, microbatches)
     line = list(range(p))

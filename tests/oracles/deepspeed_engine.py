@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 Ran = list[tuple[str, int]]
-"""What a stage ran: F and B with the microbatch; the end of the step with -1."""
+"""The operations that a stage ran: F and B with the microbatch; the end of the step with -1."""
 
 
 class Stop(Exception):
@@ -70,7 +70,7 @@ class Gradient:
 
 
 class Engine:
-    """One stage."""
+    """The engine of one stage."""
 
     def __init__(self, stage: int, stages: int, micro_batches: int) -> None:
         self.stage_id, self.num_stages, self.micro_batches = stage, stages, micro_batches
@@ -83,7 +83,7 @@ class Engine:
         return self.stage_id == self.num_stages - 1
 
     def train(self) -> Iterator[tuple[str, int, int]]:
-        """A training step: yields its messages, as ("send", stage, microbatch) or ("recv", stage, -1)."""
+        """Yield a training step: yields its messages, as ("send", stage, microbatch) or ("recv", stage, -1)."""
         schedule = self._train_schedule()  # type: ignore[attr-defined]
         self.inputs, self.labels, self.outputs = ([None] * schedule.num_pipe_buffers() for _ in range(3))
         for step in schedule.steps():
@@ -165,7 +165,7 @@ Engine._INSTRUCTION_MAP = {  # type: ignore[attr-defined]
 
 
 def loaded(text: str) -> dict[str, Any]:
-    """Names of an emitted module."""
+    """Return the names of an emitted module."""
     schedule = ModuleType("schedule")
     vars(schedule).update(CLASSES, PipeSchedule=PipeSchedule, BufferOpInstruction=BufferOpInstruction)
     folders = ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.pipe")
@@ -177,7 +177,7 @@ def loaded(text: str) -> dict[str, Any]:
 
 
 def trained(names: dict[str, Any], stages: int, micro_batches: int) -> list[Ran]:
-    """Instructions that every stage of a loaded module runs in a training step.
+    """Return the instructions that every stage of a loaded module runs in a training step.
 
     Raises:
         Stop: it does not finish, or is wrong.
@@ -202,7 +202,7 @@ def trained(names: dict[str, Any], stages: int, micro_batches: int) -> list[Ran]
 
 
 def answered(step: Iterator[Any], microbatch: int) -> Any:
-    """The next message of a stage that has received one."""
+    """Return the next message of a stage that has received one."""
     try:
         return step.send(microbatch)  # type: ignore[attr-defined]
     except StopIteration:

@@ -21,7 +21,7 @@ Readable: TypeAlias = Program | Script
 
 
 def explore(machine: Machine) -> set[Stops]:
-    """Ends of the maximal runs: every reachable state is visited."""
+    """Return the ends of the maximal runs: every reachable state is visited."""
     seen = {machine.start()}
     new, ends = list(seen), set()
     while new:
@@ -37,7 +37,7 @@ def explore(machine: Machine) -> set[Stops]:
 
 
 def walk(machine: Machine, rng: random.Random) -> Stops:
-    """End of one random maximal run, for programs too large to explore."""
+    """Return the end of one random maximal run, for programs too large to explore."""
     state = machine.start()
     while steps := machine.steps(state):
         state = rng.choice(steps)
@@ -65,7 +65,7 @@ def holds(program: Readable, model: str) -> bool:
 
 
 def least_capacity(program: Readable) -> int | None:
-    """0 if strict holds, else the least k >= 1 for which buffered(k) does; None if not even buffered(inf)."""
+    """Return 0 if strict holds, else the least k >= 1 for which buffered(k) does; None if not even buffered(inf)."""
     script = read(program)
     if holds(script, "strict"):
         return 0

@@ -33,7 +33,7 @@ class Machine(Protocol):
 
 
 def machine(script: Script, model: str) -> Machine:
-    """The machine for a model named as on the command line: ``strict``, ``buffered(2)``, ``async``, ..."""
+    """Return the machine for a model named as on the command line: ``strict``, ``buffered(2)``, ``async``, ..."""
     if model == "strict":
         return Strict(script)
     if model.startswith("buffered("):
@@ -50,7 +50,7 @@ def _moved(at: At, ranks: Sequence[int]) -> At:
 
 
 def _met(script: Script, at: At, rank: int) -> list[list[int]]:
-    """The two ranks of the SYNC at which this one is, if both are there; named by the lower of them."""
+    """Return the two ranks of the SYNC at which this one is, if both are there; named by the lower of them."""
     other = script.other_sync.get((rank, at[rank]))
     return [[rank, other[0]]] if other and rank < other[0] and at[other[0]] == other[1] else []
 
@@ -86,7 +86,7 @@ class Strict:
         return moved + meeting
 
     def _leaving(self, state: State, rank: int) -> list[list[int]]:
-        """The ranks that can leave their lines together, this one the lowest of them."""
+        """Return the ranks that can leave their lines together, this one the lowest of them."""
         at, over = state
         lines, n = self.script.lines[rank], at[rank]
         if n == len(lines):
@@ -156,7 +156,7 @@ class Buffered:
         return in_turn and (flying < self.capacity if member.send else flying > 0)
 
     def _done(self, state: State, rank: int, member: Member) -> State:
-        """Complete one member; with the last one, the line."""
+        """Return the complete one member; with the last one, the line."""
         at, done, flying = state
         count = flying[member.channel] + (1 if member.send else -1)
         flying = (*flying[: member.channel], count, *flying[member.channel + 1 :])
@@ -192,7 +192,7 @@ class Posted:
         self.needs = [[self._bits(self._whole(line.awaits)) for line in lines] for lines in script.lines]
 
     def _whole(self, ends: Sequence[End]) -> list[End]:
-        """These messages, with the others of their batch and queue."""
+        """Return these messages, with the others of their batch and queue."""
         return [e for end in ends for e in self._batch(end) if e == end or self._queue(e) & self._queue(end)]
 
     def _batch(self, end: End) -> Sequence[End]:
@@ -207,12 +207,12 @@ class Posted:
         return Transfer(tuple(self.script.spot[end] for end in pair), self._bits(before))
 
     def _earlier(self, end: End) -> list[End]:
-        """Messages of an earlier line of this rank in the same queue."""
+        """Return the messages of an earlier line of this rank in the same queue."""
         rank, n = self.script.spot[end]
         return [e for line in self.script.lines[rank][:n] for e in line.ends if self._queue(e) & self._queue(end)]
 
     def _queue(self, end: End) -> set[tuple[int, ...]]:
-        """The queue of a SEND or RECV on its rank; none without an order."""
+        """Return the queue of a SEND or RECV on its rank; none without an order."""
         x = self.script.instruction(end)
         keys = {"one-stream": {(x.communicator,)}, "pair-stream": {(x.communicator, x.peer)}}
         return keys.get(self.order, set())
@@ -235,7 +235,7 @@ class Posted:
         return in_turn and all(at[rank] > line for rank, line in transfer.lines)
 
     def _going(self, state: State, rank: int) -> list[list[int]]:
-        """The ranks that can go to their next lines together, this one the lowest of them."""
+        """Return the ranks that can go to their next lines together, this one the lowest of them."""
         at, complete = state
         lines, n = self.script.lines[rank], at[rank]
         if n == len(lines):

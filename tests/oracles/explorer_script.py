@@ -52,7 +52,7 @@ class Script:
         return self.instruction(end).op.send
 
     def _partners(self) -> dict[End, End]:
-        """Partner of each end; surplus ends of a channel have none."""
+        """Return the partner of each end; surplus ends of a channel have none."""
         sent: dict[Channel, list[End]] = defaultdict(list)
         received: dict[Channel, list[End]] = defaultdict(list)
         for end, channel in self.channel.items():
@@ -61,7 +61,7 @@ class Script:
         return dict(pairs) | {receive: send for send, receive in pairs}
 
     def _syncs(self) -> dict[Spot, Spot]:
-        """The line of the other SYNC, for each that has one."""
+        """Return the line of the other SYNC, for each that has one."""
         turns: dict[tuple[int, int], list[Spot]] = defaultdict(list)
         for rank, lines in enumerate(self.lines):
             for n, line in enumerate(lines):
@@ -71,7 +71,7 @@ class Script:
         return {mine: other for pair in pairs for mine, other in pair}
 
     def messages(self) -> list[tuple[End, End]]:
-        """Every SEND that has a RECV, with it."""
+        """Return every SEND that has a RECV, with it."""
         return [(end, other) for end, other in sorted(self.partner.items()) if self.sends(end)]
 
     def stops(self, at: Sequence[int]) -> Stops:
@@ -84,7 +84,7 @@ def _channel(rank: int, x: Instruction) -> Channel:
 
 
 def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
-    """The list cut into lines, and one more: at the end a rank waits for its SENDs."""
+    """Return the list cut into lines, and one more: at the end a rank waits for its SENDs."""
     lines: list[Line] = []
     latest: dict[tuple[Op, int, int, int], End] = {}  # by the value, and the stage at the other end
     for i, j in _cuts(instructions):
@@ -103,7 +103,7 @@ def _lines(rank: int, instructions: list[Instruction]) -> list[Line]:
 
 
 def _cuts(instructions: list[Instruction]) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of the lines."""
+    """Yield Half-open ranges of the lines."""
     i = 0
     for j in range(1, len(instructions) + 1):
         if j == len(instructions) or not _together(instructions[j - 1], instructions[j]):

@@ -17,7 +17,7 @@ SAID = {"cake_lpr": "s VERIFIED UNSAT", "lrat-check": "c VERIFIED", "drat-trim":
 
 
 def installed() -> list[str]:
-    """Their names."""
+    """Return the their names."""
     found = [name for name in SAID if shutil.which(name)]
     return [*found, "dratify"] if find_spec("dratify") else found
 
@@ -37,6 +37,6 @@ def accepts(name: str, cnf: Path, lrat: Path) -> bool:
 
 
 def drat(lrat: str) -> str:
-    """The clauses of a proof, without their numbers and hints."""
+    """Return the clauses of a proof, without their numbers and hints."""
     steps = [line.split()[1:] for line in lrat.splitlines()]
     return "".join(" ".join(step[: step.index("0") + 1]) + "\n" for step in steps)

@@ -25,14 +25,14 @@ Home: TypeAlias = Mapping[tuple[int, int], int]  # the rank of a stage and a mic
 
 
 def letters_of(stage: int, frozen: Collection[int]) -> str:
-    """Kinds that a stage runs: trained, frozen but passing a gradient on, or without a gradient."""
+    """Return the kinds that a stage runs: trained, frozen but passing a gradient on, or without a gradient."""
     if stage not in frozen:
         return "FROLIWB"
     return "FROLI" if any(before not in frozen for before in range(stage)) else "F"
 
 
 def left_of(slots: Sequence[Slot], frozen: Collection[int]) -> list[Slot]:
-    """A rank's list without unneeded operations; a half-needed B is an I."""
+    """Return a rank's list without unneeded operations; a half-needed B is an I."""
     kept = []
     for slot in slots:
         steps = []
@@ -63,7 +63,7 @@ class Played:
 
 
 def needed(step: Step, stages: int, ran: Collection[Step]) -> list[Step]:
-    """Steps that a step waits for, among the existing ones."""
+    """Return the steps that a step waits for, among the existing ones."""
     letter, stage, i = step
     if letter == "F":
         return [("F", stage - 1, i)] if stage else []
@@ -120,7 +120,8 @@ def peak(
     sizes: Sequence[Fraction],
     small: Sequence[Fraction],
 ) -> Fraction:
-    """Most that a rank holds, in even stages: an F takes at once; everything else is freed when its slot ends.
+    """Return the most that a rank holds, in even stages: an F takes at once; everything else is freed when its slot
+    ends.
 
     A stage without a backward frees its memory after F, and so does, but for a small part, a stage with R, which takes
     it again at once. A stage with frozen weights frees all at its I.
@@ -150,7 +151,7 @@ def peak(
 
 
 def host(slots: Sequence[Slot], sizes: Sequence[Fraction]) -> Fraction:
-    """Most in host memory, from an O to its L."""
+    """Return the most in host memory, from an O to its L."""
     away, most = dict[tuple[int, int], Fraction](), Fraction(0)
     for letter, stage, i in (step for slot in slots for step in slot):
         if letter == "O":

@@ -20,7 +20,7 @@ Cost: TypeAlias = Mapping[tuple[str, int, int], Fraction]  # F, I, W, B, C, M of
 
 
 def waits(step: Step, stages: int, q: int, ran: Collection[Step]) -> list[Step]:
-    """Steps that a step waits for, among the existing ones; q: the slices of a sequence."""
+    """Return the steps that a step waits for, among the existing ones; q: the slices of a sequence."""
     letter, stage, i = step
     if letter == "F":
         found = [("F", stage - 1, i)] if stage else []
@@ -33,7 +33,7 @@ def waits(step: Step, stages: int, q: int, ran: Collection[Step]) -> list[Step]:
 
 
 def length(slot: Slot, cost: Cost) -> Fraction:
-    """Duration of a slot: for a pair of F and B the given one, if any, else the sum."""
+    """Return the duration of a slot: for a pair of F and B the given one, if any, else the sum."""
     (_, stage, i), *second = slot
     if second and second[0][0] == "B" and ("FB", stage, i) in cost:
         return cost["FB", stage, i]
@@ -43,7 +43,8 @@ def length(slot: Slot, cost: Cost) -> Fraction:
 def play(
     orders: Sequence[Sequence[Slot]], stages: int, cost: Cost, q: int = 1
 ) -> dict[Step, tuple[Fraction, Fraction]]:
-    """Start and end of every step. A result of another rank arrives after the latency of its stage and microbatch."""
+    """Return the start and end of every step. A result of another rank arrives after the latency of its stage and
+    microbatch."""
     home = {step: rank for rank, slots in enumerate(orders) for slot in slots for step in slot}
     times: dict[Step, tuple[Fraction, Fraction]] = {}
     left, clock = [list(slots) for slots in orders], [Fraction(0)] * len(orders)
@@ -65,7 +66,8 @@ def play(
 
 
 def peak(slots: Sequence[Slot], cost: Cost, at_input: Fraction) -> Fraction:
-    """Most that a rank holds at an instant, in even stages: an F takes its M at once, the others free at their end."""
+    """Return the most that a rank holds at an instant, in even stages: an F takes its M at once, the others free at
+    their end."""
     now, most = Fraction(0), Fraction(0)
     for slot in slots:
         now += sum((cost["M", stage, i] for letter, stage, i in slot if letter == "F"), Fraction(0))

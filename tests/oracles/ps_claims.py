@@ -21,7 +21,7 @@ def at_input(release: str) -> Fraction:
 
 
 def names(written: Written, figures: Figures, release: str) -> dict[str, Any]:
-    """Names of claims, functions if they take a rank."""
+    """Return the names of claims, functions if they take a rank."""
 
     def by_rank(values: list[Fraction]) -> Callable[..., Fraction]:
         def of(*rank: int) -> Fraction:

@@ -19,7 +19,7 @@ ZERO = Fraction(0)
 
 
 def inputs(model: Model, step: Step) -> list[Step]:
-    """Inputs of a step, with the letter G for the I or B of a stage."""
+    """Return the inputs of a step, with the letter G for the I or B of a stage."""
     letter, s, i = step
     if letter == "F":
         return [("F", t, i) for t in model.reads[s] if t >= 0]
@@ -61,7 +61,7 @@ def clocked(model: Model, ranks: Sequence[Rank]) -> None:
         )
 
     def able(rank: Rank) -> int:
-        """Number of the next words that can begin; a line of the rule is written when it can."""
+        """Return the number of the next words that can begin; a line of the rule is written when it can."""
         at = begun[rank.rank]
         if at == len(rank.done):
             for letter, chunk, when in rank.lines:
@@ -128,7 +128,7 @@ def begin(
 
 
 def change(model: Model, step: Step, at_input: Fraction) -> Fraction:
-    """Memory that an F takes and backwards free; a stage without a backward keeps nothing."""
+    """Return the memory that an F takes and backwards free; a stage without a backward keeps nothing."""
     letter, stage, _ = step
     if not model.runs("I", stage):
         return ZERO
@@ -149,7 +149,7 @@ class Played:
 
 
 def wrong(model: Model, slots: Sequence[Sequence[Slot]]) -> str | None:
-    """Faults of the lists themselves: a missing or repeated operation, or one before its input."""
+    """Return the faults of the lists themselves: a missing or repeated operation, or one before its input."""
     every = [(step, rank) for rank, list_ in enumerate(slots) for slot in list_ for step in slot]
     backward = any(step[0] in "IWB" for step, _ in every)
     if any(step[0] == "R" and model.cost["K", *step[1:]] > model.cost["M", *step[1:]] for step, _ in every):
@@ -182,14 +182,14 @@ def wrong(model: Model, slots: Sequence[Sequence[Slot]]) -> str | None:
 
 
 def allowed(model: Model, stage: int, *, backward: bool) -> list[set[str]]:
-    """Sets of F, I, W, B that a stage may run for a microbatch."""
+    """Return the sets of F, I, W, B that a stage may run for a microbatch."""
     if not backward or not model.runs("I", stage):
         return [{"F"}]
     return [{"F", "I"}] if stage in model.frozen else [{"F", "B"}, {"F", "I", "W"}]
 
 
 def along(model: Model, step: Step) -> Iterator[Step]:
-    """Inputs of a slice from its neighbours in the sequence."""
+    """Yield the inputs of a slice from its neighbours in the sequence."""
     letter, s, i = step
     if letter == "F" and i % model.slices:
         yield ("F", s, i - 1)
@@ -198,7 +198,7 @@ def along(model: Model, step: Step) -> Iterator[Step]:
 
 
 def play(model: Model, slots: Sequence[Sequence[Slot]]) -> Played | None:
-    """Times of everything; None if ranks wait for each other."""
+    """Return the times of everything; None if ranks wait for each other."""
     times: dict[Step, tuple[Fraction, Fraction]] = {}
     ends: dict[Step, Fraction] = {}
     messages = set()
@@ -238,7 +238,7 @@ def awaits(step: Step, copied: Mapping[Step, Fraction]) -> bool:
 
 
 def peak(model: Model, slots: Sequence[Slot], at_input: Fraction, *, backward: bool) -> Fraction:
-    """Most that a rank holds: F, R and L take at once, all else is freed when its slot ends."""
+    """Return the most that a rank holds: F, R and L take at once, all else is freed when its slot ends."""
     again = {step[1:] for slot in slots for step in slot if step[0] == "R"}
     now = most = ZERO
     for slot in slots:
@@ -262,7 +262,7 @@ def peak(model: Model, slots: Sequence[Slot], at_input: Fraction, *, backward: b
 
 
 def host(model: Model, slots: Sequence[Slot]) -> Fraction:
-    """Most in host memory, from each O to its L."""
+    """Return the most in host memory, from each O to its L."""
     now = most = ZERO
     for letter, stage, i in (step for slot in slots for step in slot):
         now += {"O": model.cost["M", stage, i], "L": -model.cost["M", stage, i]}.get(letter, ZERO)

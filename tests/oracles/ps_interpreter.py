@@ -70,7 +70,7 @@ class Model:
         return any(s not in self.frozen or self.fed(s) for s in self.reads[stage] if s >= 0)
 
     def runs(self, letter: str, stage: int) -> str:
-        """The letter as that stage runs it; none if it is not needed."""
+        """Return the letter as that stage runs it; none if it is not needed."""
         if stage not in self.frozen:
             return letter
         if not self.fed(stage):
@@ -109,7 +109,7 @@ BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def value(e: Tree, env: Env) -> Any:
-    """An expression; names are numbers, truth values, lists (tuple) or functions (callable)."""
+    """Return an expression; names are numbers, truth values, lists (tuple) or functions (callable)."""
     match e:
         case ("number" | "truth", x):
             return x
@@ -201,7 +201,7 @@ def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction
 
 
 def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tree], Tree | None, str | None]:
-    """Programs of single ranks, that of every rank, and the name of its number."""
+    """Return the programs of single ranks, that of every rank, and the name of its number."""
     own: dict[int, Tree] = {}
     general, variable = None, None
     for item in items:
@@ -217,7 +217,7 @@ def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tr
 
 
 def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> Model:
-    """Ranks of the stages: a line for one stage replaces the formula before it."""
+    """Return the ranks of the stages: a line for one stage replaces the formula before it."""
     m = env["m"]
     if m < 1:
         raise Refused("PS223")
@@ -424,7 +424,7 @@ class Rank:
         self.put(letter, of, found, named=False)
 
     def upcoming(self, letter: str, chunk: int) -> int | None:
-        """The next microbatch of a letter and a chunk, if there is one."""
+        """Return the next microbatch of a letter and a chunk, if there is one."""
         q = self.model.slices
         if letter in BEFORE:
             left = [i for of, i in self.waiting[letter] if of == chunk]
@@ -450,7 +450,7 @@ class Rank:
                 self.waiting[later].append((chunk, i))
 
     def kept(self) -> list[Slot]:
-        """The needed operations, by stage. Raises Refused: PS310, an unneeded one that names its microbatch."""
+        """Return the needed operations, by stage. Raises Refused: PS310, an unneeded one that names its microbatch."""
         slots: list[Slot] = []
         whole = True
         for (letter, chunk, i), named, joined in zip(self.done, self.named, self.joined, strict=True):

@@ -32,7 +32,7 @@ LOOSE = (("or",), ("and",), ("==", "!=", "<", "<=", ">", ">="), ("+", "-"), ("*"
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    """(kind, token) of a text, without blanks and comments."""
+    """Return (kind, token) of a text, without blanks and comments."""
     found, at = [], 0
     while at < len(text):
         one = TOKEN.match(text, at)
@@ -173,7 +173,7 @@ class Reader:
         return ("stage", route, *of, rank, reads, taken)
 
     def cost(self) -> Tree:
-        """(key, names or None, one expression or several)."""
+        """Return (key, names or None, one expression or several)."""
         key = self.take()
         names = self.maybe("[", "]", lambda: self.several(self.name))
         self.take("=")
@@ -257,7 +257,7 @@ class Reader:
         return self.binary(0)
 
     def binary(self, level: int) -> Tree:
-        """Operators of one row group from the left, except comparisons, which do not chain."""
+        """Return the operators of one row group from the left, except comparisons, which do not chain."""
         if level == len(LOOSE):
             return self.factor()
         if level == 2 and self.accept("not"):

@@ -42,7 +42,7 @@ def require(stream: dict[str, Any], model: Model, slots: Sequence[Sequence[Slot]
 
 
 def fields(x: dict[str, Any], routes: int) -> list[str]:
-    """Fields of an instruction, in order; the neighbour is implied."""
+    """Return the fields of an instruction, in order; the neighbour is implied."""
     if x["op"] in ("STEP", "REDUCE_GRAD", "SYNC"):
         return {"STEP": ["op"], "REDUCE_GRAD": ["op", "stage"], "SYNC": ["op", "stage", "peer"]}[x["op"]]
     found = ["op", "stage", "microbatch", *(["route"] if routes > 1 else [])]
@@ -64,7 +64,7 @@ def fingerprint(stream: dict[str, Any]) -> str:
 
 
 def run(ranks: Sequence[Sequence[dict[str, Any]]], model: Model) -> list[Message]:
-    """Messages of a run in which every send waits until its receive is reached."""
+    """Return the messages of a run in which every send waits until its receive is reached."""
     at, delivered = [0] * len(ranks), list[Message]()
     there: list[set[tuple[str, int, int]]] = [set() for _ in ranks]
     got: list[set[Message]] = [set() for _ in ranks]

@@ -26,7 +26,7 @@ from tests.oracles.explorer_script import End, Line, Script
 
 Queue: TypeAlias = deque[set[End]]
 Cost: TypeAlias = Callable[[str, int, int], Fraction | None]
-"""Of a kind, a stage and a microbatch; FB by the F, None where it is the sum; C by the stage that sends."""
+"""The cost of a kind, a stage and a microbatch; FB by the F, None where it is the sum; C by the stage that sends."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Play:
         return math.inf if text == "inf" else int(text)
 
     def run(self) -> Fraction | None:
-        """Instant at which the last rank leaves its last line; None if one never does."""
+        """Return the instant at which the last rank leaves its last line; None if one never does."""
         self.ranks = [Rank() for _ in self.script.lines]
         while True:
             while any(self._step(rank) for rank in range(len(self.ranks))) or self._serve():
@@ -112,7 +112,7 @@ class Play:
         rank.line, rank.entered = rank.line + 1, False
 
     def _sync(self, number: int) -> bool:
-        """Both ranks leave a SYNC when both are there."""
+        """Return both ranks leave a SYNC when both are there."""
         other = self.script.other_sync.get((number, self.ranks[number].line))
         if other is None:
             return False
@@ -124,7 +124,7 @@ class Play:
         return True
 
     def _cost(self, number: int, line: Line) -> Fraction:
-        """Cost of the computes of a line."""
+        """Return the cost of the computes of a line."""
         slot = self.script.lists[number][line.first : line.first + 2]
         if not slot or not slot[0].op.compute:
             return Fraction(0)
@@ -198,7 +198,7 @@ class Play:
         return True
 
     def _take(self) -> bool:
-        """Complete posted receives whose message has arrived, in channel order, which makes room."""
+        """Return the complete posted receives whose message has arrived, in channel order, which makes room."""
         found = False
         for receive in sorted(self.arrived & self.posted - self.there):
             channel = self.script.channel[receive]
@@ -211,5 +211,5 @@ class Play:
 
 
 def makespan(program: Program, model: str, cost: Cost) -> Fraction | None:
-    """Duration of a program, None if it never ends."""
+    """Return the duration of a program, None if it never ends."""
     return Play(Script(program), model, cost).run()

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 def gpipe(p: int, m: int, r: int) -> Iterator[str]:
-    """F0..F(m-1), then B for all in microbatch order."""
+    """Yield F0..F(m-1), then B for all in microbatch order."""
     yield from (f"F{r}.{i}" for i in range(m))
     yield from (f"B{r}.{i}" for i in range(m))
 
 
 def one_f_one_b(p: int, m: int, r: int) -> Iterator[str]:
-    """w = min(p-1-r, m). F0..F(w-1); for i < m-w: F(w+i), B(i); then B(m-w..m-1)."""
+    """Yield w = min(p-1-r, m). F0..F(w-1); for i < m-w: F(w+i), B(i); then B(m-w..m-1)."""
     w = min(p - 1 - r, m)
     yield from (f"F{r}.{i}" for i in range(w))
     for i in range(m - w):
@@ -34,19 +34,19 @@ def one_f_one_b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def naive(p: int, m: int, r: int) -> Iterator[str]:
-    """Every microbatch forward and backward before the next one."""
+    """Yield every microbatch forward and backward before the next one."""
     for i in range(m):
         yield from (f"F{r}.{i}", f"B{r}.{i}")
 
 
 def gpipe_reversed(p: int, m: int, r: int) -> Iterator[str]:
-    """F0..F(m-1), then B(m-1)..B0."""
+    """Yield F0..F(m-1), then B(m-1)..B0."""
     yield from (f"F{r}.{i}" for i in range(m))
     yield from (f"B{r}.{m - 1 - i}" for i in range(m))
 
 
 def eager_1f1b(p: int, m: int, r: int) -> Iterator[str]:
-    """1F1B that begins with F0..F(2(p-1-r)-1)."""
+    """Yield 1F1B that begins with F0..F(2(p-1-r)-1)."""
     ahead, left = deque(f"F{r}.{i}" for i in range(m)), deque(f"B{r}.{i}" for i in range(m))
     for _ in range(2 * (p - 1 - r)):
         if ahead:
@@ -58,7 +58,7 @@ def eager_1f1b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def _table(p: int, v: int, m: int, n: int, r: int, back: str = "B") -> tuple[list[str], list[str]]:
-    """Forwards and backwards of a rank: groups of n microbatches, the last one with the rest of m.
+    """Return the forwards and backwards of a rank: groups of n microbatches, the last one with the rest of m.
 
     The k-th forward is table[k], the k-th backward the mirrored chunk of table[k].
     """
@@ -71,7 +71,7 @@ def _table(p: int, v: int, m: int, n: int, r: int, back: str = "B") -> tuple[lis
 
 
 def interleaved(p: int, v: int, m: int, r: int, n: int = 0) -> Iterator[str]:
-    """Warm-up 2(p-r-1) + (v-1)n, then pairs; n is p if none is given."""
+    """Yield Warm-up 2(p-r-1) + (v-1)n, then pairs; n is p if none is given."""
     forward, backward = _table(p, v, m, n or p, r)
     w = min(2 * (p - r - 1) + (v - 1) * (n or p), m * v)
     yield from forward[:w]
@@ -82,7 +82,7 @@ def interleaved(p: int, v: int, m: int, r: int, n: int = 0) -> Iterator[str]:
 
 
 def interleaved_overlap(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """One more forward before the pairs, whose two parts share a slot."""
+    """Yield the order with one more forward before the pairs, whose two parts share a slot."""
     forward, backward = _table(p, v, m, p, r)
     w = min(2 * (p - r - 1) + (v - 1) * p + 1, m * v)
     yield from forward[:w]
@@ -91,7 +91,8 @@ def interleaved_overlap(p: int, v: int, m: int, r: int) -> Iterator[str]:
 
 
 def interleaved_zb(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """Rounds of m / max(1, m // p); warm-up (v-1) rounds + p-1-r; F, I, and from the r-th I on a W, oldest first."""
+    """Yield the rounds of m / max(1, m // p); warm-up (v-1) rounds + p-1-r; F, I, and from the r-th I on a W, oldest
+    first."""
     n = m // max(1, m // p)
     forward, backward = _table(p, v, m, n, r, "I")
     w = min((v - 1) * n + p - 1 - r, m * v)
@@ -106,9 +107,9 @@ def interleaved_zb(p: int, v: int, m: int, r: int) -> Iterator[str]:
 
 
 def grouped(p: int, v: int, m: int, r: int, n: int) -> Iterator[str]:
-    """A block of 3nv slots for n microbatches, repeated: F takes a slot and B two; F follows a slot later down the
-    ranks, B two slots later up again. A chunk begins 3n slots after the one before it, B on the last rank right after
-    its F.
+    """Yield a block of 3nv slots for n microbatches, repeated: F takes a slot and B two; F follows a slot later down
+    the ranks, B two slots later up again. A chunk begins 3n slots after the one before it, B on the last rank right
+    after its F.
     """
     at = {}
     for i in range(m):
@@ -121,8 +122,8 @@ def grouped(p: int, v: int, m: int, r: int, n: int) -> Iterator[str]:
 
 
 def seq1f1b_i(p: int, v: int, m: int, r: int, q: int) -> Iterator[str]:
-    """The forwards of interleaved 1F1B, with q - 1 more in the warm-up; a backward takes the last slice of the chunk's
-    oldest sequence.
+    """Yield the forwards of interleaved 1F1B, with q - 1 more in the warm-up; a backward takes the last slice of the
+    chunk's oldest sequence.
     """
     forward, turns = _table(p, v, m, p, r)
     held: dict[str, deque[list[int]]] = {}
@@ -142,7 +143,8 @@ def seq1f1b_i(p: int, v: int, m: int, r: int, q: int) -> Iterator[str]:
 
 
 def looped_bfs(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """Stages of the rank ascending, F of all microbatches each; then descending, B of all, the last one first."""
+    """Yield the stages of the rank ascending, F of all microbatches each; then descending, B of all, the last one
+    first."""
     for stage in range(r, p * v, p):
         yield from (f"F{stage}.{i}" for i in range(m))
     for stage in reversed(range(r, p * v, p)):
@@ -150,7 +152,8 @@ def looped_bfs(p: int, v: int, m: int, r: int) -> Iterator[str]:
 
 
 def _zero_bubble(m: int, r: int, w: int, late: int) -> Iterator[str]:
-    """F0..F(w-1); for i in 0..m-1: F(w+i) if any is left, I(i), the next W if i >= late; then the W that are left."""
+    """Yield F0..F(w-1); for i in 0..m-1: F(w+i) if any is left, I(i), the next W if i >= late; then the W that are
+    left."""
     yield from (f"F{r}.{i}" for i in range(min(w, m)))
     weights = iter(range(m))
     for i in range(m):
@@ -171,7 +174,7 @@ def zb_h2(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def zb_v(p: int, m: int, r: int) -> Iterator[str]:
-    """The pattern of n = max(2p-1, m) microbatches, without those from m on. a, b: the two stages.
+    """Return the pattern of n = max(2p-1, m) microbatches, without those from m on. a, b: the two stages.
 
     2(p-r)-1 x Fa; r x (Fb, Fa); (p-r) x (Fb, Ib, Wb); while Fb is behind Fa, or Fa behind n: [Fa], Ia, Wa, Fb, Ib, Wb;
     then r x (Ia, Ib); (p-r) x (Ia, the next Wa); the Wb that are left; the Wa that are left.
@@ -223,14 +226,15 @@ class _DualPipeRank:
 
 
 def dualpipe(p: int, m: int, r: int) -> Iterator[str]:
-    """The eight steps with h = p/2, q = min(r, p-1-r). Two routes of m/2 microbatches; the near one enters here."""
+    """Return the eight steps with h = p/2, q = min(r, p-1-r). Two routes of m/2 microbatches; the near one enters
+    here."""
     halves, stages = (range(m // 2), range(m // 2, m)), (r, p - 1 - r)
     down = 1 if r < p // 2 else -1
     return _eight_steps(_DualPipeRank(stages[::down], halves[::down]), m // 2, p // 2, min(r, p - 1 - r))
 
 
 def dualpipev(p: int, m: int, r: int) -> Iterator[str]:
-    """The eight steps with p for p/2, m for m/2, r for q; every microbatch takes both stages of the rank."""
+    """Return the eight steps with p for p/2, m for m/2, r for q; every microbatch takes both stages of the rank."""
     return _eight_steps(_DualPipeRank((r, 2 * p - 1 - r), (range(m), range(m))), m, p, r)
 
 
@@ -254,7 +258,8 @@ def _eight_steps(x: _DualPipeRank, m: int, h: int, q: int) -> Iterator[str]:
 
 
 def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
-    """(q+1) x (B1, B0); from iteration (q+1)//2 on they become I: from its B1 if q is odd, from its B0 if q is even."""
+    """Yield (q+1) x (B1, B0); from iteration (q+1)//2 on they become I: from its B1 if q is odd, from its B0 if q is
+    even."""
     half = 2 * ((q + 1) // 2) + (0 if q % 2 else 1)  # the place, among these 2(q+1) backwards, where that begins
     for k in range(2 * (q + 1)):
         direction = 1 if k % 2 == 0 else 0
@@ -262,7 +267,8 @@ def _dualpipe_6(x: _DualPipeRank, q: int) -> Iterator[str]:
 
 
 def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[str]:
-    """Pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as possible, two slots apart.
+    """Yield the pipelines in slots of one F or B: p microbatches at a time, as evenly over the ways as possible, two
+    slots apart.
 
     A microbatch takes a slot on each stage and returns by the same way; the next p begin when a rank could have
     finished these. ways: the ranks of the stages of each.
@@ -279,24 +285,24 @@ def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[s
 
 
 def chimera(p: int, m: int, r: int) -> Iterator[str]:
-    """Down and up."""
+    """Return the down and up."""
     return _walked(p, m, r, [range(p), range(p)[::-1]])
 
 
 def chimera2(p: int, m: int, r: int) -> Iterator[str]:
-    """Down and up from the ends, and down and up from the middle."""
+    """Return the down and up from the ends, and down and up from the middle."""
     half = p // 2
     starts = [[*range(p)], [*range(half, p), *range(half)]]
     return _walked(p, m, r, [way[::turn] for way in starts for turn in (1, -1)])
 
 
 def hanayo(p: int, v: int, m: int, r: int) -> Iterator[str]:
-    """Down and up again, v / 2 times."""
+    """Return the down and up again, v / 2 times."""
     return _walked(p, m, r, [[*range(p), *range(p)[::-1]] * (v // 2)])
 
 
 def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
-    """The lists of the authors' code: the order of the four stages of a rank, forwards and backwards.
+    """Yield the lists of the authors' code: the order of the four stages of a rank, forwards and backwards.
 
     near: the way that enters at this half of the ranks, far: the other one; 1 and 2: the first and the second half of
     its stages. Of p microbatches h = p/2 go each way; a is the distance to the middle.
@@ -306,7 +312,7 @@ def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
     near, far, a = ("d", "u", h - r) if r < h else ("u", "d", r - h + 1)
 
     def turns(one: str, two: str) -> list[str]:
-        """near one, far one, far two, near two: each h times, overlapping."""
+        """Return near one, far one, far two, near two: each h times, overlapping."""
         first = [near + one] * a + [far + one, near + one] * (h - a) + [far + one, far + two] * a
         return first + [near + two, far + two] * (h - a) + [near + two] * a
 
@@ -328,8 +334,8 @@ def bitpipe(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def _block(rank: Sequence[tuple[str, int, int]], m: int) -> Iterator[str]:
-    """A block of six slots, repeated m times: kind, stage and first slot of each. A free slot has the oldest pending W;
-    the rest of them come at the end.
+    """Yield a block of six slots, repeated m times: kind, stage and first slot of each. A free slot has the oldest
+    pending W; the rest of them come at the end.
     """
     at = {first + 6 * i: (kind, f"{stage}.{i}") for kind, stage, first in rank for i in range(m)}
     assert len(at) == len(rank) * m, "two in one slot"
@@ -345,21 +351,21 @@ def _block(rank: Sequence[tuple[str, int, int]], m: int) -> Iterator[str]:
 
 
 def v_half(p: int, m: int, r: int) -> Iterator[str]:
-    """Down two slots per rank and up one; three slots between them if p is even."""
+    """Return the down two slots per rank and up one; three slots between them if p is even."""
     gap = 0 if p % 2 else 3
     slots = (2 * r, 3 * p - 2 - r, 3 * p + gap + 2 * r - 1, 6 * p + gap - 2 - r)
     return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
 
 
 def v_min(p: int, m: int, r: int) -> Iterator[str]:
-    """Down one slot per rank and up one; two slots between them if 3 divides p."""
+    """Return the down one slot per rank and up one; two slots between them if 3 divides p."""
     gap = 0 if p % 3 else 2
     slots = (r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r)
     return _block([*zip("FFII", (r, 2 * p - 1 - r, 2 * p - 1 - r, r), slots, strict=True)], m)
 
 
 def v_zb(p: int, m: int, r: int) -> Iterator[str]:
-    """Down four slots per rank and up two, without a slot between at the turn of a microbatch."""
+    """Return the down four slots per rank and up two, without a slot between at the turn of a microbatch."""
     slot, slots = -4, []
     for ranks, step in ((range(p), 4), (range(p - 1, -1, -1), 2)) * 2:
         for n, rank in enumerate(ranks):
@@ -393,8 +399,8 @@ def one_f_one_b_v(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def moved_1f1b_v(p: int, m: int) -> list[list[str]]:
-    """The block of 1F1B-V with the moves of its authors' code: in the order of slots each operation moves to the first
-    free slot after its inputs, a forward only if no rank then exceeds the peak.
+    """Return the block of 1F1B-V with the moves of its authors' code: in the order of slots each operation moves to the
+    first free slot after its inputs, a forward only if no rank then exceeds the peak.
     """
     rows: list[dict[int, tuple[str, int, int]]] = []  # by rank and slot: kind and half, stage, microbatch
     for r, first in enumerate(_whole(p)):
@@ -430,8 +436,8 @@ def moved_1f1b_v(p: int, m: int) -> list[list[str]]:
 
 
 def seq1f1b(p: int, m: int, r: int) -> Iterator[str]:
-    """Two slices per sequence: forwards in order, backwards of a sequence from its last slice; one more forward in the
-    warm-up than in 1F1B.
+    """Yield two slices per sequence: forwards in order, backwards of a sequence from its last slice; one more forward
+    in the warm-up than in 1F1B.
     """
     w = min(p - r, m)
     backwards = iter(i ^ 1 for i in range(m))
@@ -443,7 +449,7 @@ def seq1f1b(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def mario(p: int, m: int, r: int) -> Iterator[str]:
-    """1F1B with an R before every B, except on the last rank."""
+    """Yield 1F1B with an R before every B, except on the last rank."""
     for word in one_f_one_b(p, m, r):
         if word[0] == "B" and r < p - 1:
             yield f"R{word[1:]}"
@@ -451,9 +457,9 @@ def mario(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def capped(p: int, k: int, m: int, r: int) -> Iterator[str]:
-    """Microbatch nk + 2t starts on rank 0 at n(2p+2) + 6t, and nk + 2t + 1 two slots later; its I on rank r is 2p-1-2r
-    slots after its F there, W in the first free slots. Where (m-1) % k is even the last one starts a slot earlier, and
-    each I that is due from its F on goes a slot later.
+    """Yield the microbatch nk + 2t starts on rank 0 at n(2p+2) + 6t, and nk + 2t + 1 two slots later; its I on rank r
+    is 2p-1-2r slots after its F there, W in the first free slots. Where (m-1) % k is even the last one starts a slot
+    earlier, and each I that is due from its F on goes a slot later.
     """
     start = [i // k * (2 * p + 2) + i % k // 2 * 6 + i % k % 2 * 2 for i in range(m)]
     shifted = (m - 1) % k % 2 == 0
@@ -502,7 +508,7 @@ BLOCKS: dict[str, Callable[[int, int, int], Iterator[str]]] = {
     "v_min": v_min,
     "v_zb": v_zb,
 }
-"""Those of which a block of six slots repeats."""
+"""The orders in which a block of six slots repeats."""
 
 LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
     "interleaved": interleaved,
@@ -511,9 +517,9 @@ LOOPED: dict[str, Callable[[int, int, int, int], Iterator[str]]] = {
     "looped_bfs": looped_bfs,
     "hanayo": hanayo,
 }
-"""Those with v chunks a rank."""
+"""The orders with v chunks per rank."""
 
 
 def text(ranks: list[Iterator[str]]) -> str:
-    """One line per rank."""
+    """Return one line per rank."""
     return "".join(f"rank {r}: {' '.join(words)}\n" for r, words in enumerate(ranks))

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 
 
 def refusal(cnf: str, drat: str) -> str:
-    """Reason why the proof is invalid, empty if it is valid.
+    """Return the reason why the proof is invalid, empty if it is valid.
 
     Args:
         cnf: a DIMACS file.
@@ -118,8 +118,8 @@ class _Known:
         return True
 
     def _look(self, number: int, false: int) -> int | None:
-        """Watch another literal of a clause instead of a false one; returns the only literal left, if there is just
-        one."""
+        """Return the watch another literal of a clause instead of a false one; returns the only literal left, if there
+        is just one."""
         literals = self.clauses[number]
         if len(literals) == 1:
             return literals[0]

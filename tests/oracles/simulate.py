@@ -25,14 +25,14 @@ Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by s
 
 
 def rows(costs: Given, stages: int) -> Costs:
-    """Given costs, by stage, and those that follow; C is 0; FB is the sum of its parts if None."""
+    """Return the given costs, by stage, and those that follow; C is 0; FB is the sum of its parts if None."""
     given = {key: x if isinstance(x, tuple) else (x,) * stages for key, x in costs.given.items()}
     each = [of_stage({key: row[s] for key, row in given.items()}) for s in range(stages)]
     return {**{key: tuple(of[key] for of in each) for key in "FIWBC"}, "FB": given.get("FB")}
 
 
 def of_stage(given: dict[str, Fraction]) -> dict[str, Fraction]:
-    """F, I, W, B and C of one stage."""
+    """Return F, I, W, B and C of one stage."""
     f, i, w, b = (given.get(key) for key in "FIWB")
     none_given = f is i is w is b is None
     if none_given:
@@ -75,7 +75,7 @@ def orders_of(schedule: Schedule) -> list[list[Compute]]:
 
 
 def slots(order: Sequence[Compute]) -> Iterator[list[int]]:
-    """Positions of each slot: one operation, or the two of an overlap pair."""
+    """Yield the positions of each slot: one operation, or the two of an overlap pair."""
     slot: list[int] = []
     for i, x in enumerate(order):
         if slot and not x.second:
@@ -87,7 +87,7 @@ def slots(order: Sequence[Compute]) -> Iterator[list[int]]:
 
 
 def producers(orders: list[list[Compute]], stages: int) -> dict[Spot, Spot]:
-    """Producer of the input of each operation, if it has one."""
+    """Return the producer of the input of each operation, if it has one."""
     where: dict[tuple[str, int, int], Spot] = {}
     for rank, order in enumerate(orders):
         for i, x in enumerate(order):
@@ -103,7 +103,7 @@ def producers(orders: list[list[Compute]], stages: int) -> dict[Spot, Spot]:
 
 
 def _wanted(x: Compute, stages: int) -> list[tuple[str, int]]:
-    """Possible producers of the input of an operation."""
+    """Return the possible producers of the input of an operation."""
     match x.op:
         case Op.F:
             return [("F", x.stage - 1)] if x.stage else []
@@ -131,7 +131,8 @@ def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fracti
 
 
 def run(schedule: Schedule, costs: Costs) -> Played:
-    """Sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait for it."""
+    """Return the sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait
+    for it."""
     orders = orders_of(schedule)
     made_by = producers(orders, schedule.stages)
     left = [list(slots(order)) for order in orders]
@@ -161,7 +162,7 @@ def run(schedule: Schedule, costs: Costs) -> Played:
 def _arrivals(
     orders: list[list[Compute]], rank: int, inputs: list[Spot], end: dict[Spot, Fraction], costs: Costs
 ) -> list[Fraction] | None:
-    """Arrival of each input from another rank, or None if one of them has not been made."""
+    """Return the arrival of each input from another rank, or None if one of them has not been made."""
     latency = costs["C"]
     assert latency is not None
     found = []
@@ -175,7 +176,8 @@ def _arrivals(
 
 
 def longest(schedule: Schedule, costs: Costs) -> Fraction:
-    """The longest chain of dependencies, slots with their full cost, messages between ranks with their latency."""
+    """Return the longest chain of dependencies, slots with their full cost, messages between ranks with their
+    latency."""
     orders = orders_of(schedule)
     made_by = producers(orders, schedule.stages)
     slot_of = {(rank, i): (rank, slot[0]) for rank, order in enumerate(orders) for slot in slots(order) for i in slot}
@@ -204,7 +206,7 @@ def longest(schedule: Schedule, costs: Costs) -> Fraction:
 def held(
     played: Played, at_input: Fraction, at_weight: Fraction, sizes: Sequence[Fraction] | None = None
 ) -> list[Fraction]:
-    """Most activations held at one time by each rank: F takes at its start, the others free at their end.
+    """Return the most activations held at one time by each rank: F takes at its start, the others free at their end.
 
     sizes and results are in even stages; an F takes 1 by default.
 
@@ -226,7 +228,7 @@ def held(
 
 
 def partners(lists: list[list[Instruction]]) -> dict[Spot, Spot]:
-    """The i-th SEND of a channel and its i-th RECV; the i-th SYNCs of two ranks with each other."""
+    """Return the i-th SEND of a channel and its i-th RECV; the i-th SYNCs of two ranks with each other."""
     queues: dict[tuple[object, ...], list[Spot]] = defaultdict(list)
     for rank, listed in enumerate(lists):
         for i, x in enumerate(listed):
@@ -245,7 +247,8 @@ def partners(lists: list[list[Instruction]]) -> dict[Spot, Spot]:
 
 
 def rendezvous(program: Program) -> list[int]:
-    """End of each rank: the first instruction of the line that it cannot leave, or the length of its list."""
+    """Return the end of each rank: the first instruction of the line that it cannot leave, or the length of its
+    list."""
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     partner = partners(lists)
     at = [0] * len(lists)
@@ -275,7 +278,7 @@ def finishes(program: Program) -> bool:
 
 
 def _line(listed: list[Instruction], i: int) -> list[int]:
-    """The line from position i on: a batch, or a single instruction."""
+    """Return the line from position i on: a batch, or a single instruction."""
     if i == len(listed):
         return []
     line = [i]

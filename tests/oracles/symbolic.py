@@ -57,7 +57,7 @@ class Rank:
 
 
 class Run:
-    """One run of a program; all runs end alike, since every channel has one writer and one reader."""
+    """A run of a program; all runs end alike, since every channel has one writer and one reader."""
 
     def __init__(self, program: Program) -> None:
         self.lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -115,7 +115,7 @@ class Run:
         return True
 
     def _slot(self, here: int) -> Iterator[Instruction]:
-        """The next instruction, and the other part of an overlap pair, or the rest of a batch."""
+        """Yield the next instruction, and the other part of an overlap pair, or the rest of a batch."""
         listed, at = self.lists[here], self.ranks[here].at
         yield listed[at]
         while listed[at].group >= 0 and at + 1 < len(listed) and listed[at + 1].group == listed[at].group:
@@ -213,7 +213,7 @@ class Done:
 
 
 def undivided(terms: Terms, placement: Placement) -> dict[int, Gradient]:
-    """The gradient of every stage if one device runs one microbatch after the other, divided by m once."""
+    """Return the gradient of every stage if one device runs one microbatch after the other, divided by m once."""
     stages = placement.stages
     gradients: dict[int, Gradient] = {stage: Counter() for stage in range(stages)}
     for microbatch in range(placement.microbatches):
@@ -251,7 +251,7 @@ def _some(gradients: dict[int, Gradient]) -> dict[int, Gradient]:
 
 
 def _held(placement: Placement, rank: int, gradients: dict[int, Gradient]) -> dict[int, Gradient]:
-    """Final state of a rank: the gradients of the stages of which it holds a copy."""
+    """Return the final state of a rank: the gradients of the stages of which it holds a copy."""
     return {stage: gradient for stage, gradient in gradients.items() if rank in placement.rank_of[:, stage].tolist()}
 
 

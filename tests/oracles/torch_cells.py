@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
 
 def rows(text: str) -> list[list[str]]:
-    """The actions of each rank as torch prints them, without empty cells.
+    """Return the actions of each rank as torch prints them, without empty cells.
 
     Raises:
         RefusedError: some cell is not an action, or the file not a CSV.
@@ -32,7 +32,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def action(cell: str) -> list[str]:
-    """The operations of a cell: none, one, or those in brackets."""
+    """Return the operations of a cell: none, one, or those in brackets."""
     cell = cell.strip()
     if cell.startswith("(") and ")" in cell:
         inside, _, name = cell[1:].partition(")")
@@ -52,6 +52,6 @@ def _plain(cell: str) -> str:
 
 
 def _number(text: str) -> tuple[str, str]:
-    """The decimal digits, of any script, at the beginning of a text, and the rest."""
+    """Return the decimal digits, of any script, at the beginning of a text, and the rest."""
     count = next((at for at, letter in enumerate(text) if not letter.isdecimal()), len(text))
     return text[:count], text[count:]

@@ -27,18 +27,18 @@ class Stop(Exception):
 
 
 def actions(row: str) -> Iterator[Action]:
-    """The actions of a right row; overlap pairs run one part after the other."""
+    """Yield the actions of a right row; overlap pairs run one part after the other."""
     for stage, kind, microbatch in re.findall(r"(\d+)([A-Z_]+?)(\d*)(?=[,;)]|$)", row):
         yield int(stage), kind, int(microbatch or -1)
 
 
 def forward(stage: int, microbatch: int) -> Term:
-    """The output of a stage in the undivided model."""
+    """Return the output of a stage in the undivided model."""
     return ("input", microbatch) if stage < 0 else ("F", stage, forward(stage - 1, microbatch))
 
 
 def arriving(stage: int, microbatch: int, stages: int) -> Term:
-    """The gradient that arrives at a stage in the undivided model."""
+    """Return the gradient that arrives at a stage in the undivided model."""
     if stage == stages - 1:
         return "loss", forward(stage, microbatch), microbatch
     return "B", forward(stage + 1, microbatch), arriving(stage + 1, microbatch, stages)
@@ -62,7 +62,7 @@ class Rank:
 
 
 class Runtime:
-    """One step of training: `owner` is the rank of each stage."""
+    """A runtime of one training step: `owner` is the rank of each stage."""
 
     def __init__(self, text: str, owner: Sequence[int], microbatches: int, *, fsdp: bool) -> None:
         self.lists = [list(actions(row)) for row in text.splitlines()]
@@ -73,7 +73,7 @@ class Runtime:
         self.posted: Counter[tuple[int, int]] = Counter()
 
     def wrong(self) -> str | None:
-        """Reason why the step fails or trains something else, or None."""
+        """Return the reason why the step fails or trains something else, or None."""
         try:
             while any(self.step(rank) for rank in range(len(self.ranks))):
                 pass
@@ -148,7 +148,7 @@ class Runtime:
         return self.weights(held, key) if kind == "W" else self.waiting(held, kind, key)
 
     def waiting(self, held: Rank, kind: str, key: Key) -> bool:
-        """F, and the part of I and B that waits for a gradient; False if the message has not arrived."""
+        """Return F, and the part of I and B that waits for a gradient; False if the message has not arrived."""
         done = held.outputs if kind == "F" else held.arrived
         if key in done or (kind != "F" and key not in held.outputs):
             raise Stop("runs twice, or without its forward")
@@ -167,7 +167,7 @@ class Runtime:
         return self.weights(held, key) if kind == "B" else True
 
     def input(self, held: Rank, direction: str, key: Key) -> Term | None:
-        """Input of a compute, or None if its message is under way."""
+        """Return the input of a compute, or None if its message is under way."""
         stage, microbatch = key
         if direction == "F" and stage == 0:
             return "input", microbatch

@@ -26,7 +26,7 @@ _KNOWN = {"M", "X", "s", "f", "C", "i"}
 
 
 def violations(trace: Mapping[str, Any]) -> list[str]:
-    """Every rule that a trace breaks, in words; [] if it is right."""
+    """Return every rule that a trace breaks, in words; [] if it is right."""
     events = trace.get("traceEvents")
     if not isinstance(events, list) or not events:
         return ["there is no list of events"]
@@ -41,7 +41,7 @@ def _number(value: object) -> bool:
 
 
 def _shape(event: Event) -> Iterator[str]:
-    """One event by itself."""
+    """Yield the broken rules of one event by itself."""
     kind = event.get("ph")
     if kind not in _KNOWN:
         yield f"no kind of event: {kind!r}"
@@ -68,7 +68,7 @@ def _shape(event: Event) -> Iterator[str]:
 
 
 def _metadata(events: list[Event]) -> Iterator[str]:
-    """Each process and each thread has one name and one place."""
+    """Yield each process and each thread has one name and one place."""
     told: dict[tuple[str, int, int], int] = defaultdict(int)
     for event in events:
         if event["ph"] != "M":
@@ -87,7 +87,7 @@ def _metadata(events: list[Event]) -> Iterator[str]:
 
 
 def _by_thread(events: list[Event]) -> dict[Thread, list[Event]]:
-    """The slices of each thread, by time, the longer one first."""
+    """Return the slices of each thread, by time, the longer one first."""
     threads: dict[Thread, list[Event]] = defaultdict(list)
     for event in events:
         if event["ph"] == "X":

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Case:
-    """One instance in plain numbers, by stage where lists; memory in tenths and thirds of an activation: 30 = 1."""
+    """An instance in plain numbers, by stage where lists; memory in tenths and thirds of an activation: 30 = 1."""
 
     ranks: int
     routes: tuple[tuple[int, ...], ...]
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Task:
-    """One operation of one microbatch: its rank, duration, inputs (task, delay after its end), and memory."""
+    """An operation of one microbatch: its rank, duration, inputs (task, delay after its end), and memory."""
 
     rank: int
     length: int
@@ -50,7 +50,7 @@ class Task:
 
 
 def tasks(case: Case) -> list[Task]:
-    """Every operation of a case, from the definitions of F, I, W and B."""
+    """Return every operation of a case, from the definitions of F, I, W and B."""
     at_input, at_weight = case.shares
     number: dict[tuple[str, int, int], int] = {}
     made: list[Task] = []
@@ -88,7 +88,7 @@ State = tuple[int, ...]
 
 
 def least(case: Case) -> int | None:
-    """The least makespan over all schedules with whole starts, None if there is none."""
+    """Return the least makespan over all schedules with whole starts, None if there is none."""
     jobs = tasks(case)
     memory = max((lag for job in jobs for _, lag in job.after), default=0)
     states, now = {(WAITING,) * len(jobs)}, 0
@@ -106,7 +106,7 @@ def least(case: Case) -> int | None:
 
 
 def reached(case: Case, jobs: list[Task], states: set[State], now: int) -> set[State]:
-    """All states that follow by beginning tasks at this tick, in any order, or none."""
+    """Return all states that follow by beginning tasks at this tick, in any order, or none."""
     seen, stack = set(states), list(states)
     while stack:
         state = stack.pop()
@@ -123,13 +123,13 @@ def reached(case: Case, jobs: list[Task], states: set[State], now: int) -> set[S
 
 
 def held(case: Case, jobs: list[Task], state: State, rank: int, now: int) -> int:
-    """Memory of a rank."""
+    """Return the memory of a rank."""
     there = [(job, end) for job, end in zip(jobs, state, strict=True) if job.rank == rank and end != WAITING]
     return sum(job.at_start + (job.at_end if end <= now else 0) for job, end in there)
 
 
 def canonical(case: Case, state: State) -> State:
-    """The same state with the microbatches of a route in a fixed order, as they are alike."""
+    """Return the same state with the microbatches of a route in a fixed order, as they are alike."""
     each = len(state) // len(case.route_of)
     blocks = sorted(zip(case.route_of, (state[i : i + each] for i in range(0, len(state), each)), strict=True))
     places = sorted(range(len(case.route_of)), key=lambda i: case.route_of[i])
@@ -140,7 +140,8 @@ def canonical(case: Case, state: State) -> State:
 
 
 def random_case(seed: int) -> Case:
-    """Up to 3 ranks, and about a dozen tasks: any placement, one or two routes, any costs, sizes, rule and caps."""
+    """Return Up to 3 ranks, and about a dozen tasks: any placement, one or two routes, any costs, sizes, rule and
+    caps."""
     rng = random.Random(seed)
     ranks = rng.choice((1, 2, 2, 2, 3))
     fused = rng.random() < 0.5

@@ -256,7 +256,7 @@ def test_more_than_any_machine_has_is_refused() -> None:
 
 
 def most(schedule: object, trained: object = (GPT, PLAIN)) -> tuple[list[int], str]:
-    """The most activations by rank, and the assumptions."""
+    """Return the most activations by rank, and the assumptions."""
     used = counted(schedule, trained)  # type: ignore[arg-type]
     assert used is not None
     found = [int(used.held["activations"][used.schedule.rank == rank].max()) for rank in range(used.schedule.ranks)]
@@ -301,7 +301,7 @@ def test_a_batch_of_slices_is_counted_in_slices() -> None:
 
 
 def test_without_a_backward_a_layer_is_held_at_once() -> None:
-    """One layer at once is the most, with a note; on the last stage the head makes more."""
+    """At most one layer is held at once, with a note; on the last stage the head makes more."""
     found, said = most(pipesched.load("forward_only", p=4, m=8))
     assert 34 * SBH > OF_HEAD
     assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: at most what its largest layer" in said
@@ -310,7 +310,7 @@ def test_without_a_backward_a_layer_is_held_at_once() -> None:
 
 
 def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
-    """One layer at once; neither gradients nor optimizer. The later stages are those of 1F1B."""
+    """The frozen stage holds one layer at once, no gradients and no optimizer; later stages equal those of 1F1B."""
     schedule = pipesched.load("frozen_encoder", p=4, m=8, e=1)
     found, said = most(schedule)
     one = 2 * 34 * SBH

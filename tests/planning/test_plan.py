@@ -1,4 +1,4 @@
-"""A plan equals trying every choice: bounds hold, figures match derivations by hand, commands run"""
+"""A plan equals a trial of every choice: bounds hold, figures match derivations by hand, and the commands run."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ _TIME = r"([-+]?[\d.]+) (s|ms|us)\b"
 
 
 def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that fits by its terms, one that does not by the bytes of a rank, for each reason the one least over."""
+    """A losing choice is explained by its terms, or by the bytes of the rank that needs most."""
     assert main(["plan", *SMALL_PLAN, "--explain", "p=4,t=2,schedule=1f1b,zero=0,b=1,recompute=none"]) == 0
     told = capsys.readouterr().out
     assert "% slower: " in told

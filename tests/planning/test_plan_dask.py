@@ -1,4 +1,4 @@
-"""A Dask cluster tries the choices of a plan, with the result of this process; skipped without `distributed`"""
+"""A Dask cluster tries the choices of a plan, with the result of this process; skipped without `distributed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a plan in a real headless Chromium: a table that sorts, bytes against the cap, the schedule drawn"""
+"""The page of a plan in a real headless Chromium: a table that sorts, bytes against the cap, the drawn schedule."""
 
 from __future__ import annotations
 

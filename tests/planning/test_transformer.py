@@ -62,7 +62,8 @@ def test_every_model_that_ships_is_whole() -> None:
 
 
 def korthikanti(s: int, b: int, h: int, a: int, t: int) -> dict[tuple[str, bool, str], Q]:
-    """Korthikanti et al. 2022, table 2, with or without tensor parallelism, sequence parallelism, recomputation."""
+    """Return the korthikanti et al. 2022, table 2, with or without tensor parallelism, sequence parallelism,
+    recomputation."""
     scores = Q(5 * a * s, h)
     return {
         ("alone", False, "none"): s * b * h * (34 + scores),

@@ -1,4 +1,4 @@
-"""FLOPs, messages and costs of a model: by the paper's equation, by torch's own count, by walking a ring"""
+"""FLOPs, messages and costs of a model agree with the paper, with torch's count, and with a walk of a ring."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_experts_and_compressed_heads_count_what_a_token_meets() -> None:
 
 
 def walked(ranks: int, size: Q) -> Q:
-    """Bytes that one rank sends in an all-reduce around a ring, a chunk per step: all chunks are summed, then
-    distributed.
+    """Return the bytes that one rank sends in an all-reduce around a ring, a chunk per step: all chunks are summed,
+    then distributed.
     """
     held = [{r} for r in range(ranks)]  # of the chunk that began at rank 0: whose terms each rank has
     sent = Q(0)
@@ -284,7 +284,7 @@ def test_a_schedule_has_the_costs_of_its_stages() -> None:
 
 
 def exact(x: object) -> object:
-    """A number in the form of a report."""
+    """Return a number in the form of a report."""
     return int(x) if x == int(x) else str(x)  # type: ignore[call-overload]
 
 

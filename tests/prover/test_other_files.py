@@ -1,4 +1,4 @@
-"""Files that are not in the library: what `prove` says of them is what trying all small sizes says.
+"""`prove` and a trial of all small sizes agree on files that are not in the library.
 
 `tests/data/proved` has schedules of papers (DAPPLE, GPipe with recomputation, out-of-order backprop), and others: an
 order by the parity of rank and instant, pairs of microbatches, a wave, two routes, cool-downs that are split, a
@@ -21,7 +21,7 @@ pytest.importorskip("islpy")
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "proved").glob("*.ps"))
 OPEN = {("pairs", 0), ("pairs", 2), ("pairs", 3), ("pairs", 4), ("late_weights", 4)}
-"""What is not settled for every p, by file and number."""
+"""The claims that are not settled for every p, by file and number."""
 QUICK = {"dapple_b", "even_odd", "frugal", "gpipe_recompute", "first_chunk_first"}
 
 

@@ -1,4 +1,4 @@
-"""`pipesched prove` as a user meets it: theorems of the library, false claims and their smallest size, what is open."""
+"""The command `pipesched prove`: theorems of the library, false claims with their smallest size, and open questions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
 
 
 def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
-    """One warm-up too few from p = 9 on, which no small size shows: it is not settled, and not proved."""
+    """An order with one warm-up too few from p = 9 on, which no small size shows, is neither refuted nor proved."""
     order = MINE.partition("claim")[0]
     found = theorems(order.replace("repeat warmup     { F }", "repeat warmup - (if p > 8 then 1 else 0) { F }"))
     assert found.exit_status == 3 and "proved" not in outcomes(found)[0]

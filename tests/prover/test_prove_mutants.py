@@ -1,5 +1,5 @@
-"""Nothing is proved that is false: of orders and claims with one word changed, what `prove` says is held against
-`verify` at small sizes and random costs, and what is false there is refuted at its smallest size.
+"""No false property is proved: orders and claims with one changed word get the same answers from `prove` as from
+`verify` at small sizes and random costs, and a property that is false there is refuted at its smallest size.
 
 `python -m tests.prover.test_prove_mutants --cases 500` is the long run, over every claim and every line of every order
 of the library: sizes up to p = 6, m = 24.
@@ -58,7 +58,7 @@ class Line:
 
 @cache
 def lines() -> tuple[Line, ...]:
-    """Every claim and every line of every order, those of the orders first, mixed."""
+    """Return every claim and every line of every order, those of the orders first, mixed."""
     found = []
     for path in sorted(LIBRARY.glob("*.ps")):
         place = ""
@@ -71,7 +71,7 @@ def lines() -> tuple[Line, ...]:
 
 
 def changed(line: str, *, claim: bool, rng: random.Random) -> str:
-    """A line with one word changed, one pass more or fewer, a cost that counts twice."""
+    """Return a line with one word changed, one pass more or fewer, a cost that counts twice."""
     code = line.partition("#")[0].rstrip()
     passes, costs = [*REPEAT.finditer(code)], [*re.finditer(r"\bt[FBIWM]\b", code)]
     if not claim and passes and rng.random() < 0.4:
@@ -88,7 +88,7 @@ def changed(line: str, *, claim: bool, rng: random.Random) -> str:
 
 
 def mutant(case: int) -> tuple[str, str]:
-    """A file of the library with one line changed: each line has its turn."""
+    """Return a file of the library with one line changed: each line has its turn."""
     line, rng = lines()[case % len(lines())], random.Random(case)
     body = (LIBRARY / f"{line.file}.ps").read_text("utf-8").splitlines()
     body[line.number] = changed(body[line.number], claim=line.claim, rng=rng)
@@ -96,7 +96,7 @@ def mutant(case: int) -> tuple[str, str]:
 
 
 def costs(rng: random.Random) -> Iterator[Costs | None]:
-    """Costs at which claims are tried; one of them is 0 now and then, and messages are late now and then."""
+    """Yield the costs at which claims are tried; one of them is 0 now and then, and messages are late now and then."""
     yield None
     for k in range(3):
         made = {key: Fraction(rng.choice((0, 1, 1, 2, 3, 4, 5))) for key in "FBIW"}
@@ -133,7 +133,7 @@ def smallest(found: Mapping[Size, str]) -> Size:
 
 
 def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Counter[str]:
-    """How a mutant fares; raises AssertionError where something is proved that is false."""
+    """Return how a mutant fares; raises AssertionError where something is proved that is false."""
     from pipesched.prover.prove import prove
 
     source, rng = Source("mutant.ps", text), random.Random(seed)
@@ -170,7 +170,7 @@ def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Count
 
 
 def test_nothing_false_is_proved() -> None:
-    """What is proved holds at every small size and random costs; what is false is refuted at its smallest size."""
+    """A proved property holds at every small size with random costs; a false one is refuted at its smallest size."""
     found: Counter[str] = Counter()
     quick = (case for case in count() if lines()[case % len(lines())].file in QUICK)
     for case in islice(quick, deep(12)):

@@ -1,4 +1,4 @@
-"""The relations of a file at a size, written out, are the order that its expansion has: operation for operation.
+"""The relations of a file, written out at a size, give the order of its expansion, operation for operation.
 
 `python -m tests.prover.test_relations --cases 2700` is the long run on random files.
 """
@@ -30,11 +30,11 @@ isl = pytest.importorskip("islpy")
 
 Slots = list[list[tuple[str, int, int, bool]]]
 NOT_YET = {"capped", "frozen_encoder", "interleaved_n", "interleaved_zb", "pipeoffload", "v_half", "v_min", "v_zb"}
-"""What has no form that is known: `pending`, frozen stages, copies, a quotient by what varies with m."""
+"""The files that have no known form: `pending`, frozen stages, copies, a quotient by a value that varies with m."""
 ALL_P = {"1f1b", "1f1b_v", "eager_1f1b", "forward_only", "gpipe", "gpipe_reversed", "looped_bfs", "mario", "naive"}
 ALL_P |= {"dualpipev", "packed", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
 DIGITS = {"grouped_interleaved", "interleaved", "interleaved_overlap"}
-"""What divides by p, so that its numbers are in base p."""
+"""The files that divide by p, so that their numbers are in base p."""
 
 
 def expanded(schedule: Schedule) -> Slots:
@@ -49,7 +49,7 @@ def asked(file: ast.File, given: dict[str, int], *, digits: bool = False) -> tup
 
 
 def written_out(model: Model, relations: Relations, size: dict[str, int], ranks: int) -> Slots:
-    """The keys of all instances at a size, by rank in the order of their places."""
+    """Return the keys of all instances at a size, by rank in the order of their places."""
     size = {**size, "g": size["m"] // size["p"], "h": size["m"] % size["p"]} if model.digits else size
     text = " and ".join(f"{name} = {size[name]}" for name in model.parameters) or "true"
     there = isl.Set.read_from_str(model.context, f"[{', '.join(model.parameters)}] -> {{ : {text} }}").params()
@@ -127,7 +127,7 @@ SIZES = ((2, 5), (2, 11), (3, 8), (3, 12), (4, 7), (4, 10), (5, 24), (3, 43), (2
 
 
 def affine(seed: int, given: dict[str, int]) -> str:
-    """How a random affine file fares, for every p or for one; raises AssertionError where an order differs."""
+    """Return how a random affine file fares, for every p or for one; raises AssertionError where an order differs."""
     text = ps_affine.program(seed)
     source = Source("random.ps", text)
     try:

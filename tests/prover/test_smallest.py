@@ -1,4 +1,5 @@
-"""`verify --smallest`: no smaller size fails so, which trying all of them shows; what is said where none is sought."""
+"""`verify --smallest` finds the smallest size that fails, as a trial of all smaller ones shows, and says why where it
+does not search."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def said(report: Report) -> str:
 
 
 def tried(text: str, code: str, **most: int) -> dict[str, int]:
-    """The size of least sum, then of fewest ranks, that fails with a code: all are tried."""
+    """Return the size of least sum, then of fewest ranks, that fails with a code: all are tried."""
     sizes: list[dict[str, int]] = [{}]
     for name, limit in most.items():
         sizes = [{**size, name: k} for size in sizes for k in range(1, limit + 1)]
@@ -72,7 +73,7 @@ def tried(text: str, code: str, **most: int) -> dict[str, int]:
     ],
 )
 def test_no_smaller_size_fails_so(text: str, code: str, most: dict[str, int]) -> None:
-    """Of a missing operation, a wrong order, a claim, a deadlock; with v, and with a parity."""
+    """A missing operation, a wrong order, a claim and a deadlock fail first at this size; with v and a parity."""
     asked = pipesched.verify(Source("mine.ps", text), **most)
     code = code if code in {found.code for found in asked.diagnostics} else str(asked.diagnostics[0].code)
     found, least = smallest(text, **most), tried(text, code, **most)

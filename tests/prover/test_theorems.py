@@ -27,7 +27,7 @@ def known() -> dict[str, Any]:
 
 
 def proved(name: str) -> dict[str, Any]:
-    """What is proved of a schedule, as it is kept: by domain the properties, and what is open."""
+    """Return the theorems of a schedule as the file keeps them: for each domain its properties and open ones."""
     import pipesched
 
     found = pipesched.prove(name)
@@ -40,7 +40,7 @@ def proved(name: str) -> dict[str, Any]:
 
 
 def _said(answer: dict[str, Any]) -> str:
-    """What one answer proves, in a cell."""
+    """Return what one answer proves, as a cell of the table."""
     outcomes = [*answer["findings"].items()]
     claims = [outcome for name, outcome in outcomes if name not in ("complete", "no deadlock")]
     held = f"{claims.count('proved')} of {len(claims)} claims" if claims else ""
@@ -49,7 +49,7 @@ def _said(answer: dict[str, Any]) -> str:
 
 
 def table() -> str:
-    """A row for each domain of each schedule of the library."""
+    """Return a row for each domain of each schedule of the library."""
     rows = []
     for name, entry in sorted(known().items()):
         for answer in entry["answers"]:
@@ -71,7 +71,7 @@ def test_every_schedule_of_the_library_has_a_row() -> None:
 
 @pytest.mark.parametrize("name", sorted(known()))
 def test_what_the_table_says_is_proved(name: str) -> None:
-    """Of some schedules now, of all of them with ``--depth 2``."""
+    """The table agrees with the prover: on some schedules here, on all of them with ``--depth 2``."""
     pytest.importorskip("islpy")
     if deep(1) < 2 and name not in QUICK:
         pytest.skip("with --depth 2")

@@ -43,7 +43,7 @@ os.dup2(104, 4); os.execvp(sys.argv[3], sys.argv[3:])"
 
 
 def executable() -> str | None:
-    """A Chromium of this machine, or None."""
+    """Return a Chromium of this machine, or None."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((found for name in names if (found := shutil.which(name))), None)
 
@@ -53,7 +53,7 @@ class BrowserError(Exception):
 
 
 class Page:
-    """One tab. requests: requested addresses; complaints: console messages and errors, as text."""
+    """A tab of the browser. requests: requested addresses; complaints: console messages and errors, as text."""
 
     def __init__(self, commands: int, answers: int, patience: float) -> None:
         self._commands, self._answers, self._patience = commands, answers, patience
@@ -80,7 +80,7 @@ class Page:
             self._read(deadline)
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """The result of one command."""
+        """Return the result of one command."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -95,7 +95,7 @@ class Page:
                 return answer["result"]
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression, awaited if it is a promise."""
+        """Return the value of a JavaScript expression, awaited if it is a promise."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(str(answer["exceptionDetails"]))
@@ -126,7 +126,7 @@ class Page:
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def screenshot(self) -> bytes:
-        """The window as PNG."""
+        """Return the window as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def _read(self, deadline: float) -> dict[str, Any]:

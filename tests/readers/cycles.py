@@ -33,7 +33,7 @@ class Hop:
 
 
 def hops(report: Report, code: str) -> list[Hop]:
-    """The cycle of the one finding of that code, from all of its labels."""
+    """Return the cycle of the one finding of that code, from all of its labels."""
     (found,) = [d for d in report.diagnostics if d.code == code]
     return [_hop(found, label) for label in found.labels]
 
@@ -59,7 +59,7 @@ def closed(cycle: list[Hop], stands: Mapping[int, int], pairs: Mapping[int, bool
 
 
 def shortest(waits: Mapping[int, set[int]]) -> int:
-    """The fewest ranks that wait for each other in a cycle, by trying all lengths from each rank."""
+    """Return the fewest ranks that wait for each other in a cycle, by trying all lengths from each rank."""
     lengths = []
     for first in waits:
         reached, length = waits[first], 1

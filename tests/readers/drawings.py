@@ -1,4 +1,4 @@
-"""Drawings taken back to the schedule: each reader gives what a picture says of every operation, and of every message.
+"""Readers of drawings: each returns what a picture says about every operation and every message.
 
 What a picture draws twice, such as a time as a rectangle and as a tooltip, is the same there, or the reader fails.
 """
@@ -50,12 +50,12 @@ class Read:
 
 
 def exact(value: float) -> Fraction:
-    """The number that a floating point number is nearest to."""
+    """Return the number that a floating point number is nearest to."""
     return Fraction(value).limit_denominator(10_000)
 
 
 def of_table(made: Chart) -> Read:
-    """A line an operation."""
+    """Return a line an operation."""
     lines = csv.DictReader(io.StringIO(spreadsheet.csv(made)))
     steps: dict[int, int] = {}
     found = []
@@ -70,7 +70,7 @@ def of_table(made: Chart) -> Read:
 
 
 def of_graph(made: Chart) -> Read:
-    """Nodes and edges of GraphML; order and pair edges join neighbours of a rank and nothing else."""
+    """Return the nodes and edges of GraphML; order and pair edges join neighbours of a rank and nothing else."""
     read = nx.parse_graphml(graph.graphml(made))
     nodes = {name: about for name, about in read.nodes(data=True) if about["op"]}
     needs, messages, beside = dict.fromkeys(nodes, ""), [], []
@@ -97,7 +97,7 @@ def of_graph(made: Chart) -> Read:
 
 
 def of_dot(made: Chart) -> Read:
-    """Nodes of DOT, in their order; the edges are looks."""
+    """Return the nodes of DOT, in their order; the edges are looks."""
     found = []
     for rank, label, told in re.findall(r'\tr(\d+)s\d+ \[label="([^"]+)".*?tooltip="([^"]+)"\]', graph.dot(made)):
         times = re.fullmatch(rf"rank {rank}, from (\S+) to (\S+)", told)
@@ -108,7 +108,7 @@ def of_dot(made: Chart) -> Read:
 
 
 def of_trace(made: Chart) -> Read:
-    """Slices, arrows and counters; the rules of the format hold. What never runs is not there."""
+    """Return the slices, arrows and counters; the rules of the format hold. What never runs is not there."""
     read = json.loads(trace.render(made))
     assert violations(read) == []
     unit, events = read["otherData"]["microseconds_per_unit"], read["traceEvents"]
@@ -130,19 +130,19 @@ def of_trace(made: Chart) -> Read:
 
 
 def _counted(events: list[dict[str, Any]]) -> Iterator[Fraction]:
-    """The most that the counter of each rank says."""
+    """Yield the most that the counter of each rank says."""
     for _, of in groupby((x for x in events if x["ph"] == "C"), key=lambda x: x["pid"]):
         yield max(exact(x["args"]["units"]) for x in of)
 
 
 def columns(page: str) -> dict[str, Any]:
-    """The columns of a page, by name."""
+    """Return the columns of a page, by name."""
     told = re.findall(r'<script type="text/plain" id="column-(\w+)" data-type="(\w\d)">(.*?)<', page)
     return {name: np.frombuffer(base64.b64decode(data), dtype=f"<{kind}") for name, kind, data in told}
 
 
 def of_page(made: Chart) -> Read:
-    """The data of a page, which its scripts draw."""
+    """Return the data of a page, which its scripts draw."""
     page = html.render(made)
     meta = json.loads(re.search(r'id="meta">(.*?)</script>', page)[1])  # type: ignore[index]
     told, letters, part = columns(page), list(meta["fill"]), Fraction(*meta["part"])
@@ -163,8 +163,8 @@ def of_page(made: Chart) -> Read:
 
 
 def of_figure(made: Chart) -> Read:
-    """Rectangles with their titles, which stand at their times; a pair is two halves, F above. An arrow goes to the
-    start of who takes its message; the steps under a rank are on one scale. What takes no time is not there.
+    """Return the rectangles with their titles, which stand at their times; a pair is two halves, F above. An arrow goes
+    to the start of who takes its message; the steps under a rank are on one scale. What takes no time is not there.
     """
     root = ElementTree.fromstring(svg.render(made, svg.Svg(messages=True, memory=True)))
     marks = [x for x in root.iter(f"{NS}text") if x.get("class") == "t c"]

@@ -27,7 +27,7 @@ def play(drawn: Chart) -> Played:
 
 
 def place(page: Page, index: int) -> tuple[float, float]:
-    """The middle of an operation's box, in the window."""
+    """Return the middle of an operation's box, in the window."""
     x, y = page.evaluate(f"pipesched.middle({index})")
     return float(x), float(y)
 
@@ -42,7 +42,7 @@ def label(x: Compute) -> str:
 
 
 def colours(page: Page, points: list[tuple[float, float]]) -> list[tuple[int, ...]]:
-    """The colours at points of the window, both layers together."""
+    """Return the colours at points of the window, both layers together."""
     script = """(() => { const box = document.getElementById('stage').getBoundingClientRect();
       const all = document.createElement('canvas'), base = document.getElementById('base');
       all.width = base.width; all.height = base.height; const

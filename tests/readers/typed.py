@@ -1,4 +1,4 @@
-"""A command line typed in this process: its input, its output as bytes, and its exit status.
+"""Run a command line in this process: with an input, its output as bytes, and its exit status.
 
 It saves the start of an interpreter and of torch. Limits, signals, closed pipes and a working `-m`, which need a
 process, are tried by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.
@@ -29,7 +29,7 @@ class Typed:
 
 
 class _Pipe(io.RawIOBase):
-    """One end of a pipe: flushed text goes to all its readers."""
+    """An end of a pipe: flushed text goes to all its readers."""
 
     def __init__(self, *readers: bytearray) -> None:
         self.readers = readers

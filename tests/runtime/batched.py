@@ -13,7 +13,7 @@ from tests.runtime import cases
 
 
 def batched(rank: int, stream: Stream, tagged: bool, blocking: bool) -> dict[str, Any]:
-    """One step. tagged: whether gloo's tags are used, or the path of backends without them.
+    """Run one step. tagged: whether gloo's tags are used, or the path of backends without them.
 
     batches: how many tensors each call of batch_isend_irecv had. groups: how many process groups this rank is in, but
     for the one it was given.

@@ -53,7 +53,7 @@ def watched() -> Iterator[list[Call]]:
 
 
 def built(rank: int, stream: Stream, early: int) -> tuple[Runtime, Callable[[], float]]:
-    """A runtime of single-tensor stages; a call trains one step and returns the error of the gradients."""
+    """Return a runtime of single-tensor stages; a call trains one step and returns the error of the gradients."""
     whole = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     undivided(whole, inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches), squared)
@@ -69,7 +69,7 @@ def built(rank: int, stream: Stream, early: int) -> tuple[Runtime, Callable[[], 
 
 
 def held(rank: int, stream: Stream, early: int, bounds: list[Counter[str]]) -> dict[str, Any]:
-    """One step that pauses after every instruction until no more is held than allowed.
+    """Run one step that pauses after every instruction until the rank holds no more than allowed.
 
     bounds: by instruction, the sends that cannot have arrived, by name. Returns how many more were held all the same;
     the most receives posted and not yet used, and the most of them beyond those that the list had had.
@@ -104,7 +104,7 @@ def held(rank: int, stream: Stream, early: int, bounds: list[Counter[str]]) -> d
 
 
 def uses(stream: Stream, rank: int, x: Instruction) -> Iterator[str]:
-    """Receives that an instruction uses up."""
+    """Yield the receives that an instruction uses up."""
     for part in x.parts or (x,):
         ranks = stream.placement[part.route].ranks
         if part.op == "F" and part.stage and ranks[part.stage - 1] != rank:
@@ -114,7 +114,7 @@ def uses(stream: Stream, rank: int, x: Instruction) -> Iterator[str]:
 
 
 def posted(rank: int, stream: Stream, early: int) -> list[tuple[bool, int]]:
-    """The posts of one step, in order: whether it is a receive, and the tag, which is unique to a message."""
+    """Return the posts of one step, in order: whether it is a receive, and the tag, which is unique to a message."""
     _, train = built(rank, stream, early)
     with watched() as calls:
         train()
@@ -122,7 +122,7 @@ def posted(rank: int, stream: Stream, early: int) -> list[tuple[bool, int]]:
 
 
 def communicators(rank: int, stream: Stream) -> tuple[float, list[list[int]]]:
-    """One step without tags: the error of the gradients, and the groups that this rank helped to create."""
+    """Run one step without tags; return the error of the gradients, and the groups that this rank helped to create."""
     transport, own = channels.TRANSPORTS["gloo"], dist.new_group
     made: list[list[int]] = []
 
@@ -140,7 +140,7 @@ def communicators(rank: int, stream: Stream) -> tuple[float, list[list[int]]]:
 
 
 def tied(rank: int, stream: Stream) -> float:
-    """Two weights of one stage, each tied to one of another: every gradient is the sum of both ends'."""
+    """Return two weights of one stage, each tied to one of another: every gradient is the sum of both ends'."""
     torch.manual_seed(1)
     whole = [nn.Sequential(*(nn.Linear(6, 6, bias=False, dtype=torch.float64) for _ in range(2))) for _ in range(2)]
     whole[1].load_state_dict(whole[0].state_dict())

@@ -33,7 +33,7 @@ COMPUTES = ("F", "I", "W", "B", "R", "O", "L", "OVERLAP")
 
 
 def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool = False) -> dict[str, Any]:
-    """One step on residual blocks; errors against undivided training, and the most live activations.
+    """Run one step on residual blocks; return the errors against undivided training, and the most live activations.
 
     Without the garbage collector: what autograd releases must be freed by itself. Frozen stages ask for no gradient.
     """
@@ -80,7 +80,7 @@ def gradients(rank: int, stream: Stream, kind: str = "float64", blocking: bool =
 def disagreeing(
     rank: int, stream: Stream, asks: dict[int, bool], tied: Any, shared: tuple[int, ...] = ()
 ) -> tuple[str, str]:
-    """Answer of a runtime to stages with wrong requires_grad; shared: stages that have one weight."""
+    """Return the answer of a runtime to stages with wrong requires_grad; shared: stages that have one weight."""
     stages = blocks(stream.stages)
     if shared:
         one, other = (stages[stage] for stage in shared)
@@ -97,7 +97,7 @@ def disagreeing(
 
 
 def random(rank: int, stream: Stream) -> list[str]:
-    """Digests of the gradients of stages with dropout, after a step with a fixed seed."""
+    """Return the digests of the gradients of stages with dropout, after a step with a fixed seed."""
     stages = [nn.Sequential(stage, nn.Dropout(0.5)) for stage in blocks(stream.stages)]
     inputs, targets = batch(stream.microbatches)
     mine = {held: stages[held[1]] for held in stream.held_by(rank)}
@@ -120,7 +120,7 @@ class Changing(nn.Module):
 
 
 def changing(rank: int, stream: Stream) -> tuple[str, str]:
-    """Answer of a runtime to such a stage."""
+    """Return the answer of a runtime to such a stage."""
     inputs, targets = batch(stream.microbatches)
     example = inputs[: len(inputs) // stream.microbatches].clone()
     runtime = Runtime(stream, {(0, 0): Changing()}, squared, rank=rank, example=example)
@@ -132,7 +132,7 @@ def changing(rank: int, stream: Stream) -> tuple[str, str]:
 
 
 def digest(module: nn.Module) -> str:
-    """All gradients of a module, to the bit."""
+    """Return all gradients of a module, to the bit."""
     made = hashlib.sha256()
     for weight in module.parameters():
         assert weight.grad is not None
@@ -162,7 +162,7 @@ def blocked(rank: int, stream: Stream) -> tuple[int, str]:
 
 
 def timed(rank: int, stream: Stream, costs: list[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
-    """Begin, end and seconds waited of each instruction of a step, by a clock that all processes share.
+    """Return the begin, end and seconds waited of each instruction of a step, by a clock that all processes share.
 
     costs: seconds of F, I and W by stage.
     """
@@ -184,7 +184,7 @@ def timed(rank: int, stream: Stream, costs: list[tuple[float, float, float]]) ->
 
 
 def variant(rank: int, stream: Stream, name: str, **options: Any) -> dict[str, Any]:
-    """One step of an irregular model: errors against undivided training, and the warnings."""
+    """Run one step of an irregular model; return the errors against undivided training, and the warnings."""
     chosen = VARIANTS[name]
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(stream.stages)
@@ -216,7 +216,7 @@ def variant(rank: int, stream: Stream, name: str, **options: Any) -> dict[str, A
 
 
 def steps(rank: int, stream: Stream, early: int, separate: bool) -> dict[str, Any]:
-    """Three steps with an optimizer as STEP, and old gradients before each; weights against undivided training.
+    """Return three steps with an optimizer as STEP, and old gradients before each; weights against undivided training.
 
     early: receives posted ahead. separate: one communicator a direction, as on NCCL.
     """
@@ -261,7 +261,7 @@ def steps(rank: int, stream: Stream, early: int, separate: bool) -> dict[str, An
 
 
 def forward_only(rank: int, stream: Stream) -> tuple[float, float, bool]:
-    """A program without backward: its loss, that of the undivided model, and whether nothing was kept."""
+    """Return a program without backward: its loss, that of the undivided model, and whether nothing was kept."""
     whole = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     with torch.no_grad():
@@ -277,8 +277,8 @@ def forward_only(rank: int, stream: Stream) -> tuple[float, float, bool]:
 
 
 def torch_engine(rank: int, stream: Stream, csv: str | None, net: Net, steps: int) -> tuple[float, float]:
-    """Steps of torch's own engine with our order: the largest errors of a gradient and of a loss, against undivided
-    training. csv: the file to load instead of the stream's computes.
+    """Return the steps of torch's own engine with our order: the largest errors of a gradient and of a loss, against
+    undivided training. csv: the file to load instead of the stream's computes.
     """
     held = [stage for _, stage in stream.held_by(rank)]
     own, whole = ([net.stage(stage) for stage in range(net.stages)] for _ in range(2))
@@ -310,9 +310,8 @@ def _sgd(modules: Iterable[nn.Module]) -> torch.optim.Optimizer:
 
 
 def offloaded(rank: int, stream: Stream) -> dict[str, Any]:
-    """One step of stages that keep a tensor each: errors against undivided training; after each compute the number of
-    these tensors, and those still at their original place.
-    """
+    """Run one step of stages that keep a tensor each; return the errors against undivided training, and after each
+    compute the number of these tensors and how many are still at their original place."""
     whole = blocks(stream.stages)
     for stage in stream.frozen:
         whole[stage].requires_grad_(requires_grad=False)

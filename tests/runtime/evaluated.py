@@ -33,7 +33,7 @@ class Scaled(Moody):
 
 
 def evaluated(rank: int, stream: Stream, scored: bool) -> dict[str, Any]:
-    """Two evaluations, a step if the stream has one, and a third: against the undivided model.
+    """Return two evaluations, a step if the stream has one, and a third: against the undivided model.
 
     scored: with targets. Stages with an even number take keywords, of which one differs by sample.
     """
@@ -113,7 +113,7 @@ def evaluated(rank: int, stream: Stream, scored: bool) -> dict[str, Any]:
 
 
 def refused(rank: int, stream: Stream, what: str) -> str:
-    """Error of a wrong call, on its rank."""
+    """Return the error of a wrong call, on its rank."""
     inputs, targets = batch(stream.microbatches)
     mine: dict[tuple[int, int], nn.Module] = {held: Block().double() for held in stream.held_by(rank)}
     loss = None if what == "no loss" else squared

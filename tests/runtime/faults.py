@@ -16,7 +16,7 @@ Modules = dict[tuple[int, int], nn.Module]
 
 
 def refused(rank: int, stream: Stream, fault: str) -> str:
-    """The runtime's error for a faulty model, or nothing."""
+    """Return the runtime's error for a faulty model, or nothing."""
     whole = blocks(stream.stages)
     inputs, targets = batch(stream.microbatches)
     example: Any = inputs[: len(inputs) // stream.microbatches]
@@ -35,7 +35,7 @@ def refused(rank: int, stream: Stream, fault: str) -> str:
 
 
 def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Stage 0 returns one column less than agreed."""
+    """Return the stage 0 returns one column less than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made[:, 1:])
@@ -43,7 +43,7 @@ def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
 
 
 def _single(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Stage 0 returns another dtype than agreed."""
+    """Return the stage 0 returns another dtype than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made.float())
@@ -55,7 +55,7 @@ def _missing(stream: Stream, mine: Modules, example: Any) -> Any:
 
 
 def _raising(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Stage 0 cannot take its input."""
+    """Return the stage 0 cannot take its input."""
     if (0, 0) in mine:
         mine[0, 0] = nn.Linear(1, 1)
 

@@ -1,4 +1,4 @@
-"""One set of gloo processes for many cases.
+"""A set of gloo processes that serves many cases.
 
 The processes are forked from a server that has imported torch, so they cost little; a case names a function, which
 every rank calls with its rank and the arguments. Groups are kept from case to case as long as the size stays. A case
@@ -23,7 +23,7 @@ from typing import Any
 
 Case = Callable[..., Any]
 ONCE = ["tests.runtime.cases", "tests.runtime.troubled"]
-"""What the server of forks imports, whoever starts it: torch, and all that ranks need."""
+"""The imports of the server of forks: torch, and all that ranks need."""
 
 
 def forks() -> ForkServerContext:
@@ -59,7 +59,8 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, ranks: int, case: Case, *args: object, limit: float = 60, timeout: float = 0) -> list[Any]:
-        """Results of the case on each rank. timeout: a fresh group, whose operations fail after these seconds.
+        """Return the results of the case on each rank. timeout: a fresh group, whose operations fail after these
+        seconds.
 
         Raises:
             AssertionError: a rank raised, or the limit has passed; with the output of each rank.

@@ -34,12 +34,12 @@ class Noticed(TorchDispatchMode):
         return made
 
     def count(self) -> int:
-        """Number of storages."""
+        """Return the number of storages."""
         self.made = {place: ref for place, ref in self.made.items() if not ref.expired()}
         return len(self.made)
 
     def first_ones(self) -> list[Key]:
-        """Keys whose storage is still where its forward made it."""
+        """Return the keys whose storage is still where its forward made it."""
         return sorted(key for key, ref in self.first.items() if not ref.expired())
 
 

@@ -148,7 +148,7 @@ def _lane(post: Event) -> tuple[int, str]:
 
 
 def named(token: Token) -> str:
-    """Name of a tensor: its producer, or the shape of that."""
+    """Return the name of a tensor: its producer, or the shape of that."""
     label = token.label if token.of is None else token.of.label
     assert label is not None
     return f"{'' if token.of is None else 'shape of '}{label[0]}{label[1]}.{label[2]}"
@@ -162,7 +162,7 @@ def read(wire: socket, size: int) -> bytes:
 
 
 def outcome(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], mode: str) -> str:
-    """``right``, ``wrong`` if a tensor was taken for another, or ``hang``."""
+    """Return ``right``, ``wrong`` if a tensor was taken for another, or ``hang``."""
     wires, moved = Wires(sizes[0]), mmap(-1, sizes[0])
     children = []
     sys.stdout.flush()
@@ -215,7 +215,8 @@ EXCHANGES: Mapping[str, Mapping[str, object]] = {
 
 
 def configurations(core: Core) -> Iterator[tuple[str, str, tuple[int, int, int], dict[str, object]]]:
-    """Exchange, function, sizes and options: p to 4, v to 3, m to 3p, larger groups, with shapes and without."""
+    """Yield the exchange, function, sizes and options: p to 4, v to 3, m to 3p, larger groups, with shapes and
+    without."""
     for p in (2, 3, 4):
         for v in (1, 2, 3):
             for m in (p, 2 * p, 3 * p):
@@ -232,7 +233,7 @@ def configurations(core: Core) -> Iterator[tuple[str, str, tuple[int, int, int],
 
 
 def predicted(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object]) -> dict[str, str]:
-    """Verdict of pipesched on both ways to run."""
+    """Return the verdict of pipesched on both ways to run."""
     import pipesched
     from pipesched.support.source import Source
 

@@ -27,13 +27,13 @@ class Block(nn.Module):
 
 
 def blocks(stages: int, dtype: torch.dtype = torch.float64) -> list[nn.Module]:
-    """The same stages on every process."""
+    """Return the same stages on every process."""
     torch.manual_seed(stages)
     return [Block().to(dtype) for _ in range(stages)]
 
 
 def batch(microbatches: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, microbatches one after the other."""
+    """Return the inputs and targets, microbatches one after the other."""
     made = torch.Generator().manual_seed(microbatches)
     shape = (microbatches * BATCH, WIDTH)
     return torch.randn(shape, generator=made, dtype=dtype), torch.randn(shape, generator=made, dtype=dtype)
@@ -46,7 +46,7 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
 def undivided(
     stages: Sequence[nn.Module], inputs: Sequence[Any], targets: Sequence[Any], loss: Callable[[Any, Any], Tensor]
 ) -> Tensor:
-    """The mean loss over the microbatches; gradients accumulate in the stages, one backward per microbatch."""
+    """Return the mean loss over the microbatches; gradients accumulate in the stages, one backward per microbatch."""
     total = torch.zeros((), dtype=torch.float64)
     for given, target in zip(inputs, targets, strict=True):
         value = given
@@ -59,14 +59,14 @@ def undivided(
 
 
 def copies(stages: Sequence[nn.Module]) -> list[nn.Module]:
-    """The same weights without gradients, in other tensors; shared ones stay shared."""
+    """Return the stages with the same weights, without gradients, in other tensors; shared ones stay shared."""
     made = copy.deepcopy(nn.ModuleList(stages))
     made.zero_grad()
     return list(made)
 
 
 def error(found: nn.Module, expected: nn.Module) -> float:
-    """max|g - g0| / max|g0|, the largest over the weights; a missing gradient counts as zeros."""
+    """Return max|g - g0| / max|g0|, the largest over the weights; a missing gradient counts as zeros."""
     worst = 0.0
     for mine, theirs in zip(found.parameters(), expected.parameters(), strict=True):
         reference = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad

@@ -22,7 +22,7 @@ USERS = {Op.RECV_F: (Op.F,), Op.RECV_B: (Op.I, Op.B)}
 
 
 def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
-    """A program, and the stop of each rank under strict, -1 if it finishes."""
+    """Return a program, and the stop of each rank under strict, -1 if it finishes."""
     while True:
         original = _drawn(rng)
         lists = [original.instructions(rank) for rank in range(original.ranks)]
@@ -34,7 +34,7 @@ def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
 
 
 def drawn(seed: int, deadlocked: bool, count: int) -> Iterator[tuple[Program, tuple[int, ...]]]:
-    """A number of programs, all different and none as lowered, that the verifier calls deadlocked, or safe."""
+    """Yield a number of programs, all different and none as lowered, that the verifier calls deadlocked, or safe."""
     rng = random.Random(seed)
     seen: set[str] = set()
     while len(seen) < count:

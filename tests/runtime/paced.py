@@ -20,7 +20,8 @@ def measured(ranks: Sequence[Taken]) -> float:
 
 
 def explained(stream: Stream, ranks: Sequence[Taken]) -> float:
-    """The same, if each instruction begins as soon as the previous one and the producers of its inputs have ended."""
+    """Return the time of the same run if each instruction begins as soon as the previous one and the producers of its
+    inputs have ended."""
     clocks = [taken[0][0] for taken in ranks]
     first, reached, made = min(clocks), [0] * len(ranks), dict[Key, float]()
     while any(at < len(order) for at, order in zip(reached, stream.ranks, strict=True)):
@@ -36,7 +37,7 @@ def explained(stream: Stream, ranks: Sequence[Taken]) -> float:
 
 
 def own(taken: Taken, at: int) -> float:
-    """Time of an instruction without its waits, and the gap to the previous one."""
+    """Return the time of an instruction without its waits, and the gap to the previous one."""
     begin, end, waited = taken[at]
     return end - begin - waited + (begin - taken[at - 1][1] if at else 0.0)
 
@@ -50,7 +51,7 @@ def key(part: Instruction) -> Key:
 
 
 def needs(stream: Stream, instruction: Instruction) -> Iterator[Key]:
-    """Its inputs from neighbouring stages."""
+    """Yield its inputs from neighbouring stages."""
     for part in computes(instruction):
         neighbour = part.stage - 1 if part.op == "F" else part.stage + 1
         if 0 <= neighbour < stream.stages:

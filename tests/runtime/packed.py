@@ -47,8 +47,8 @@ def sequences(lengths: Lengths) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def steps(rank: int, stream: Stream, batches: Sequence[Lengths], given: bool, weighted: bool) -> dict[str, Any]:
-    """One step with each of some batches. given: whether boundaries are given, not found by ranks. weighted: whether
-    all tokens of a batch have equal weight, rather than all microbatches.
+    """Return one step with each of some batches. given: whether boundaries are given, not found by ranks. weighted:
+    whether all tokens of a batch have equal weight, rather than all microbatches.
 
     live: tokens alive after each compute of the last step. dry: forwards of the last `expect`.
     """
@@ -112,7 +112,7 @@ def _outputs(stages: Sequence[nn.Module], inputs: Sequence[Tensor]) -> list[Tens
 
 
 def refused(rank: int, stream: Stream, kind: str) -> tuple[str, str]:
-    """Errors of ranks for wrong examples."""
+    """Return the errors of ranks for wrong examples."""
     mine = {held: stages_of(stream.stages)[held[1]] for held in stream.held_by(rank)}
     inputs, targets = sequences([3] * stream.microbatches)
     runtime = Runtime(stream, mine, squared, rank=rank, example=inputs[0])

@@ -84,7 +84,7 @@ class Walk:
             queue.put(None)
 
     def _line(self, i: int) -> list[int]:
-        """The line from here: a batch, an overlap pair, or an instruction."""
+        """Return the line from here: a batch, an overlap pair, or an instruction."""
         line, x = [i], self.listed[i]
         for j in range(i + 1, len(self.listed)):
             y = self.listed[j]
@@ -110,7 +110,7 @@ class Walk:
             self.queues[key].put(element if self.model in keys else self._posted(element))
 
     def _posted(self, element: Element) -> Element:
-        """An element whose sends and receives are under way."""
+        """Return an element whose sends and receives are under way."""
         for j in element.places:
             x, value = self.listed[j], torch.tensor([1000 * self.rank + j])
             post = dist.isend if x.op.send else dist.irecv
@@ -188,7 +188,8 @@ class Players:
         self._started = 0
 
     def play(self, case: Program, model: str) -> list[Place]:
-        """Final position of every rank: the length of its list if it lacks a send there, -1 if it has finished."""
+        """Return the final position of every rank: the length of its list if it lacks a send there, -1 if it has
+        finished."""
         if not self._processes:
             self._start()
         lists, until = [case.instructions(rank) for rank in range(case.ranks)], time.monotonic() + LIMIT
@@ -218,7 +219,7 @@ class Players:
         return bool(ready)
 
     def _asked(self, places: dict[int, Place]) -> list[Place] | None:
-        """Positions of all ranks; None if one of them reports its end instead."""
+        """Return the positions of all ranks; None if one of them reports its end instead."""
         found, known = dict(places), len(places)
         for rank, pipe in enumerate(self._pipes):
             if rank not in found:
@@ -244,7 +245,7 @@ class Players:
         return False
 
     def _runs(self) -> dict[int, tuple[str, int]]:
-        """State of every thread, and the number of times it has run."""
+        """Return the state of every thread, and the number of times it has run."""
         found = {}
         for process in self._processes:
             for task in os.listdir(f"/proc/{process.pid}/task"):

@@ -20,13 +20,13 @@ from tests.runtime.live import Counted, Live
 from tests.runtime.models import batch, copies, error, squared
 
 Reads = Sequence[Sequence[int]]
-"""Of each stage those that it reads, in the order of its arguments; -1 is the input."""
+"""The stages that each stage reads, in the order of its arguments; -1 is the input."""
 
 INPUT = 6
 
 
 def width(stage: int) -> int:
-    """Width of a stage's output: neighbouring stages differ, so that no tensor passes for another's."""
+    """Return the width of a stage's output: neighbouring stages differ, so that no tensor passes for another's."""
     return INPUT if stage < 0 else 5 + stage % 3
 
 
@@ -48,7 +48,7 @@ class Joint(nn.Module):
 
 
 def model(reads: Reads) -> list[nn.Module]:
-    """The same stages on every process; every third but the last returns two tensors."""
+    """Return the same stages on every process; every third one but the last returns two tensors."""
     torch.manual_seed(len(reads))
     last = len(reads) - 1
     pairs = [stage % 3 == 1 and stage < last for stage in range(len(reads))]
@@ -63,7 +63,7 @@ def model(reads: Reads) -> list[nn.Module]:
 
 
 def outputs(stages: Sequence[nn.Module], reads: Reads, given: Tensor) -> Tensor:
-    """Outputs of the undivided model."""
+    """Return the outputs of the undivided model."""
     made: dict[int, tuple[Tensor, ...]] = {-1: (given,)}
     for number, stage in enumerate(stages):
         found = stage(*(tensor for x in reads[number] for tensor in made[x]))
@@ -75,7 +75,8 @@ def outputs(stages: Sequence[nn.Module], reads: Reads, given: Tensor) -> Tensor:
 def step(
     rank: int, stream: Stream, reads: Reads, frozen: Sequence[int], agreed: bool, asking: bool = False
 ) -> dict[str, Any]:
-    """One step and one evaluation; errors against the undivided model, and live activations after each compute.
+    """Run one step and one evaluation; return the errors against the undivided model, and the live activations after
+    each compute.
 
     agreed: whether boundaries are given, not found by ranks, and messages match by order, not by tags. asking: whether
     the input has a gradient; the sum of all ranks' is that of the undivided model.

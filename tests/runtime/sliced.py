@@ -75,7 +75,7 @@ class Attending(nn.Module):
         return made
 
     def whole(self, sequence: list[Tensor]) -> list[Tensor]:
-        """The slices of a sequence at once, by the formula: autograd sees all of it."""
+        """Return the slices of a sequence at once, by the formula: autograd sees all of it."""
         made, total = [], torch.zeros((), dtype=torch.float64)
         for x in sequence:
             total = total + self.a(x)
@@ -84,13 +84,14 @@ class Attending(nn.Module):
 
 
 def stages_of(count: int, slices: int) -> list[Attending]:
-    """The same stages on every process."""
+    """Return the same stages on every process."""
     torch.manual_seed(count)
     return [Attending(slices) for _ in range(count)]
 
 
 def sequences(rank: int, stream: Stream, slices: int) -> dict[str, float]:
-    """One step; errors of loss and gradients against whole sequences, and the share of a gradient from other slices."""
+    """Run one step; return the errors of loss and gradients against whole sequences, and the share of a gradient that
+    comes from other slices."""
     inputs, targets = batch(stream.microbatches)
     given, wanted = inputs.chunk(stream.microbatches), targets.chunk(stream.microbatches)
     expected = stages_of(stream.stages, slices)

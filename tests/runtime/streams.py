@@ -26,7 +26,7 @@ def stream_of(name: str, **sizes: int) -> Stream:
 
 
 def published(program: Program) -> Stream:
-    """A program in its published form."""
+    """Return a program in its published form."""
     placement = program.placement
     routes = []
     for number in range(placement.routes):

@@ -25,7 +25,7 @@ GPT = Transformer(layers=LAYERS, hidden=H, heads=A, vocabulary=V, sequence=S, dt
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """One thread, for small tensors on a busy machine."""
+    """Run torch with one thread, for small tensors on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -69,7 +69,8 @@ class Embedding(nn.Module):
 
 
 def part(stage: int, how: Training) -> Part:
-    """The last stage keeps its output until its backward, as torch's pipelining does with that of every stage."""
+    """Return the last stage keeps its output until its backward, as torch's pipelining does with that of every
+    stage."""
     assert how.layout is not None
     layers: list[nn.Module] = [Layer(how) for _ in range(how.layout[stage])]
     if stage == len(how.layout) - 1:

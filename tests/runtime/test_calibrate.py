@@ -40,7 +40,8 @@ def ranks() -> Iterator[Ranks]:
 
 
 def run(ranks: Ranks, stream: Stream, folder: Path, slower: int) -> tuple[list[str], float]:
-    """The traces of a run of sleeping stages, one file per rank; the median seconds of a step without the first."""
+    """Return the traces of a run of sleeping stages, one file per rank; the median seconds of a step without the
+    first."""
     found = ranks.run(len(stream.ranks), traced, stream, asleep(slower), STEPS, limit=120)
     files = [folder / f"rank{rank}.json" for rank in range(len(found))]
     for file, (text, _) in zip(files, found, strict=True):
@@ -50,7 +51,7 @@ def run(ranks: Ranks, stream: Stream, folder: Path, slower: int) -> tuple[list[s
 
 
 def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
-    """The object that `calibrate` prints."""
+    """Return the object that `calibrate` prints."""
     assert main(["calibrate", *arguments, "--json"]) == 0, capsys.readouterr()
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made
@@ -80,7 +81,7 @@ class TestSleepingStages:
         assert measured == pytest.approx(predicted / slower * again, rel=0.1)
 
     def fit(self, ranks: Ranks, folder: Path, capsys: Captured, slower: int) -> tuple[float, Path]:
-        """The largest relative error of a cost, and the file of the costs."""
+        """Return the largest relative error of a cost, and the file of the costs."""
         costs = folder / "costs.toml"
         traces, _ = run(ranks, stream_of("zb_h1", p=3, m=6), folder, slower)
         made = fitted(capsys, *traces)
@@ -96,7 +97,7 @@ class TestSleepingStages:
         return max(errors), costs
 
     def optimized(self, costs: Path, folder: Path, capsys: Captured) -> tuple[float, Stream]:
-        """The predicted seconds of a better schedule, and its stream, through the commands of a user."""
+        """Return the predicted seconds of a better schedule, and its stream, through the commands of a user."""
         best = folder / "best.ps"
         asked = ["--p", "3", "--m", "6", "--mem-cap", "3", "--time-limit", "5", "--costs", str(costs)]
         status = main(["optimize", *asked, "-o", str(best)])

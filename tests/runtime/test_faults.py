@@ -79,7 +79,7 @@ def edited(stream: Stream, rank: int, instructions: list[Instruction]) -> Stream
 
 
 def without_a_send(name: str, rank: int, number: int) -> Stream:
-    """The stream without the rank's n-th send."""
+    """Return the stream without the rank's n-th send."""
     mine = list(stream_of(name).ranks[rank])
     del mine[[i for i, x in enumerate(mine) if x.op.startswith("SEND")][number]]
     return edited(stream_of(name), rank, mine)
@@ -95,7 +95,7 @@ def with_swapped_receives(name: str, rank: int) -> Stream:
 
 
 def with_another_microbatch(name: str, rank: int) -> Stream:
-    """The first forward takes the last microbatch of its route."""
+    """Return the first forward takes the last microbatch of its route."""
     stream = stream_of(name)
     mine = list(stream.ranks[rank])
     at = next(i for i, x in enumerate(mine) if x.op == "F")
@@ -162,7 +162,7 @@ class Ended:
 
 
 def processes(group: int) -> list[int]:
-    """Living processes of a process group, without its leader."""
+    """Return the living processes of a process group, without its leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

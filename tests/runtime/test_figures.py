@@ -40,7 +40,7 @@ def stopped() -> str:
 
 
 def measured() -> str:
-    """A plan and its run, one above the other."""
+    """Return a plan and its run, one above the other."""
     import numpy as np
 
     plan = chart(pipesched.load("1f1b", p=2, m=3))

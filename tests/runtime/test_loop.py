@@ -24,7 +24,7 @@ PACES = (20, 20, 40, 80)  # milliseconds of a forward in each try; a quiet machi
 
 
 def asked(capsys: Captured, *arguments: str) -> dict[str, Any]:
-    """Output of a command that succeeds."""
+    """Return the output of a command that succeeds."""
     assert main([*arguments, "--json"]) == 0, capsys.readouterr()
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made

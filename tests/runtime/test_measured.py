@@ -1,4 +1,4 @@
-"""A measured run is laid over its plan: without deviation both look alike, and deviations are named."""
+"""A measured run is compared with its plan: a run without deviation looks like the plan, and deviations are named."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_what_run_writes_is_read(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_a_rank_without_operations_needs_no_trace(tmp_path: Path, capsys: Captured) -> None:
-    """One of three ranks holds no stage: the run of the other two matches the schedule."""
+    """If one of three ranks holds no stage, the run of the other two matches the schedule."""
     file = tmp_path / "idle.ps"
     file.write_text(
         "schedule idle(m = 2)\nstage s in 0 .. 2 on rank 2 * s\nrank r { if r != 1 { repeat m { F B } } }\n", "utf-8"

@@ -66,7 +66,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_trace_is_told(case: str, tmp_path: Path, capsys: Captured) -> None:
-    """One coded error and its status from both commands, as text and as JSON; no file is written."""
+    """Both commands report one coded error with its status, as text and as JSON, and write no file."""
     text, code = BAD[case]
     status = 2 if code == "PS843" else 1
     (tmp_path / "bad.json").write_text(text, "utf-8")

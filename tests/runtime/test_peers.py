@@ -58,7 +58,7 @@ def met(collective: Collective) -> list[Peers]:
 
 
 def hear(one: Peers, count: int) -> dict[int, str]:
-    """Texts until the given number of ranks was heard or is closed."""
+    """Return the texts until the given number of ranks was heard or is closed."""
     found: dict[int, str] = {}
     until = time.monotonic() + 10
     while len(found) + len(one.closed) < count and time.monotonic() < until:
@@ -127,7 +127,7 @@ def test_a_stranger_at_the_door_is_nobody(collective: Collective, said: bytes) -
 
 
 def frames(one: Peers, other: int, *texts: str) -> list[bytes]:
-    """The bytes on the wire for texts, taken from the link itself, which sends none of them."""
+    """Return the bytes on the wire for texts, taken from the link itself, which sends none of them."""
     link, real = one._links[other], one._links[other].socket
     here, there = socket.socketpair()
     link.socket = here
@@ -204,7 +204,7 @@ def test_a_loopback_is_no_address_for_another_machine(monkeypatch: pytest.Monkey
 
 
 def listening(pids: list[int]) -> set[str]:
-    """Addresses on which these processes listen, by the kernel."""
+    """Return the addresses on which these processes listen, by the kernel."""
     inodes = set()
     for pid in pids:
         for entry in Path(f"/proc/{pid}/fd").iterdir():

@@ -1,4 +1,4 @@
-"""One rank in one process holds the same memory as in the pipeline, which follows from one microbatch"""
+"""A single rank in one process holds the same memory as in the pipeline, which follows from one microbatch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH, ROWS, FLOAT = 24, 8, 4
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
-    """One thread, for small tensors on a busy machine."""
+    """Run torch with one thread, for small tensors on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

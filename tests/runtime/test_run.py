@@ -61,7 +61,7 @@ SPECIAL = [
 
 
 def run_json(capsys: Captured, *arguments: str) -> dict[str, Any]:
-    """The object of a run, which must exit with 0."""
+    """Return the object of a run, which must exit with 0."""
     assert main(["run", *arguments, "--json"]) == 0, capsys.readouterr()
     made: dict[str, Any] = json.loads(capsys.readouterr().out)
     return made
@@ -140,7 +140,7 @@ class TestWhatItTells:
         assert found["time"]["assumed_costs"] == {"B": "I + W"}
 
     def test_the_text_says_the_same(self, capsys: Captured) -> None:
-        """One line each for the loss, the gradients, the peak, the time and the bubble of the prediction."""
+        """The text has a line each for loss, gradients, peak, time and the bubble of the prediction."""
         assert main(["run", "1f1b", "--p", "2", "--m", "4", "--steps", "1", "--pace", "1"]) == 0
         first, loss, gradients, peak, time, bubble = capsys.readouterr().out.splitlines()
 
@@ -211,7 +211,7 @@ class TestWhatItTells:
         assert set(re.findall(r"`(\w+)`", row)) == told
 
     def test_torch_engine(self, capsys: Captured) -> None:
-        """The same comparison with torch's own runtime, without times."""
+        """The comparison holds with torch's own runtime, without times."""
         found = run_json(capsys, "zb_h1", "--p", "2", "--m", "4", "--engine", "torch")
 
         assert found["gradients"]["error"] <= 1e-12
@@ -322,13 +322,13 @@ def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, 
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process."""
+    """Return the direct children of a process."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
     return list(map(int, listed.split()))
 
 
 def wait_for(condition: Any, seconds: float = 60.0) -> Any:
-    """The first true value of a condition; a timeout fails the test."""
+    """Return the first true value of a condition; a timeout fails the test."""
     until = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < until, "waited in vain"
@@ -376,7 +376,7 @@ def test_a_killed_supervisor_takes_its_ranks_along() -> None:
 
 
 def train(folder: Path, script: str) -> list[str]:
-    """A folder with the script and ZB-H1 for two ranks; the words of its command line."""
+    """Return a folder with the script and ZB-H1 for two ranks; the words of its command line."""
     (folder / "train.py").write_text(script, "utf-8")
     assert main(["emit", "zb_h1", "--p", "2", "--m", "4", "-o", str(folder / "zb_h1.json")]) == 0
     return ["train.py", "zb_h1.json"]

@@ -34,8 +34,8 @@ def ranks() -> Iterator[Ranks]:
 
 
 def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
-    """An order of published code, with reductions and optimizer as in our lowering, and without waits for messages that
-    a rank does not send.
+    """Return an order of published code, with reductions and optimizer as in our lowering, and without waits for
+    messages that a rank does not send.
     """
     own = program_of(name, p=p, m=m)
     ends = (Op.REDUCE_GRAD, Op.SYNC, Op.STEP)
@@ -50,20 +50,20 @@ def recorded(lists: tuple[str, ...], name: str, p: int, m: int) -> Program:
 
 
 def read(text: str) -> Program:
-    """A program of the order notation."""
+    """Return a program of the order notation."""
     made = order_text.read(Source("order.txt", text))
     assert isinstance(made, Program)
     return made
 
 
 def a_direction(name: str, **sizes: int) -> Program:
-    """Gradients on a communicator of their own, in the order notation."""
+    """Return the gradients on a communicator of their own, in the order notation."""
     text = order_write.write(lower(pipesched.load(name, **sizes)))
     return read(re.sub(r"((?:send|recv):B\S+)", r"\1@1", text))
 
 
 def fused(name: str, seed: int, **sizes: int) -> Program:
-    """Neighbouring messages merged into batches at random, some of them on another communicator."""
+    """Return the neighbouring messages merged into batches at random, some of them on another communicator."""
     rng = random.Random(seed)
     program = program_of(name, **sizes)
     channels: dict[tuple[int, int, bool], int] = {}

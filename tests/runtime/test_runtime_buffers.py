@@ -62,7 +62,7 @@ def _held(rank: int, stream: Stream, early: int, bounds: list[list[Counter[str]]
 
 
 def listed(stream: Stream, rank: int) -> Counter[str]:
-    """The most receives that a list has reached and not yet used, by name."""
+    """Return the most receives that a list has reached and not yet used, by name."""
     now, most = Counter[str](), Counter[str]()
     for x in stream.ranks[rank]:
         now[x.op] += 1
@@ -72,7 +72,8 @@ def listed(stream: Stream, rank: int) -> Counter[str]:
 
 
 def unreceived(stream: Stream, rank: int, early: int) -> list[Counter[str]]:
-    """After each instruction of a rank: its sends for which the other ranks, which run on, have no receive yet."""
+    """Return the after each instruction of a rank: its sends for which the other ranks, which run on, have no receive
+    yet."""
     place = dict.fromkeys(range(len(stream.ranks)), 0)
     sent: set[tuple[str, int, int]] = set()
     found = []
@@ -89,7 +90,7 @@ def unreceived(stream: Stream, rank: int, early: int) -> list[Counter[str]]:
 
 
 def _label(x: Instruction) -> tuple[str, int, int]:
-    """A message: kind, the stage that makes it, microbatch."""
+    """Return a message: kind, the stage that makes it, microbatch."""
     return x.op[-1], x.stage + {"RECV_F": -1, "RECV_B": 1}.get(x.op, 0), x.microbatch
 
 
@@ -105,7 +106,7 @@ def _can(stream: Stream, rank: int, place: int, sent: set[tuple[str, int, int]])
 
 
 def _received(stream: Stream, rank: int, place: int, early: int) -> list[tuple[str, int, int]]:
-    """Receives that a rank has posted when it is at an instruction."""
+    """Return the receives that a rank has posted when it is at an instruction."""
     receives = [(i, x) for i, x in enumerate(stream.ranks[rank]) if x.op.startswith("RECV")]
     due = sum(i <= place for i, _ in receives)
     return [_label(x) for _, x in receives[: due + early]]
@@ -123,7 +124,7 @@ def test_what_is_posted(ranks: Ranks, name: str, early: int) -> None:
 
 
 def brought_forward(instructions: list[Any], early: int) -> list[Any]:
-    """The list with each receive at its posting place, written independently."""
+    """Return the list with each receive at its posting place, written independently."""
     receives = [x for x in instructions if str(getattr(x.op, "name", x.op)).startswith("RECV")]
     made, done, due = [], 0, 0
     for x in instructions:
@@ -168,7 +169,7 @@ def late(instructions: list[Any]) -> bool:
 
 
 def pairs(program: Program) -> Counter[tuple[str, str]]:
-    """Receiver, sender and message of all receives."""
+    """Return the receiver, sender and message of all receives."""
     partner = pair(program).partner.tolist()
     sends = [i for i in range(len(program)) if program[i].op.send and partner[i] >= 0]
     return Counter(
@@ -178,7 +179,8 @@ def pairs(program: Program) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "p", "m"), [("1f1b", 3, 4), ("zb_v", 3, 6), ("dualpipe", 4, 8)])
 def test_without_tags(ranks: Ranks, name: str, p: int, m: int) -> None:
-    """One communicator per direction, also for ranks with several neighbours: every process makes all, in one order."""
+    """There is one communicator per direction, also for ranks with several neighbours: every process makes all of them,
+    in one order."""
     found = ranks.run(p, buffers.communicators, stream_of(name, p=p, m=m))
     assert max(error for error, _ in found) <= 1e-12
     first, *others = [made for _, made in found]

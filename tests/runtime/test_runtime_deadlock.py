@@ -27,7 +27,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def place(program: Program, rank: int, step: int) -> int:
-    """The index in the stream's list, where an overlap pair is one instruction, of a step of the program."""
+    """Return the index in the stream's list, where an overlap pair is one instruction, of a step of the program."""
     return sum(not x.second for x in program.instructions(rank)[: step + 1]) - 1
 
 

@@ -88,7 +88,7 @@ def test_what_is_refused(what: str) -> None:
 
 
 def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement) -> Program:
-    """A program from its published form."""
+    """Return a program from its published form."""
 
     def records() -> Iterator[list[Instruction]]:
         for order in lists:

@@ -47,7 +47,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def frozen_of(stages: int) -> dict[str, tuple[int, ...]]:
-    """An encoder, all before the last stage, one in between, the last one, every other one."""
+    """Return an encoder, all before the last stage, one in between, the last one, every other one."""
     chosen = {"first": (0,), "but last": (*range(stages - 1),), "last": (stages - 1,)}
     if stages > 2:
         chosen |= {"between": (1,), "other": (*range(0, stages, 2),), "behind": (*range(1, stages),)}
@@ -82,7 +82,7 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
 
 
 def kept_after_slots(predicted: Memory, rank: int) -> list[int]:
-    """Activations of stages after each slot of a rank."""
+    """Return the activations of stages after each slot of a rank."""
     schedule = predicted.schedule
     low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
     last = [i for i in range(low, high) if i + 1 == high or not schedule.joined[i + 1]]

@@ -51,7 +51,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def sizes() -> Iterator[tuple[str, int, int]]:
-    """Every schedule at the supported ones of 2, 3 and 4 ranks, with three numbers of microbatches."""
+    """Yield every schedule at the supported ones of 2, 3 and 4 ranks, with three numbers of microbatches."""
     for p in (2, 3, 4):
         for name in SCHEDULES:
             if name == "dualpipe" and p % 2:
@@ -92,13 +92,13 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_trains(ranks: Ranks, name: str) -> None:
-    """The same for its other chains, loops, waves and routes, at one size, and with ``--depth 2`` at all of them."""
+    """All other chains, loops, waves and routes train correctly, at one size, or at all with ``--depth 2``."""
     for p in (4,) if deep(1) == 1 or name == "chimera2" else (2, 4):
         test_gradients_and_live_activations(ranks, name, p, 2 * p, "float64")
 
 
 def held_after_slots(predicted: Memory, rank: int) -> list[int]:
-    """Activations of stages, after each slot of a rank: an overlap pair is one slot."""
+    """Return the activations of stages, after each slot of a rank: an overlap pair is one slot."""
     schedule = predicted.schedule
     low, high = int(schedule.start[rank]), int(schedule.start[rank + 1])
     last = [i for i in range(low, high) if i + 1 == high or not schedule.joined[i + 1]]

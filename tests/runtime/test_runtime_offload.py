@@ -44,8 +44,8 @@ def ranks() -> Iterator[Ranks]:
 
 
 def where(schedule: Schedule, rank: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """After each operation of a rank the number of activations on the device and in host memory, and of those never
-    copied; by hand.
+    """Return the after each operation of a rank the number of activations on the device and in host memory, and of
+    those never copied; by hand.
     """
     there, untouched, found = set[tuple[int, int]](), set[tuple[int, int]](), []
     for x in schedule.order(rank):

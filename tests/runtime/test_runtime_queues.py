@@ -31,7 +31,7 @@ ORDERS = Path(__file__).parents[1] / "orders" / "megatron"
 
 
 def play(processes: Players, case: Program, model: str) -> tuple[int, ...]:
-    """Stops of real ranks; earlier messages must be those that were sent to them."""
+    """Return the stops of real ranks; earlier messages must be those that were sent to them."""
     places = processes.play(case, model)
     partner = partners([case.instructions(rank) for rank in range(case.ranks)])
     for rank, place in enumerate(places):

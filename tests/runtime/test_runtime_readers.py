@@ -57,7 +57,7 @@ ROWS = "rank r {{ let w = min(p - 1 - r, m)  repeat w {{ F }}  repeat m - w {{ F
 
 
 def reads_of(name: str, p: int) -> list[tuple[int, ...]]:
-    """The stages that each stage reads, the nearest first, derived independently."""
+    """Return the stages that each stage reads, the nearest first, derived independently."""
     down: list[tuple[int, ...]] = [(s - 1,) for s in range(p)]
     if name == "both":
         return [(-1,), *((s - 1, s - 2) for s in range(1, p))]

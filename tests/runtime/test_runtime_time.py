@@ -40,13 +40,13 @@ def ranks() -> Iterator[Ranks]:
 
 
 def per_stage(stages: int, p: int, costs: str) -> list[list[float]]:
-    """F, I and W of every stage, in units: a chunk has its share of a whole stage's cost."""
+    """Return F, I and W of every stage, in units: a chunk has its share of a whole stage's cost."""
     _, base, quarters = COSTS[costs]
     return [[cost * quarters[4 * stage // stages] * p / stages for stage in range(stages)] for cost in base]
 
 
 def predicted(name: str, p: int, m: int, costs: str) -> float:
-    """The makespan in units."""
+    """Return the makespan in units."""
     lists = per_stage(stream_of(name, p=p, m=m).stages, p, costs)
     text = ",".join(f"{kind}=[{','.join(map(str, row))}]" for kind, row in zip("FIW", lists, strict=True))
     time = pipesched.verify(name, p=p, m=m, costs=text).time
@@ -55,7 +55,8 @@ def predicted(name: str, p: int, m: int, costs: str) -> float:
 
 
 def ratio(ranks: Ranks, name: str, p: int, m: int, costs: str) -> float:
-    """Ratio of a step to the time that its instructions explain: the least of some, until one is good enough."""
+    """Return the ratio of a step to the time that its instructions explain: the least of some, until one is good
+    enough."""
     stream = stream_of(name, p=p, m=m)
     stages = list(zip(*per_stage(stream.stages, p, costs), strict=True))
     least = float("inf")

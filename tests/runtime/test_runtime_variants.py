@@ -81,7 +81,7 @@ def test_a_stage_that_cannot_be_split_says_so(ranks: Ranks, name: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["interleaved", "vee", "dualpipe"])
 def test_weights_that_stages_of_one_rank_share(ranks: Ranks, schedule: str) -> None:
-    """One tensor in two stages of a rank is divided and exchanged once."""
+    """A tensor in two stages of a rank is divided and exchanged once."""
     stream = {
         "interleaved": lambda: stream_of("interleaved", p=1, v=2, m=3),  # stages 0 and 1 on the only rank
         "vee": vee,  # stages 0 and 3 on rank 0
@@ -111,7 +111,7 @@ def test_one_rank_needs_no_process_group(ranks: Ranks, schedule: str, name: str)
 
 
 def vee() -> Stream:
-    """Two stages on each of two ranks, there and back: F and B of one microbatch after the other."""
+    """Return two stages on each of two ranks, there and back: F and B of one microbatch after the other."""
     text = """
 schedule vee(p, m)
 stage s in 0 .. 2 * p on rank if s < p then s else 2 * p - 1 - s

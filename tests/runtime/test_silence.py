@@ -20,7 +20,7 @@ def beat(rank: int, moves: int, state: str = RUNNING, waits: str = "", **more: A
 
 
 def heard(silence: Silence, now: float, *beats: Beat) -> Fault | None:
-    """The verdict after these beats."""
+    """Return the verdict after these beats."""
     for one in beats:
         silence.hear(one.place.rank, one, now)
     return silence.judge(now)

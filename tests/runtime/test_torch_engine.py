@@ -61,7 +61,7 @@ def name_of(case: tuple[str, dict[str, int]]) -> str:
 
 
 def emitted(source: Source | str, target: str = "stream", **sizes: int) -> str:
-    """Output of ``pipesched emit``."""
+    """Return the output of ``pipesched emit``."""
     made = emit(read(source) if isinstance(source, str) else source, Options(sizes), target)
     assert made.report.ok, str(made.report)
     return "".join(made.pieces())
@@ -72,7 +72,7 @@ def job(stream: str, **given: Any) -> Job:
 
 
 def error(outcome: Outcome, *, ignore_losses: bool = False) -> float:
-    """The largest gradient error of all ranks and steps; the losses are compared too."""
+    """Return the largest gradient error of all ranks and steps; the losses are compared too."""
     assert outcome.fault is None, str(outcome.fault)
     told = [rank.data for rank in outcome.ranks if rank.data is not None]
     assert len(told) == len(outcome.ranks)
@@ -89,7 +89,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def trained(ranks: Ranks, case: tuple[str, dict[str, int]], csv: str | None = None, **net: Any) -> float:
-    """The largest error of a gradient, of two steps on all ranks; losses are compared too."""
+    """Return the largest error of a gradient, of two steps on all ranks; losses are compared too."""
     stream = loads(emitted(case[0], **case[1]))
     model = Net(**{"name": "mlp", "stages": stream.stages, **net})
     found = ranks.run(len(stream.ranks), cases.torch_engine, stream, csv, model, 2)
@@ -105,7 +105,7 @@ def test_computes_train_as_the_undivided_model(case: tuple[str, dict[str, int]],
 
 @pytest.mark.parametrize("case", LARGEST[HALF:], ids=name_of)
 def test_computes_in_single_precision(case: tuple[str, dict[str, int]], ranks: Ranks) -> None:
-    """The same in float32 to 1e-6, on attention blocks."""
+    """In float32, attention blocks agree to 1e-6."""
     assert trained(ranks, case, name="transformer", dtype=torch.float32) <= ALLOWED["float32"]
 
 
@@ -135,7 +135,7 @@ def test_a_file_without_its_reduction_is_refused(launcher: Launcher) -> None:
 
 
 def torch_csv(name: str, ranks: int, microbatches: int) -> str:
-    """The computes of one of torch's own V schedules."""
+    """Return the computes of one of torch's own V schedules."""
     from torch.distributed.pipelining import schedules
 
     made = getattr(schedules, name)([fake(ranks)] * 2, microbatches, loss_fn=lambda output, target: output)
@@ -143,7 +143,7 @@ def torch_csv(name: str, ranks: int, microbatches: int) -> str:
 
 
 def fake(ranks: int, stages: int | None = None) -> Any:
-    """All that torch needs of a stage before a step."""
+    """Return all that torch needs of a stage before a step."""
     return SimpleNamespace(
         num_stages=2 * ranks if stages is None else stages,
         group_size=ranks,

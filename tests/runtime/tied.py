@@ -69,7 +69,7 @@ class Scaled(Block):
 
 
 def wordy(stages: int, groups: Groups) -> list[nn.Module]:
-    """The same stages on every process; each group has one tensor."""
+    """Return the same stages on every process, with one tensor per group."""
     torch.manual_seed(stages)
     made: list[nn.Module] = [Wordy(first=s == 0, last=s == stages - 1).double() for s in range(stages)]
     for (stage, name), *others in groups:
@@ -89,14 +89,14 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
 
 
 def apart(stages: list[nn.Module]) -> list[nn.Module]:
-    """Each stage copied separately: no two share a tensor."""
+    """Return each stage copied separately: no two share a tensor."""
     return [copies([stage])[0] for stage in stages]
 
 
 def train(
     rank: int, stream: Stream, groups: Groups, told: Groups | None, together: bool, blocking: bool
 ) -> dict[str, Any]:
-    """Three steps of AdamW: the distance of weights and losses from the undivided model's, and the tables.
+    """Return three steps of AdamW: the distance of weights and losses from the undivided model's, and the tables.
 
     told: the tied names given to the runtime. together: whether stages of one rank share a tensor there.
     """
@@ -129,7 +129,7 @@ def train(
 
 
 def said(rank: int, stream: Stream, model: str, told: Groups | None) -> tuple[str, str, list[str]]:
-    """Answer of a runtime to such a model: a code and its text, and the warnings."""
+    """Return the answer of a runtime to such a model: a code and its text, and the warnings."""
     torch.manual_seed(len(model) + (rank if model == "other values" else 0))
     last = stream.stages - 1
     if model == "clones":

@@ -15,7 +15,7 @@ from tests.runtime.asleep import Asleep
 def traced(
     rank: int, stream: Stream, costs: list[tuple[float, float, float]], steps: int
 ) -> tuple[str, list[tuple[float, float]]]:
-    """The trace of all steps, and begin and end of each by a clock that all ranks share.
+    """Return the trace of all steps, and begin and end of each by a clock that all ranks share.
 
     costs: seconds of F, I and W by stage.
     """

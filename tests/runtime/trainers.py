@@ -42,7 +42,7 @@ class Moody(nn.Module):
 
 
 def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool) -> dict[str, Any]:
-    """Three steps of two replicas of a pipeline, with accumulating gradients, the second step within `no_sync`.
+    """Return three steps of two replicas of a pipeline, with accumulating gradients, the second step within `no_sync`.
 
     apart: without tags, so that communicators of both pipelines are made. Errors are those of the first and of the
     last step, against the model in one piece that trains on the batches of both.
@@ -89,7 +89,7 @@ def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool)
 
 
 def unequal(rank: int, streams: Sequence[Stream], wrapped: Sequence[int]) -> str:
-    """Errors of replicas when they are built: each runs its stream, and these stages are wrapped."""
+    """Return the errors of replicas when they are built: each runs its stream, and these stages are wrapped."""
     size = len(streams[0].ranks)
     replica, here = divmod(rank, size)
     pipelines = [dist.new_group([r * size + i for i in range(size)]) for r in range(REPLICAS)]
@@ -168,7 +168,7 @@ REFUSED: Mapping[str, Wrap] = {
 
 
 def refused(rank: int, stream: Stream, kind: str) -> str:
-    """Error of a runtime when it is built, or in its first step."""
+    """Return the error of a runtime when it is built, or in its first step."""
     mine = {held: REFUSED[kind](blocks(stream.stages, torch.float32)[held[1]]) for held in stream.held_by(rank)}
     inputs, targets = batch(stream.microbatches, torch.float32)
     try:
@@ -227,7 +227,7 @@ def _alone(module: nn.Module) -> nn.Module:
 
 
 def around(rank: int, stream: Stream, kind: str, autocast: bool) -> dict[str, Any]:
-    """Two steps with an optimizer, in float32: weights and gradients against the same wrapping in one piece."""
+    """Return two steps with an optimizer, in float32: weights and gradients against the same wrapping in one piece."""
     wrap = AROUND[kind]
     whole = blocks(stream.stages, torch.float32)
     own = copies(whole)
@@ -256,7 +256,8 @@ def around(rank: int, stream: Stream, kind: str, autocast: bool) -> dict[str, An
 
 
 def scaled(rank: int, stream: Stream) -> dict[str, Any]:
-    """Two steps with a scaler that all ranks share: a normal one, and one with an overflow in the first stage."""
+    """Return two steps with a scaler that all ranks share: a normal one, and one with an overflow in the first
+    stage."""
     whole = blocks(stream.stages, torch.float32)
     own = copies(whole)
     mine = {held: own[held[1]] for held in stream.held_by(rank)}
@@ -292,7 +293,7 @@ def scaled(rank: int, stream: Stream) -> dict[str, Any]:
 
 
 def cast_late(rank: int, stream: Stream) -> str:
-    """Autocast around the step alone."""
+    """Return the autocast around the step alone."""
     mine = {held: blocks(stream.stages, torch.float32)[held[1]] for held in stream.held_by(rank)}
     torch.manual_seed(rank)
     mine = {held: nn.Sequential(module, nn.Linear(WIDTH, WIDTH)) for held, module in mine.items()}
@@ -307,7 +308,7 @@ def cast_late(rank: int, stream: Stream) -> str:
 
 
 def reshaped(rank: int, stream: Stream, where: str) -> str:
-    """A sequence that is longer in one microbatch, or in all of the second step."""
+    """Return a sequence that is longer in one microbatch, or in all of the second step."""
     mine = {held: blocks(stream.stages)[held[1]] for held in stream.held_by(rank)}
     inputs, targets = (list(x.chunk(stream.microbatches)) for x in batch(stream.microbatches))
     runtime = Runtime(stream, mine, squared, rank=rank, example=inputs[0])

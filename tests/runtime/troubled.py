@@ -207,7 +207,7 @@ def live(rank: int, given: Trouble, folder: str) -> None:
 
 
 def ended(given: Trouble) -> list[Ended]:
-    """End of every process; those that do not end are killed."""
+    """Return the end of every process; those that do not end are killed."""
     context = forks()
     with tempfile.TemporaryDirectory() as made:
         folder, until = Path(made), time.monotonic() + given.limit
@@ -229,7 +229,7 @@ def ended(given: Trouble) -> list[Ended]:
 def _ends(
     processes: list[ForkServerProcess], folder: Path, given: Trouble, until: float
 ) -> dict[int, tuple[int, float]]:
-    """Exit status and time of each process, while one is expected to end."""
+    """Return the exit status and time of each process, while one is expected to end."""
     found: dict[int, tuple[int, float]] = {}
     stays, resume = set(range(given.pipeline, len(processes))), given.resume
     if given.kind.startswith("stopped") and resume is None:

@@ -156,7 +156,7 @@ class Turned(nn.Module):
 
 
 class Looped(nn.Module):
-    """One block applied three times."""
+    """A block that is applied three times."""
 
     def __init__(self) -> None:
         super().__init__()

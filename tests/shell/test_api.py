@@ -191,14 +191,14 @@ def test_nothing_is_printed_and_nothing_exits(
 
 
 def test_costs_can_be_objects() -> None:
-    """The same as costs in text."""
+    """Costs as objects give the same result as costs as text."""
     assert pipesched.verify("1f1b", p=3, costs=Costs({"F": Fraction(1, 3)})) == pipesched.verify(
         "1f1b", p=3, costs="F=1/3"
     )
 
 
 def test_a_program_in_memory_keeps_the_names_of_its_routes() -> None:
-    """Those of the stream that it was read from, for every function."""
+    """Every function names the routes as the stream did from which the program was read."""
     schedule = pipesched.load(Source("s.json", pipesched.emit("dualpipe", p=2, m=4)))
     for one in (schedule, schedule.program):
         assert [route["name"] for route in json.loads(pipesched.emit(one))["placement"]] == ["down", "up"]

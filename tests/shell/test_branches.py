@@ -1,4 +1,4 @@
-"""No function decides more than 15 times: variation is a row of a table, and a refusal too"""
+"""No function has more than 15 branches: variants and refusals are rows of tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONE = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
 
 
 def decisions(function: ast.AST) -> int:
-    """Number of branches, loops, and conditions of choices and comprehensions, with inner functions."""
+    """Return the number of branches, loops, and conditions of choices and comprehensions, with inner functions."""
     count = 0
     for node in ast.walk(function):
         count += isinstance(node, ONE)
@@ -23,7 +23,7 @@ def decisions(function: ast.AST) -> int:
 
 
 def over(text: str) -> list[str]:
-    """Functions of a text that decide too often."""
+    """Return the functions of a text that decide too often."""
     found = (x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef))
     return [f"{x.name}: {decisions(x)}" for x in found if decisions(x) > MOST]
 

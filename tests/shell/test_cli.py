@@ -52,7 +52,7 @@ def test_a_deadlock_prints_the_cycle(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_json_is_valid_for_good_and_bad(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object, by the published schema, for any verdict; several files in one call give a list."""
+    """The output is one object, valid by the published schema, for any verdict; several files give a list."""
     (folder / "good.csv").write_text(GOOD)
     (folder / "bad.csv").write_text(TWICE)
     for arguments, status in (

@@ -90,9 +90,8 @@ def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.
 
 
 def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for each file of schedules/ under its group, for each framework, for each transformer; every name works;
-    the JSON is sorted by name, with the other names.
-    """
+    """The list has one line for each file of schedules/ under its group, for each framework and for each transformer;
+    every name works; the JSON is sorted by name, with the other names."""
     assert main(["list"]) == 0
     *groups, frameworks, models = capsys.readouterr().out.split("\n\n")
     assert [line.partition(":")[0] for line in frameworks.splitlines()[::2]] == list(FRAMEWORKS)

@@ -1,4 +1,4 @@
-"""A file of `-o` has the form of its ending; an ending that contradicts the request is refused"""
+"""A file of `-o` has the form of its ending; an ending that contradicts the request is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = ["--p", "2", "--m", "3"]
 
 
 def holds(path: Path) -> str:
-    """Form of a file, by its first characters."""
+    """Return the form of a file, by its first characters."""
     text = path.read_text("utf-8", "surrogateescape")
     begins = {"{": "json", "schedule ": "ps", "<svg": "svg", "<!doctype": "html", "0F0,": "csv", "F = [": "costs"}
     begins |= {"digraph": "dot", "rank,step": "table", '"""': "python", "[": "json", "# fitted": "costs"}
@@ -22,7 +22,7 @@ def holds(path: Path) -> str:
 
 
 def written(tmp_path: Path, name: str, *line: str) -> str | None:
-    """Content of the file; None if refused, with exit status 2 and no file."""
+    """Return the content of the file; None if refused, with exit status 2 and no file."""
     path = tmp_path / name
     status = main([*line, "-o", str(path)])
     assert (status == 2) == (not path.exists())

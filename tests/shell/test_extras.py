@@ -72,13 +72,13 @@ json.dump(answers, sys.stdout)
 
 
 def modules(requirements: list[str]) -> set[str]:
-    """The modules that come with some requirements."""
+    """Return the modules that come with some requirements."""
     names = [re.split(r"[=<>!;]", line)[0] for line in requirements]
     return set().union(*(MODULES.get(name, {name}) for name in names))
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Packages that a file imports anywhere, except for types alone."""
+    """Yield the packages that a file imports anywhere, except for types alone."""
     tree = ast.parse(path.read_bytes())
     typed = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     spared = {inner for node in typed for inner in ast.walk(node)}
@@ -90,7 +90,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def answers(commands: Iterable[str], folder: Path) -> dict[str, tuple[int, str, str]]:
-    """Exit status, stdout and stderr of command lines in one process that cannot import extras."""
+    """Return the exit status, stdout and stderr of command lines in one process that cannot import extras."""
     lines = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
     asked = json.dumps([sorted(modules(lines) - modules(PROJECT["dependencies"])), [*commands]])
     run = [sys.executable, "-c", PROBE]
@@ -119,7 +119,7 @@ def test_no_extra_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_verb_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
-    """One finding with the remedy, status 2, and nothing is written."""
+    """The command reports one finding with the remedy and status 2, and writes nothing."""
     (tmp_path / "a.yaml").write_text("pipeline_model_parallel_size: 4\nnum_layers: 8\n", "utf-8")
     (tmp_path / "stages.py").write_text("def stage(index, stages):\n    raise NotImplementedError\n", "utf-8")
     for command, (status, out, told) in answers(NEEDS, tmp_path).items():

@@ -46,7 +46,7 @@ COMMANDS = {"torch-csv": "torch-csv", "torch-comms": "torch-comms", "DeepSpeed":
 
 
 def picture() -> dict[tuple[str, str], str]:
-    """The cells of the table in the module's docstring, by feature and consumer."""
+    """Return the cells of the table in the module's docstring, by feature and consumer."""
     lines = (features.__doc__ or "").splitlines()
     head = next(line for line in lines if "found in a schedule as" in line)
     starts = [head.index(name) for name in CONSUMERS]
@@ -68,7 +68,7 @@ def test_the_picture_is_the_table(consumer: str) -> None:
 
 
 def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
-    """Refusals of the consumer's command."""
+    """Return the refusals of the consumer's command."""
     source = Source("mine.ps", text)
     try:
         if consumer in COMMANDS:

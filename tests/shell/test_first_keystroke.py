@@ -24,14 +24,14 @@ ROWS = {f"pipesched.{name}.rows" for name in registered()}
 
 
 def loaded(*command: str) -> set[str]:
-    """Modules that a command line has imported at its end."""
+    """Return the modules that a command line has imported at its end."""
     told = "assert not main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules))"
     run = [sys.executable, "-c", f"import sys; from pipesched.__main__ import main; {told}", *command]
     return set(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stderr.split())
 
 
 def of_extensions(modules: set[str]) -> set[str]:
-    """Modules in the folders of extensions, except their rows."""
+    """Return the modules in the folders of extensions, except their rows."""
     folders = tuple(f"pipesched.{name}." for name in registered())
     return {module for module in modules if module.startswith(folders)} - ROWS
 
@@ -48,7 +48,7 @@ def test_help_imports_rows_and_click() -> None:
 
 @pytest.mark.parametrize("verb", ["verify", "show", "emit"])
 def test_a_verb_of_the_core_imports_no_extension(verb: str) -> None:
-    """Of extensions only their rows, and nothing heavy but numpy."""
+    """A verb of the core imports only the rows of extensions, and no heavy module but numpy."""
     modules = loaded(verb, "1f1b", "--p", "4")
     assert of_extensions(modules) == set()
     assert not modules & HEAVY

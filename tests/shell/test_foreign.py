@@ -34,7 +34,7 @@ ENDS = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def wrong(done: Typed, *, colored: bool) -> str:
-    """Forbidden parts of a command's output."""
+    """Return the forbidden parts of a command's output."""
     if done.status not in (0, 1, 2, 3, 4):
         return f"status {done.status}"
     for written in (done.out, done.err):

@@ -36,7 +36,7 @@ WRONG = "0F0,0B0\n0F1,1B0\n"
 
 
 def keywords(command: str) -> dict[str, Option]:
-    """Options of a command that are not about the terminal."""
+    """Return the options of a command that are not about the terminal."""
     return {option.name: option for option in of(command) if not option.terminal}
 
 
@@ -76,13 +76,13 @@ def test_an_option_has_one_meaning_everywhere() -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, Any]:
-    """Status and object of a command line."""
+    """Return the status and object of a command line."""
     status = main([*line.split(), "--json"])
     return status, json.loads(capsys.readouterr().out)
 
 
 def text_of(made: Any) -> Any:
-    """Result of a function, as JSON reads it back."""
+    """Return the result of a function, as JSON reads it back."""
     return json.loads(json.dumps(made.to_json()))
 
 
@@ -194,7 +194,7 @@ REFUSED: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 def test_what_a_command_refuses_its_function_raises(
     line: str, verb: str, targets: Any, options: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same codes, as a PipeschedError, or in the value if the command reports them there."""
+    """The function raises the codes of the command as a PipeschedError, or returns them if the command does."""
     status, known = printed(capsys, line)
     codes = {found["code"] for row in known.get("rows", [known]) for found in row["diagnostics"]}
     try:

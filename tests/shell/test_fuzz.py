@@ -116,7 +116,7 @@ class Reader:
 
 
 def _verified(name: str) -> Callable[[str], str]:
-    """Verdict on a file of this name, in all forms at once."""
+    """Return the verdict on a file of this name, in all forms at once."""
 
     def read(text: str) -> str:
         source = Source(name, text)
@@ -131,7 +131,7 @@ def _told(report: Report) -> str:
 
 
 def _annotation(found: Diagnostic) -> str:
-    """An annotation without its own two leading colons."""
+    """Return an annotation without its own two leading colons."""
     told = render.github(found)
     assert told.startswith(("::error ", "::warning ")) and "\n" not in told
     return told[2:]
@@ -146,7 +146,7 @@ def _measured(text: str) -> str:
 
 
 def _arguments(text: str) -> str:
-    """Output of a command line, one word per line, if it ends like one."""
+    """Return the output of a command line, one word per line, if it ends like one."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = pipesched([word.replace("\0", "") for word in text.split("\n")])
@@ -203,7 +203,7 @@ READERS = (
 
 
 def mutant(seeds: Sequence[str], chance: random.Random) -> str:
-    """An input with one to six changes."""
+    """Return an input with one to six changes."""
     pieces = PIECE.findall(chance.choice(seeds))
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
         at = chance.randrange(len(pieces) + 1)
@@ -217,7 +217,7 @@ def mutant(seeds: Sequence[str], chance: random.Random) -> str:
 
 
 def fault(reader: Reader, text: str) -> str | None:
-    """Fault of the answer to an input: a foreign exception, or raw text."""
+    """Return the fault of the answer to an input: a foreign exception, or raw text."""
     try:
         told = reader.read(text)
     except PipeschedError as error:

@@ -86,7 +86,7 @@ def limited() -> None:
 
 
 def ended(case: Hostile, folder: Path) -> Ended:
-    """Our process on the case."""
+    """Return the our process on the case."""
     beside = folder / "beside"
     beside.mkdir()
     for name, content in case.beside.items():
@@ -112,7 +112,7 @@ def ended(case: Hostile, folder: Path) -> Ended:
 
 
 def fault(done: Ended, case: Hostile) -> str:
-    """Fault of an answer, except for its time."""
+    """Return the fault of an answer, except for its time."""
     raw = RAW.search(done.told)
     if raw:
         return f"raw {raw[0]!r}"
@@ -188,7 +188,7 @@ def test_sums_within_62_bits_are_right() -> None:
 
 
 def steering_stream() -> str:
-    """A stream whose names try everything."""
+    """Return a stream whose names try everything."""
     name = STEERING.replace("\ud800", "")
     program = ((Instruction("F", 0, 0), Instruction("B", 0, 0), Instruction("REDUCE_GRAD", 0), Instruction("STEP")),)
     return dumps(Stream(name, {name: 1, "m": 1}, (Route("", (0,), (0, 1)),), program))

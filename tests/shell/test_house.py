@@ -1,4 +1,4 @@
-"""The core stays small and can be seen: its lines, its rooms, its floors."""
+"""The core stays small and its structure visible: its lines, its rooms and their order."""
 
 from __future__ import annotations
 

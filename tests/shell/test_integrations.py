@@ -37,7 +37,7 @@ def bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 def hook(name: str) -> dict[str, str]:
-    """Keys of a hook of `.pre-commit-hooks.yaml`."""
+    """Return the keys of a hook of `.pre-commit-hooks.yaml`."""
     (found,) = re.findall(rf"^- id: {name}\n((?:  .+\n)+)", (TOP / ".pre-commit-hooks.yaml").read_text("utf-8"), re.M)
     return dict(line.strip().split(": ", 1) for line in found.splitlines())
 
@@ -79,7 +79,7 @@ def test_a_commit_is_tidied(repository: Path) -> None:
 
 
 def steps() -> list[str]:
-    """Scripts of the action's steps."""
+    """Return the scripts of the action's steps."""
     text = (TOP / ".github" / "actions" / "verify" / "action.yml").read_text("utf-8")
     return [re.sub(r"^ {8}", "", found, flags=re.M) for found in re.findall(r"run: \|\n((?: {8}.+\n)+)", text)]
 

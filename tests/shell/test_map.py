@@ -38,13 +38,13 @@ def docstring(name: str) -> str:
 
 
 def line(name: str) -> str:
-    """Line of a file in the map: the first paragraph of its docstring."""
+    """Return the line of a file in the map: the first paragraph of its docstring."""
     said = docstring(name).partition("\n\n")[0].replace("\n", " ").removesuffix(".")
     return textwrap.fill(f"- `{name}`: {said}", 120, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def mapped(text: str) -> str:
-    """The README with an up-to-date map."""
+    """Return the README with an up-to-date map."""
     listed = LISTED.sub(lambda found: line(found[1]) if found[1] in FILES else "", text)
     known = {found[1] for found in LISTED.finditer(listed)}
     return listed + "".join(line(name) for name in FILES if name not in known)

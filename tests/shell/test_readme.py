@@ -66,7 +66,7 @@ def blocks(readme: str, kind: str) -> list[str]:
 
 
 def run(command: str, folder: Path) -> str:
-    """Output of a command in a folder, stdout and stderr as a person sees them."""
+    """Return the output of a command in a folder, stdout and stderr as a person sees them."""
     words = shlex.split(command)
     if words[0] == "cat":
         return "".join((folder / name).read_text("utf-8") for name in words[1:])
@@ -77,12 +77,12 @@ def run(command: str, folder: Path) -> str:
 
 
 def saved(above: str) -> dict[str, str]:
-    """Files that a page asks its reader to save, by name: `ps` blocks with a name after that word."""
+    """Return the files that a page asks its reader to save, by name: `ps` blocks with a name after that word."""
     return dict(re.findall(r"^```ps (\w+\.ps)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
 
 
 def replayed(block: str, above: str = "") -> str:
-    """The block with the current output of its commands, in a folder that looks like the repository.
+    """Return the block with the current output of its commands, in a folder that looks like the repository.
 
     above: the page up to there; files that it tells its reader to save are in the folder. A later command of the block
     can read the files of an earlier one.
@@ -98,19 +98,19 @@ def replayed(block: str, above: str = "") -> str:
 
 
 def commands() -> str:
-    """One row for each command: its name and its short help."""
+    """Return one row for each command: its name and its short help."""
     rows = [f"| `{name}` | {verb.help.rstrip('.')} |" for name, verb in verbs().items()]
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
 def readers() -> str:
-    """One row for each kind of text that is read."""
+    """Return one row for each kind of text that is read."""
     rows = [f"| {row.title} | {f'`{row.ending}`' if row.ending else 'any name'} |" for row in kinds.readers()]
     return "\n".join(["| | name ends in |", "|---|---|", *rows])
 
 
 def checks() -> str:
-    """One row for each check, with the pages of its codes."""
+    """Return one row for each check, with the pages of its codes."""
     rows = [
         f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
         for row in (*ORDER_CHECKS, *sorted((*PROGRAM_CHECKS, *added(Check)), key=lambda row: row.place))
@@ -119,7 +119,7 @@ def checks() -> str:
 
 
 def frameworks() -> str:
-    """One row for each framework and its options."""
+    """Return one row for each framework and its options."""
     rows = []
     for row in FRAMEWORKS.values():
         options = "; ".join(f"`{name}` {said}" for name, said in row.options.items())
@@ -129,7 +129,7 @@ def frameworks() -> str:
 
 
 def others() -> str:
-    """One row for each order of other projects' generators, with its verdict."""
+    """Return one row for each order of other projects' generators, with its verdict."""
     rows = []
     for entry in json.loads((TOP / "tests" / "data" / "others.json").read_text("utf-8")):
         text = written(entry["rows"])
@@ -147,13 +147,13 @@ def others() -> str:
 
 
 def targets() -> str:
-    """One row for each form in which a schedule is written."""
+    """Return one row for each form in which a schedule is written."""
     rows = [f"| `{row.name}` | `{row.ending}` | {row.title} |" for row in forms.targets().values()]
     return "\n".join(["| `--target` | | |", "|---|---|---|", *rows])
 
 
 def torchtitan() -> str:
-    """One row for each recorded run of torchtitan's trainer."""
+    """Return one row for each recorded run of torchtitan's trainer."""
     runs = json.loads((TOP / "tests" / "data" / "torchtitan.json").read_text("utf-8"))["runs"]
     rows = [f"| {' | '.join([name, *steps])} |" for name, steps in runs.items()]
     return "\n".join(["| loss / gradient norm | step 1 | step 2 | step 3 | step 4 |", "|---|---|---|---|---|", *rows])
@@ -207,7 +207,7 @@ def test_no_block_goes_untested(readme: str) -> None:
 
 
 def test_the_readme_has_the_two_lines() -> None:
-    """One line installs and verifies, one installs and tests; .ci/run runs exactly these."""
+    """One command installs and verifies, another installs and tests; .ci/run runs exactly these."""
     assert [len(block.splitlines()) for block in blocks("README.md", "sh")] == [1, 1]
 
 
@@ -254,7 +254,7 @@ def test_every_function_is_in_the_guide() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Anchors of a page, as GitHub makes them of its headings."""
+    """Return the anchors of a page, as GitHub makes them of its headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -19,7 +19,7 @@ PROGRAMS = sorted((ROOT / "tests" / "typing").glob("*.py"))
 
 
 def program(block: str) -> str:
-    """The lines of a doctest without its prompts and answers."""
+    """Return the lines of a doctest without its prompts and answers."""
     return "".join(line[4:] + "\n" for line in block.splitlines() if line.startswith((">>> ", "... ")))
 
 

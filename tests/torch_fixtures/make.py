@@ -51,7 +51,7 @@ def lowered(text: str, owner: list[int], microbatches: int, *, fsdp: bool = Fals
 
 
 def torch_class(name: str, ranks: int, stages: int, microbatches: int, **options: bool) -> tuple[str, str]:
-    """Orders of a schedule class of torch: compute_only, compute_comms. `stages` is by rank."""
+    """Return the orders of a schedule class of torch: compute_only, compute_comms. `stages` is by rank."""
     made = [mock.MagicMock(num_stages=ranks * stages, group_size=ranks, group_rank=0) for _ in range(stages)]
     schedule = getattr(torch_schedules, name)(made, microbatches, **options)
     return rows_text(schedule.pipeline_order), rows_text(schedule.pipeline_order_with_comms)
@@ -73,7 +73,7 @@ def swap(text: str, row: int, one: int, other: int) -> str:
 
 
 def good() -> dict[str, str]:
-    """Files without a mistake."""
+    """Return the files without a mistake."""
     files = {
         "ok_1f1b": ONE_F_ONE_B,
         "ok_1f1b_comms": lowered(ONE_F_ONE_B, [0, 1], 3),
@@ -99,7 +99,7 @@ def good() -> dict[str, str]:
 
 
 def messages() -> dict[str, str]:
-    """Slips in sends, receives and their consequences."""
+    """Return the slips in sends, receives and their consequences."""
     comms = lowered(ONE_F_ONE_B, [0, 1], 3)
     vee = lowered(VEE, [0, 1, 1, 0], 2)
     return {
@@ -127,7 +127,7 @@ def messages() -> dict[str, str]:
 
 
 def actions() -> dict[str, str]:
-    """Slips in reductions, sharding and waits."""
+    """Return the slips in reductions, sharding and waits."""
     comms = lowered(ONE_F_ONE_B, [0, 1], 3)
     fsdp = lowered(ONE_F_ONE_B, [0, 1], 3, fsdp=True)
     return {
@@ -156,7 +156,7 @@ def actions() -> dict[str, str]:
 
 
 def two_reductions() -> str:
-    """The waits of 2.15 at the end of each row, with two reductions of one rank under way at once."""
+    """Return the waits of 2.15 at the end of each row, with two reductions of one rank under way at once."""
     rows = [line.split(",") for line in lowered(VEE, [0, 1, 1, 0], 2).split()]
     for row in rows:
         row += [cell.replace("SEND", "WAIT_SEND") for cell in row if "SEND" in cell]
@@ -165,7 +165,7 @@ def two_reductions() -> str:
 
 
 def orders() -> dict[str, str]:
-    """Slips in the order of computes."""
+    """Return the slips in the order of computes."""
     all_first = "".join(
         ",".join(f"{stage}{letter}{i}" for letter in "FB" for i in range(8)) + "\n" for stage in range(2)
     )
@@ -199,7 +199,7 @@ def orders() -> dict[str, str]:
 
 
 def cells() -> dict[str, str]:
-    """Cells that are not actions, most of which torch misreads."""
+    """Return the cells that are not actions, most of which torch misreads."""
     comms = lowered(ONE_F_ONE_B, [0, 1], 3)
     slips = {
         "trailing": "0F2x",

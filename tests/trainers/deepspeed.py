@@ -46,21 +46,21 @@ Figures = tuple[list[float], str]
 
 
 def early(p: int) -> str:
-    """GPipe on all stages but the last, which runs each backward at once: gradients arrive early."""
+    """Return the gPipe on all stages but the last, which runs each backward at once: gradients arrive early."""
     rows = [" ".join(f"{kind}{s}.{i}" for kind in "FB" for i in range(MICROBATCHES)) for s in range(p - 1)]
     rows.append(" ".join(f"F{p - 1}.{i} B{p - 1}.{i}" for i in range(MICROBATCHES)))
     return "".join(f"rank {s}: {row}\n" for s, row in enumerate(rows))
 
 
 def turned(p: int) -> str:
-    """Forwards in pairs, the later one first, and backwards from the last microbatch to the first."""
+    """Return the forwards in pairs, the later one first, and backwards from the last microbatch to the first."""
     forward = [i ^ 1 for i in range(MICROBATCHES)]
     words = [("F", i) for i in forward] + [("B", i) for i in reversed(range(MICROBATCHES))]
     return "".join(f"rank {s}: {' '.join(f'{kind}{s}.{i}' for kind, i in words)}\n" for s in range(p))
 
 
 def modules(p: int) -> dict[str, str]:
-    """Names of the orders, and their emitted modules; none for DeepSpeed's own."""
+    """Return the names of the orders, and their emitted modules; none for DeepSpeed's own."""
     made = {name: pipesched.emit(name, to="deepspeed", p=p, m=MICROBATCHES) for name in ("1f1b", "gpipe")}
     for name, text in (("early", early(p)), ("turned", turned(p))):
         made[name] = pipesched.emit(pipesched.Source(f"{name}.txt", text), to="deepspeed")
@@ -68,7 +68,7 @@ def modules(p: int) -> dict[str, str]:
 
 
 def stage(rank: int, size: int, port: int, folder: str, names: list[str], answers: Connection) -> None:
-    """One process: train with each module in turn, and return the results."""
+    """Train with each module in turn in one process, and return the results."""
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}
     os.environ.update({name: str(value) for name, value in environment.items()}, MASTER_PORT=str(port))
     os.environ.update(DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1")
@@ -88,7 +88,7 @@ def stage(rank: int, size: int, port: int, folder: str, names: list[str], answer
 
 
 def trained(deepspeed: Any, torch: Any, module: Path, size: int) -> Figures:
-    """Losses and weights of one stage."""
+    """Return the losses and weights of one stage."""
     from deepspeed.pipe import LayerSpec, PipelineModule  # type: ignore[import-not-found]
 
     layers = [
@@ -121,7 +121,7 @@ def trained(deepspeed: Any, torch: Any, module: Path, size: int) -> Figures:
 
 
 def run(p: int, made: dict[str, str]) -> tuple[dict[str, Figures], str]:
-    """Results of all modules on p processes; and the versions, or the last lines of a failure."""
+    """Return the results of all modules on p processes; and the versions, or the last lines of a failure."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         for name, text in made.items():
             Path(folder, f"{name}.py").write_text(text, "utf-8")
@@ -155,7 +155,7 @@ def run(p: int, made: dict[str, str]) -> tuple[dict[str, Figures], str]:
 
 
 def refused(text: str) -> set[str]:
-    """Codes of the faults of a module of 4 stages."""
+    """Return the codes of the faults of a module of 4 stages."""
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "broken.py")
         module.write_text(text, "utf-8")

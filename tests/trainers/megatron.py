@@ -53,7 +53,7 @@ class Parser:
         raise RuntimeError("the parser of Megatron-LM could not be imported")
 
     def __call__(self, run: Run) -> dict[str, Any]:
-        """Answer for a run."""
+        """Return the answer for a run."""
         assert self.process.stdin is not None
         case = {"options": run.words, "environment": dict(run.environment), "world": run.world}
         self.process.stdin.write(json.dumps(case) + "\n")
@@ -100,7 +100,7 @@ def compare(run: Run, theirs: dict[str, Any], release: str) -> Compared:
 
 
 def release_of(checkout: Path) -> str:
-    """``0.19``, by its own file."""
+    """Return ``0.19``, by its own file."""
     text = (checkout / "megatron" / "core" / "package_info.py").read_text("utf-8")
     major, minor = (re.search(rf"^{name} = (\d+)", text, re.MULTILINE) for name in ("MAJOR", "MINOR"))
     assert major and minor
@@ -108,7 +108,7 @@ def release_of(checkout: Path) -> str:
 
 
 def bases(parser: Parser, checkout: Path) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Its configurations, each on the least number of processes that it accepts."""
+    """Yield its configurations, each on the least number of processes that it accepts."""
     for run in runs(checkout):
         answers = ((replace(run, world=world), parser(replace(run, world=world))) for world in WORLDS)
         found = next((pair for pair in answers if pair[1]["taken"] or "world" not in pair[1]["message"]), None)

@@ -104,7 +104,7 @@ def _yaml(value: Value) -> str:
 
 
 def runs(checkout: Path) -> Iterator[Run]:
-    """Every configuration of the functional tests with options for the launcher."""
+    """Yield every configuration of the functional tests with options for the launcher."""
     import yaml
 
     folder = checkout / "tests" / "functional_tests" / "test_cases"
@@ -121,7 +121,7 @@ def runs(checkout: Path) -> Iterator[Run]:
 
 
 def edits(taken: list[Run], seed: int, known: set[str]) -> Iterator[Run]:
-    """Endless edits of runs, with options of the release."""
+    """Yield the endless edits of runs, with options of the release."""
     random_ = random.Random(seed)
     names = [name for name in OPTIONS if name in known]
     while True:

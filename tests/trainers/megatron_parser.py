@@ -51,11 +51,11 @@ class _Faked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finder of modules of FAKED that are not installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        """A module whose every attribute is a mock."""
+        """Return a module whose every attribute is a mock."""
         return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in FAKED else None
 
     def create_module(self, spec: Any) -> ModuleType:
-        """An empty package."""
+        """Return an empty package."""
         module = _Mocks(spec.name)
         module.__path__ = []
         module.__version__ = "99"
@@ -135,7 +135,7 @@ class _Found(Exception):
 
 
 def known() -> list[str]:
-    """Every option of the launcher."""
+    """Return every option of the launcher."""
     found: list[argparse.ArgumentParser] = []
     parse = argparse.ArgumentParser.parse_args
 
@@ -153,7 +153,7 @@ def known() -> list[str]:
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
-    """Everything that Megatron-LM decides about a case before it computes."""
+    """Return everything that Megatron-LM decides about a case before it computes."""
     os.environ.update(case.get("environment", {}), WORLD_SIZE=str(case["world"]), RANK="0", LOCAL_RANK="0")
     sys.argv = ["pretrain_gpt.py", *case.get("options", ())]
     sys.stderr = said = io.StringIO()
@@ -363,7 +363,7 @@ def _begin(config: Any, args: Any, m: int) -> str:
 
 
 def in_fork(case: dict[str, Any]) -> dict[str, Any]:
-    """Answer of a child, which ends with its case."""
+    """Return the answer of a child, which ends with its case."""
     read, write = os.pipe()
     child = os.fork()
     if not child:

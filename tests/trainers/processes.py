@@ -15,7 +15,7 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h: a process whose parent has ended b
 
 
 def finished(command: Sequence[str], folder: Path, limit: float, **more: str) -> str:
-    """Output of a command, stdout and stderr.
+    """Return the output of a command, stdout and stderr.
 
     Raises:
         AssertionError: it failed, or the limit is over; with its last lines.
@@ -37,7 +37,7 @@ def finished(command: Sequence[str], folder: Path, limit: float, **more: str) ->
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Our environment, with the commands of this Python first."""
+    """Return the our environment, with the commands of this Python first."""
     return {**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])), **more}
 
 

@@ -39,17 +39,17 @@ Figures = list[str]
 
 
 def scripts() -> dict[str, str]:
-    """Files that the page asks its reader to write."""
+    """Return the files that the page asks its reader to write."""
     return {name: text for _, name, text in BLOCK.findall(PAGE.read_text("utf-8")) if name}
 
 
 def commands() -> str:
-    """Commands of a step of the page."""
+    """Return the commands of a step of the page."""
     return next(text for kind, _, text in BLOCK.findall(PAGE.read_text("utf-8")) if kind == "sh" and "torchrun" in text)
 
 
 def trained(folder: Path, options: str) -> tuple[Figures, set[str]]:
-    """Figures of a run with options instead of the page's, and the trainer's errors."""
+    """Return the figures of a run with options instead of the page's, and the trainer's errors."""
     line = re.sub(r"(?<=debug\.toml ).*", options, commands())
     said = finished(["bash", "-e", "-c", line], folder, LIMIT, HF_HOME=str(folder / "hf"))
     steps: dict[int, tuple[set[str], set[str]]] = {}

@@ -7,7 +7,7 @@ import pipesched
 
 
 def asked(name: str) -> list[str]:
-    """One line of each function's value."""
+    """Return one line of each function's value."""
     why: pipesched.Why = pipesched.why(name, p=2, m=4, costs={"F": 1, "B": "3/2"})
     table: pipesched.Comparison = pipesched.compare(name, "gpipe", library=False, p=[2, 3], m="4,8", mem_cap=[8])
     other: pipesched.Difference = pipesched.diff(name, pipesched.load("gpipe", p=2, m=4), p=2, m=4)
@@ -19,7 +19,7 @@ def asked(name: str) -> list[str]:
 
 
 def values(name: str) -> list[dict[str, object]]:
-    """Objects that the commands print with --json."""
+    """Return the objects that the commands print with --json."""
     made = (
         pipesched.why(name, p=2),
         pipesched.compare(name, p=2),
@@ -30,7 +30,7 @@ def values(name: str) -> list[dict[str, object]]:
 
 
 def rehearsed(name: str, trace: Path) -> pipesched.Optimum:
-    """A run, its measurements, and the best schedule at those costs."""
+    """Return a run, its measurements, and the best schedule at those costs."""
     ran: pipesched.Rehearsal = pipesched.run(name, p=2, m=4, steps=2, pace=1, trace=True, net="mlp")
     seconds: float | None = ran.measured
     trace.write_text(ran.trace if seconds is not None else "{}", "utf-8")
@@ -39,7 +39,7 @@ def rehearsed(name: str, trace: Path) -> pipesched.Optimum:
 
 
 def messages(file: pipesched.Source) -> int:
-    """Number of messages that a file names; none if it has computes alone."""
+    """Return the number of messages that a file names; none if it has computes alone."""
     schedule: pipesched.Schedule = pipesched.load(file)
     program: pipesched.Program | None = schedule.program
     return 0 if program is None else program.messages

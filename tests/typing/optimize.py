@@ -6,7 +6,7 @@ import pipesched
 
 
 def told(name: str) -> str:
-    """The verdict, and the improvement."""
+    """Return the verdict, and the improvement."""
     best: pipesched.Optimum = pipesched.optimize(name, p=4, m=8, mem_cap="11/2", time_limit=5, objective="span")
     if best.makespan is None:
         return best.reason
@@ -17,7 +17,7 @@ def told(name: str) -> str:
 
 
 def asked() -> list[pipesched.Optimum]:
-    """Placements and costs in every form."""
+    """Return the placements and costs in every form."""
     costs = pipesched.Costs.parse("F=1,B=2")
     return [
         pipesched.optimize(p=2, m=4, placement="vee", costs=costs),

@@ -7,23 +7,23 @@ import pipesched
 
 
 def errors(file: Path) -> list[str]:
-    """Findings in a CSV, one per line."""
+    """Return the findings in a CSV, one per line."""
     report: pipesched.Report = pipesched.verify(file, comm="pair-stream", mem_cap=5.5, torch_version="2.13")
     return [f"{found.code} {found.message}" for found in report.diagnostics if found.severity == "error"]
 
 
 def bubble(name: str, ranks: int) -> Fraction:
-    """Idle time of the rank that idles most, over the makespan."""
+    """Return the idle time of the rank that idles most, over the makespan."""
     report = pipesched.verify(name, p=ranks, costs={"F": 2, "B": [4.5] * ranks}, release="split:1/2")
     return max(report.time.idle) / report.makespan
 
 
 def peaks(name: str, *, caps: list[int]) -> list[float]:
-    """Peaks by rank."""
+    """Return the peaks by rank."""
     return [float(peak) for peak in pipesched.verify(name, p=str(len(caps)), mem_cap=caps).peak]
 
 
 def places(error: pipesched.PipeschedError) -> list[tuple[str, int, int]]:
-    """Places of the findings."""
+    """Return the places of the findings."""
     spans = [label.span for found in error.diagnostics for label in found.labels]
     return [(span.source.name, span.line, span.column) for span in spans if span is not None]

@@ -1,4 +1,4 @@
-"""The graph as a drawing: laid out where the program `dot` is, refused where nobody could read it, its name a text."""
+"""The drawing of the graph: `dot` lays it out, a graph too large to read is refused, and names are texts."""
 
 from __future__ import annotations
 

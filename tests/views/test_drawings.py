@@ -75,7 +75,7 @@ SCRIPT = re.compile(r"<script>\n\(\(\) => \{.*?</script>", re.S)
 
 
 def drawn(line: str) -> str:
-    """Drawing of a command line; for a page the data of its scripts, which are tried in a browser."""
+    """Return the drawing of a command line; for a page the data of its scripts, which are tried in a browser."""
     words = line.split()
     if words[-1] == "-":
         words[-1] = "plot.svg"

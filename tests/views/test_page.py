@@ -69,7 +69,7 @@ _HOVERED = """(() => {
 
 
 def said(page: Page, drawn: Chart) -> Iterator[str]:
-    """Tips over all operations and all idle time; what is below after clicks and keys, and what is chosen."""
+    """Yield the tips over all operations and all idle time; what is below after clicks and keys, and what is chosen."""
     yield " ".join(page.evaluate("document.querySelector('header').textContent").split())
     yield from page.evaluate(_HOVERED)
 

@@ -1,4 +1,4 @@
-"""What is drawn is the schedule: each kind of picture, read back, is a run that was simulated by hand.
+"""Each kind of picture, read back, equals a run that was simulated independently.
 
 The readers are `readers/drawings.py`, the run is that of `oracles/simulate.py`.
 """
@@ -25,7 +25,7 @@ CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
 
 
 def simulated(schedule: Schedule, costs: Costs, *, drawn_to: str) -> Read:
-    """The run; a message goes to its `arrival`, or to the `start` of who takes it."""
+    """Return the run; a message goes to its `arrival`, or to the `start` of who takes it."""
     costed = simulate.rows(costs, schedule.stages)
     run, late = simulate.run(schedule, costed), costed["C"]
     made_by, share = simulate.producers(run.orders, schedule.stages), Fraction(schedule.ranks, schedule.stages)
@@ -65,9 +65,8 @@ def test_what_is_drawn_is_the_simulated_run(kind: str, schedule: Schedule, data:
 @settings(CALM, max_examples=deep(20))
 @given(st.builds(strategies.broken_schedule, strategies.SEEDS))
 def test_what_is_broken_is_drawn_as_far_as_it_runs(kind: str, schedule: Schedule) -> None:
-    """What has a time (`test_timeline`) is drawn there, as often as it is in the list; what has none is not drawn, or
-    is without a time. A third part of a slot is in no trace.
-    """
+    """An operation with a time (`test_timeline`) is drawn there, as often as it is in the list; one without a time is
+    not drawn, or is drawn without a time. A third part of a slot is in no trace."""
     made = chart(schedule, Costs.parse("F=3/2,C=1/4"))
     times = (
         (made.time(int(start)), made.time(int(end)))

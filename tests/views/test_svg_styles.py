@@ -1,4 +1,4 @@
-"""The colours of figures: labels are readable, and kinds are distinct for all eyes."""
+"""The colours of figures: labels are readable, and colour-blind readers can tell the kinds apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipesched.views import palette
 
 
 def linear(colour: str) -> list[float]:
-    """Linear red, green and blue of ``#rrggbb`` (IEC 61966-2-1)."""
+    """Return the linear red, green and blue of ``#rrggbb`` (IEC 61966-2-1)."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
 
@@ -54,7 +54,7 @@ SEEN = {
 
 
 def lab(light: list[float]) -> list[float]:
-    """CIE 1976 L*a*b* of linear light, white D65."""
+    """Return CIE 1976 L*a*b* of linear light, white D65."""
     matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
     xyz = [sum(a * max(b, 0.0) for a, b in zip(row, light, strict=True)) for row in matrix]
     scaled = [value / white for value, white in zip(xyz, (0.9505, 1.0, 1.089), strict=True)]

@@ -14,7 +14,7 @@ CELL = st.text("ab1.- é層ｗ", max_size=8).map(str.strip)
 
 
 def by_rich(headers: list[str], rows: list[list[str]], left: set[int]) -> str:
-    """The columns as rich sets them."""
+    """Return the columns as rich sets them."""
     console = pytest.importorskip("rich.console")
     columns, text = pytest.importorskip("rich.table"), pytest.importorskip("rich.text")
     made = columns.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
