@@ -92,7 +92,10 @@ def _not_sought(report: Report, source: Source) -> str:
 
 @dataclass(eq=False)
 class _Search:
-    """A search below the size of a report that failed. left: the steps that it may still take."""
+    """A search below the size of a report that failed. left: the steps that it may still take.
+
+    otherwise: sizes that fail in another way, and their codes. long: how many sizes take too many steps to be tried.
+    """
 
     source: Source
     options: Options
@@ -100,6 +103,7 @@ class _Search:
     costs: Costs | None = None
     left: int = field(default_factory=lambda: STEPS)
     otherwise: list[tuple[dict[str, int], str]] = field(default_factory=list)
+    long: int = 0
 
     @cached_property
     def file(self) -> Checked:
@@ -165,9 +169,11 @@ class _Search:
             report = self.report(size)
             if report is not None and self.fails(report):
                 return report, f"{self._head(size)}; {self._all(tried)}"
-            if self.left < 0 or (report is not None and _too_many(report)):
+            if self.left < 0:
                 return self._halved(tried, sum(size.values()))
-            if report is not None:
+            if report is not None and _too_many(report):
+                self.long += 1
+            elif report is not None:
                 tried += 1
                 if report.fault is not None:
                     self.otherwise.append((size, str(report.fault.code)))
@@ -178,18 +184,18 @@ class _Search:
         return f"{render.sizes(size)} has the least {order} of the sizes up to {render.sizes(self.most)} that fail so"
 
     def _all(self, tried: int) -> str:
-        if not tried:
+        if not tried and not self.long:
             return "the file takes no smaller one"
-        said = f"all {tried} smaller ones that the file takes were tried" if tried > 1 else "the one smaller was tried"
-        return said + self._others()
+        said = f"all {tried} smaller ones that the file takes were tried" if tried != 1 else "the one smaller was tried"
+        return (f"{tried} smaller ones were tried" if self.long else said) + self._others()
 
     def _others(self) -> str:
-        """Say which size fails otherwise."""
+        """Say which sizes fail otherwise, and how many were not tried."""
+        said = f"; {self.long} take too many steps" if self.long else ""
         if not self.otherwise:
-            return ""
-        size, code = self.otherwise[0]
-        more = f" and {len(self.otherwise) - 1} more fail" if len(self.otherwise) > 1 else " fails"
-        return f"; {render.sizes(size)}{more} otherwise, with {code}"
+            return said
+        (size, code), more = self.otherwise[0], len(self.otherwise) - 1
+        return f"{said}; {render.sizes(size)} fails otherwise, with {code}" + (f", and {more} more" if more else "")
 
     def _proved(self) -> tuple[Report, str] | None:
         """Ask the prover for the smallest size at which a claim is false."""

@@ -86,7 +86,7 @@ def test_a_size_that_fails_otherwise_is_not_the_answer_and_is_named() -> None:
     """At p = 1 there is a B too many; what was asked for is a claim that is false from p = 3 on."""
     text = MINE.replace("repeat m - warmup { F  B }", "repeat m - warmup { F  B  if p == 1 { B } }")
     found = smallest(text + "claim peak <= 2 * tM\n", p=4, m=5)
-    assert found.parameters["p"] == 3 and "fail otherwise, with " in said(found)
+    assert found.parameters["p"] == 3 and "fails otherwise, with " in said(found)
 
 
 def test_a_list_is_cut() -> None:
@@ -148,6 +148,13 @@ def test_without_islpy_sizes_are_halved(monkeypatch: pytest.MonkeyPatch) -> None
     found = smallest(FAR.replace("40", "12").replace("300", "30"), p=20, m=50)
     presburger.isl.cache_clear()
     assert dict(found.parameters) == {"p": 12, "m": 30} and "were not tried" in said(found)
+
+
+def test_sizes_that_take_too_many_steps_are_counted() -> None:
+    """A loop that is long at p = 1 alone."""
+    loop = "for i in 0 .. (if p == 1 then 150000 else 0) { if i * i % 7 == 9 { F } }\n  repeat warmup     { F }"
+    found = smallest(MINE.replace("repeat warmup     { F }", loop) + "claim peak <= 2 * tM\n", p=4, m=5)
+    assert found.parameters["p"] == 3 and "3 smaller ones were tried; 5 take too many steps" in said(found)
 
 
 def test_hostile_files_end(monkeypatch: pytest.MonkeyPatch) -> None:
