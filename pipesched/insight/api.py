@@ -55,6 +55,8 @@ def compare(
     library: bool = False,
     cost_per: str = "rank",
     comm: str | None = None,
+    jitter: Number | None = None,
+    rule: bool = False,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     model: ModelLike = None,
@@ -74,7 +76,9 @@ def compare(
 
     library: as ``--all``, add every built-in schedule. cost_per: costs are those of 1/p of the model (``rank``) or of
     one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
-    rank's links are shared by its messages: `row.queued` of each row.
+    rank's links are shared by its messages: `row.queued` of each row. jitter: the standard deviation of every time, as
+    "5%": `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided anew
+    in each.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a missing file.

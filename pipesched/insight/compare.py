@@ -24,6 +24,7 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.readers import Loaded
 from pipesched.insight.compare_report import Comparison, Row
+from pipesched.insight.jitter import Jitter
 from pipesched.insight.shared_sizes import shared
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
@@ -132,6 +133,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
         doubts=tuple(own.doubts(kinds)),
         work=tuple(_work(schedule, report)),
         queued=report.parts.communication.makespan if report.parts.communication else None,
+        jitter=report.parts.of(Jitter),
         bytes=used.total if used else (),
     )
 

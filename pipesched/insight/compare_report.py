@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
+from pipesched.insight.jitter import Jitter, near
 from pipesched.model.numbers import Value, digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
 from pipesched.planning.byte_counts import gigabytes
@@ -47,7 +48,7 @@ class Row(Judged):
     each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on: the
     assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that this
     one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication model.
-    bytes: by rank the most that it needs, if a model gives it.
+    jitter: the makespan with varying times. bytes: by rank the most that it needs, if a model gives it.
     """
 
     source: str
@@ -72,6 +73,7 @@ class Row(Judged):
     doubts: tuple[str, ...] = ()
     work: tuple[str, ...] = ()
     queued: Fraction | None = None
+    jitter: Jitter | None = None
     bytes: tuple[int, ...] = ()
 
     @property
@@ -133,6 +135,10 @@ class Comparison:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
             for row, figures in zip(self.rows, cells, strict=True):
                 figures.insert(1, short(row.queued, self.unit))
+        if any(row.jitter for row in self.rows):
+            headers[1:1] = ["p50", "p95"]
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures[1:1] = [near(x, self.unit) for x in (row.jitter.p50, row.jitter.p95)] if row.jitter else "--"
         if self.explains:
             headers[headers.index("peak")] = "peak,\nactivations"
         if any(row.bytes for row in self.rows):
@@ -218,6 +224,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
             yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
+    if drawn := [row.jitter for row in comparison.rows if row.jitter]:
+        fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
+        count = most if fewest == most else f"{fewest} to {most}"
+        yield f"p50, p95: makespans that 50 and 95 % of {count} draws do not exceed"
+        yield from dict.fromkeys(said for x in drawn for said in x.assumed)
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
@@ -238,6 +249,7 @@ def _row_json(row: Row) -> dict[str, object]:
         "work_remarks": list(row.work),
         **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
         **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
+        **({} if row.jitter is None else {"jitter": row.jitter.to_json()}),
         "bytes": list(row.bytes) or None,
         "messages": row.messages,
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),

@@ -1,8 +1,15 @@
 """Makespans of an order with varying times, and the slack of its messages.
 
 Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution around 1 with
-the requested standard deviation; none is below 0. The order of every rank is fixed. All draws run side by side, as
-additional ranks of the same lists, and the same draws are made each time.
+the requested standard deviation; none is below 0. Messages do not queue for their link. Both parts of an overlap pair
+share one factor. The same draws are made each time: in a draw the F of stage 2 and microbatch 5 has one factor,
+whatever the schedule and its size, so that schedules are compared under equal conditions.
+
+The order of every rank is fixed; or an order by rule is decided anew in each draw, from the times of that draw.
+
+    draw          0    1    2   ...       all draws of an operation are a row: what runs in one turn of the lists
+    F0.0         1.02 0.97 1.05           is one sum of rows, and one maximum
+    F0.1         0.99 1.01 0.93
 
 The slack of a message is the time by which it alone may arrive later without a later end: the makespan less the longest
 path to the message and the longest path from it.
@@ -10,43 +17,70 @@ path to the message and the longest path from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipesched.analysis.copies import Copies
-from pipesched.analysis.lists import Lists, Waits, run, run_rounds
+from pipesched.analysis.lists import Lists, run, run_events, run_rounds
 from pipesched.analysis.timeline import entries
 from pipesched.command.values import Not
+from pipesched.diagnostics import Code, fail
 from pipesched.examine import Examination
-from pipesched.model.columns import Ints
+from pipesched.language.evaluate import at_size
+from pipesched.model.columns import Column, Ints, fresh
+from pipesched.model.costs import Costs
+from pipesched.model.grid import reduced
 from pipesched.model.numbers import exact, percent
+from pipesched.model.ops import COMPUTES, Op
+from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
 from pipesched.report.parts import Part
 from pipesched.schedule_analysis import Analysis
 
 DRAWS = 1000
 MOST = 16_000_000  # most slots of all draws together
-_AT_ONCE = 1 << 20  # slots that run side by side
+MOST_BY_RULE = 200_000  # most operations that are decided in all draws together
+BLOCK = 100  # draws that are made at a time
 _FINER = 1000  # ticks of the draws in a tick of the costs
 _WIDEST = 2**61
 _SHOWN = 6  # most links between ranks that are named
+_MESSAGES, _STAGES = 32, 1 << 20  # above the number of kinds, and of stages
+
+Rule: TypeAlias = Callable[[Costs], Schedule]
+Factors: TypeAlias = NDArray[np.float64]  # shape (operations or messages, draws)
 
 
 @dataclass(frozen=True)
 class Jittered:
-    """The option for jitter. jitter: the standard deviation of every time, as a share of it."""
+    """The options for jitter. jitter: the standard deviation of every time, as a share of it. rule: an order by rule is
+    decided anew in each draw.
+    """
 
     jitter: Fraction | None = None
+    rule: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises PipeschedError: PS225, if a rule has no draws."""
+        if self.rule and self.jitter is None:
+            raise fail(Code.USAGE, "--rule decides an order anew in each draw, and there are none", help=_DRAWS_HELP)
+
+
+_DRAWS_HELP = "give --jitter 5% too"
 
 
 @dataclass(frozen=True)
 class Jitter(Part):
     """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that so
     many per cent of the draws do not exceed. messages, tight: the number of messages, and of those without slack.
-    slack: by sender and receiver, the least of their messages.
+    slack: by sender and receiver, the least of their messages. free: messages take no time. rule: the order is decided
+    anew in each draw.
     """
 
     key = "jitter"
@@ -59,17 +93,25 @@ class Jitter(Part):
     tight: int
     slack: tuple[tuple[int, int, Fraction], ...]
     unit: Unit
+    free: bool = False
+    rule: bool = False
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumption on how times vary."""
-        varied = f"normal, standard deviation {percent(self.share)}"
-        return (f"jitter: each operation and message takes its cost times a factor of its own, {varied}",)
+        """The distribution of times, and what is left out."""
+        varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
+        messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
+        by_rule = ("a rule decides at these times, and at messages of mean length",) if self.rule else ()
+        said = ("each operation and message takes its cost times a factor of its own", varied, messages, *by_rule)
+        return (f"jitter: {'; '.join(said)}",)
 
     def lines(self) -> list[str]:
-        """Return both quantiles, the number of messages without slack, and the slack of the links."""
-        median, most = _near(self.p50, self.unit), _near(self.p95, self.unit)
-        lines = [f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %"]
+        """Return both quantiles, the number of messages without slack, and the least slack of links."""
+        median, most = near(self.p50, self.unit), near(self.p95, self.unit)
+        how = ", the order decided anew in each" if self.rule else ""
+        lines = [
+            f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %{how}"
+        ]
         if self.messages:
             links = sorted((link for link in self.slack if link[2]), key=lambda link: link[2])
             named = ", ".join(f"{a} to {b} {self.unit.text(slack)}" for a, b, slack in links[:_SHOWN])
@@ -80,26 +122,28 @@ class Jitter(Part):
 
     def short(self) -> list[str]:
         """Return the quantiles."""
-        return [f"p50 {_near(self.p50, self.unit)}   p95 {_near(self.p95, self.unit)}"]
+        return [f"p50 {near(self.p50, self.unit)}   p95 {near(self.p95, self.unit)}"]
 
     def to_json(self) -> dict[str, object]:
         """Return the times as in the rest of the report."""
         links = [{"from": a, "to": b, **exact(slack=slack)} for a, b, slack in self.slack]
         times = exact(p50=self.p50, p95=self.p95)
-        return {"share": str(self.share), "draws": self.draws, **times, "tight": self.tight, "slack": links}
+        said = {"share": str(self.share), "draws": self.draws, **times, "tight": self.tight, "slack": links}
+        return {**said, **({"by_rule": True} if self.rule else {})}
 
 
-def _near(value: Fraction, unit: Unit) -> str:
+def near(value: Fraction, unit: Unit) -> str:
     """Format a drawn time, which is inexact, with four digits."""
     return unit.text(value) if unit else f"{float(value):.4g}"
 
 
 def jitter(made: Examination) -> Jitter | None:
-    """Return the makespans of draws; None for an order that never ends."""
-    share, found = made.options.of(Jittered).jitter, made.analysis
-    if share is None or not found.finished or not len(found.schedule):
+    """Return the quantiles and slack of an order; None if it never ends."""
+    asked, found = made.options.of(Jittered), made.analysis
+    if asked.jitter is None or not found.finished or not len(found.schedule):
         return None
-    ends, finer = makespans(found, float(share))
+    rule = _rule(made) if asked.rule else None
+    ends, finer = makespans(found, float(asked.jitter), rule=rule)
     p50, p95 = (Fraction(int(ends[ceil(q * len(ends)) - 1]), found.ticks.scale * finer) for q in (0.5, 0.95))
     messages, room = found.dependencies.messages(), slack(found)
     of = [found.schedule.rank[x].astype(np.int64) for x in (messages.producer, messages.consumer)]
@@ -107,56 +151,204 @@ def jitter(made: Examination) -> Jitter | None:
     least = np.full(found.schedule.ranks**2, np.iinfo(np.int64).max)
     np.minimum.at(least, link, room)
     links = ((*divmod(int(x), found.schedule.ranks), found.time(least[x])) for x in np.unique(link))
-    tight = int(np.count_nonzero(room == 0))
     return Jitter(
-        share,
+        asked.jitter,
         len(ends),
         p50,
         p95,
         messages=len(room),
-        tight=tight,
+        tight=int(np.count_nonzero(room == 0)),
         slack=tuple(links),
         unit=found.costs.unit,
+        free=not found.ticks.message.any(),
+        rule=rule is not None,
     )
 
 
-def makespans(made: Analysis, share: float, draws: int = DRAWS) -> tuple[Ints, int]:
-    """Return the makespans of the draws in ascending order, and the parts of a tick in which they are counted; fewer
-    draws for an order of more than `MOST` / `draws` slots.
+def _rule(made: Examination) -> Rule | None:
+    """Return what decides on the order of a file at costs; None if its order is a list."""
+    unit, most = made.loaded.unit, made.options.max_ops
+    if unit is None or not unit.checked.greedy:
+        return None
+    sizes = made.loaded.schedule.parameters
+    return lambda costs: at_size(unit.checked, sizes, max_ops=most, deciding=costs).schedule
+
+
+def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | None = None) -> tuple[Ints, int]:
+    """Return the makespan of every draw, ascending, and the parts of a tick in which they are counted. Orders of many
+    slots have fewer draws. rule: what decides on an order at costs.
     """
-    _, cost, cut, waits = entries(made.schedule, made.dependencies, made.ticks, _copies(made))
-    longest = int(cost.sum()) + int(waits[2].sum())
-    finer = _FINER if longest * _FINER * 8 < _WIDEST else 1
-    draws = max(min(draws, MOST // max(len(cost), 1)), 1)
-    found: list[Ints] = []
-    rng = np.random.default_rng(0)
-    few = max(_AT_ONCE // len(cost), 1)
-    for first in range(0, draws, few):
-        count = min(few, draws - first)
-        times = [_drawn(rng, column, count, share, finer) for column in (cost, waits[2])]
-        found.append(_ends(times[0], times[1], cut, waits))
-    return np.sort(np.concatenate(found)), finer
+    drawn = Drawn(made, share)
+    draws = max(min(draws, MOST // drawn.size), 1)
+    if rule is not None:
+        draws = max(min(draws, MOST_BY_RULE // len(made.schedule)), 1)
+    found = []
+    for number, first in enumerate(range(0, draws, BLOCK)):
+        block = min(BLOCK, draws - first)
+        found.append(drawn.ends(number, block) if rule is None else np.array([*decided(drawn, rule, number, block)]))
+    return np.sort(np.concatenate(found)), drawn.finer
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The draws of an order's times. share: their standard deviation."""
+
+    made: Analysis
+    share: float
+
+    @cached_property
+    def entries(self) -> tuple[Ints, Ints, tuple[Column, Column, Ints]]:
+        """Costs, lists and waits of the slots, and of copies behind them."""
+        return entries(self.made.schedule, self.made.dependencies, self.made.ticks, _copies(self.made))[1:]
+
+    @property
+    def size(self) -> int:
+        """The number of slots and copies."""
+        return len(self.entries[0])
+
+    @cached_property
+    def finer(self) -> int:
+        """The parts of a tick in which draws are counted."""
+        longest = int(self.entries[0].sum()) + int(self.entries[2][2].sum())
+        return _FINER if longest * _FINER * 8 < _WIDEST else 1
+
+    @cached_property
+    def operations(self) -> Ints:
+        """The operation of every slot and copy."""
+        schedule, copies = self.made.schedule, _copies(self.made)
+        head = np.flatnonzero(~schedule.joined)
+        return head if copies is None else np.concatenate([head, copies.op])
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The slots and copies by turn."""
+        cost, cut, (consumer, producer, delay) = self.entries
+        return Levels.of(Lists.of(cost, cut, (consumer, producer, np.arange(1, len(delay) + 1))))
+
+    def times(self, block: int, draws: int) -> tuple[Ints, Ints]:
+        """Return the costs and the delays of a block of draws, shape (slots, draws) and (waits, draws)."""
+        cost, _, (_, _, delay) = self.entries
+        schedule, messages = self.made.schedule, self.made.dependencies.messages()
+        drawn = self.whole(cost, self.factors(schedule, self.operations, block, draws))
+        late = np.zeros((len(delay), draws), dtype=np.int64)
+        if delay.any():  # of messages: copies, behind them, wait without delay
+            factors = self.factors(schedule, messages.consumer, block, draws, schedule.stage[messages.producer])
+            late[: len(messages)] = self.whole(delay[: len(messages)], factors)
+        return drawn, late
+
+    def whole(self, times: Ints, factors: Factors) -> Ints:
+        """Return drawn times, in parts of a tick."""
+        by_row = times.reshape(-1, *[1] * (factors.ndim - 1))
+        return np.asarray(np.rint(by_row * factors * self.finer).astype(np.int64))
+
+    def factors(self, schedule: Schedule, at: Column, block: int, draws: int, source: Column | None = None) -> Factors:
+        """Return the factors of operations; or of the messages to them, from these stages."""
+        key, microbatch = _key(schedule, at, source), schedule.microbatch[at]
+        order = np.argsort(key, kind="stable")
+        made = np.empty((len(key), draws))
+        for here in np.split(order, np.flatnonzero(fresh(key[order]))[1:]) if len(key) else ():
+            rng, rows = np.random.default_rng([int(key[here[0]]), block]), int(microbatch[here].max()) + 1
+            made[here] = rng.normal(1.0, self.share, (rows, BLOCK))[microbatch[here], :draws]
+        return np.maximum(made, 0.0, out=made)
+
+    def ends(self, block: int, draws: int) -> Ints:
+        """Return the makespans of a block of draws."""
+        return self.levels.ends(*self.times(block, draws))
+
+
+def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
+    """Return a number for the kind and stage of operations; or for the messages to them, from these stages."""
+    kind, stage = (np.asarray(x[at], dtype=np.int64) for x in (schedule.op, schedule.stage))
+    kind = kind if source is None else kind + _MESSAGES
+    return np.asarray((kind * _STAGES + stage) * _STAGES + (0 if source is None else source))
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The entries of lists by turn: those of one turn wait for earlier ones alone.
+
+    order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of what
+    it waits for and the number of the wait; first the entry before it in its list. The place behind all, and the wait
+    0, stand for none. further: by place, what else it waits for.
+    """
+
+    order: Ints
+    cut: list[int]
+    inputs: list[tuple[Ints, Ints | None]]
+    further: dict[int, list[tuple[int, int]]]
+
+    @classmethod
+    def of(cls, lists: Lists) -> Levels:
+        """Return the levels of lists whose delays are the numbers of the waits."""
+        size = len(lists.cost)
+        _, turn, _ = run_events(lists) if len(lists.further[0]) else run_rounds(lists)
+        order = np.argsort(turn, kind="stable")
+        place = np.empty(size + 1, dtype=np.int64)
+        place[order], place[size] = np.arange(size), size
+        before = np.arange(-1, size - 1)
+        before[lists.cut[:-1][lists.cut[:-1] < lists.cut[1:]]] = size
+        inputs: list[tuple[Ints, Ints | None]] = [(place[before[order]], None)]
+        inputs += [(place[need[order]], None if number is None else number[order]) for need, number in lists.inputs]
+        further: dict[int, list[tuple[int, int]]] = {}
+        for entry, producer, number in zip(*(column.tolist() for column in lists.further), strict=True):
+            further.setdefault(int(place[entry]), []).append((int(place[producer]), number))
+        return cls(order, [*np.flatnonzero(fresh(turn[order])).tolist(), size], inputs, further)
+
+    def ends(self, cost: Ints, delay: Ints) -> Ints:
+        """Return the makespan of each draw. cost, delay: by entry and by wait, a row of draws."""
+        draws = cost.shape[1]
+        end, late = np.zeros((len(self.order) + 1, draws), dtype=np.int64), delay.any()
+        delay = np.concatenate([np.zeros((1, draws), dtype=np.int64), delay])
+        cost = cost[self.order]
+        for low, high in zip(self.cut, self.cut[1:], strict=False):
+            begin = end[self.inputs[0][0][low:high]]
+            for need, number in self.inputs[1:]:
+                arrival = end[need[low:high]]
+                if late and number is not None:
+                    arrival += delay[number[low:high]]
+                np.maximum(begin, arrival, out=begin)
+            for place in range(low, high) if self.further else ():
+                for producer, wait in self.further.get(place, ()):
+                    np.maximum(begin[place - low], end[producer] + delay[wait], out=begin[place - low])
+            np.add(begin, cost[low:high], out=end[low:high])
+        return np.asarray(end.max(axis=0))
+
+
+def decided(drawn: Drawn, rule: Rule, block: int, draws: int) -> Iterator[int]:
+    """Yield the makespan of each draw of a block, of the order that the rule decides on at its times."""
+    given, schedule = drawn.made, drawn.made.schedule
+    cells = np.arange(schedule.stages * schedule.microbatches)
+    stage, microbatch = np.divmod(cells, schedule.microbatches)
+    factors, grids = {}, dict[str, Ints]()
+    for op in [op for op in COMPUTES if schedule.counts[op]]:
+        alike = replace(schedule, op=np.full(len(cells), op), stage=stage, microbatch=microbatch)
+        factors[op] = drawn.factors(alike, cells, block, draws)
+        grids[op.name] = drawn.whole(given.ticks.durations(alike.op, stage, microbatch), factors[op])
+    pair = given.ticks.pairs(stage, microbatch)
+    grids |= {} if pair is None else {"FB": drawn.whole(pair, factors[Op.F])}
+    messages = given.dependencies.messages()
+    source = schedule.stage[messages.producer]
+    late = drawn.factors(schedule, messages.consumer, block, draws, source)
+    known = _key(schedule, messages.consumer, source) * schedule.microbatches + schedule.microbatch[messages.consumer]
+    by_key = np.argsort(known)
+    kept = {key: given.costs.given[key] for key in ("C", "M", "K") if key in given.costs.given}
+    for draw in range(draws):
+        scale, shape = given.ticks.scale * drawn.finer, (schedule.stages, schedule.microbatches)
+        costs = Costs({**kept, **{key: reduced(times[:, draw].reshape(shape), scale) for key, times in grids.items()}})
+        one = Drawn(replace(given, schedule=rule(costs)), drawn.share)
+        cost, cut, (consumer, producer, delay) = one.entries
+        order, at = one.made.schedule, one.operations
+        own = np.array([factors[Op(op)][key, draw] for op, key in zip(order.op[at], order.key(at), strict=True)])
+        found = one.made.dependencies.messages()
+        key = _key(order, found.consumer, order.stage[found.producer]) * order.microbatches
+        which = by_key[np.searchsorted(known[by_key], key + order.microbatch[found.consumer])]
+        delay = drawn.whole(delay, late[which, draw])
+        end, _, _ = run(Lists.of(drawn.whole(cost, own), cut, (consumer, producer, delay)))
+        yield int(end.max())
 
 
 def _copies(made: Analysis) -> Copies | None:
     return Copies.of(made.schedule, made.dependencies)
-
-
-def _drawn(rng: np.random.Generator, times: Ints, draws: int, share: float, finer: int) -> Ints:
-    """Return the times of every draw, shape (draws, times)."""
-    factor = np.maximum(rng.normal(1.0, share, (draws, len(times))), 0.0)
-    return np.rint(times * factor * finer).astype(np.int64)
-
-
-def _ends(cost: Ints, delay: Ints, cut: Ints, waits: Waits) -> Ints:
-    """Return the makespan of each of several draws of the same lists."""
-    draws, size = cost.shape
-    behind = np.arange(draws, dtype=np.int64)[:, None] * size
-    consumer, producer = ((column + behind).ravel() for column in waits[:2])
-    cuts = np.append((cut[:-1] + behind).ravel(), draws * size)
-    lists = Lists.of(cost.ravel(), cuts, (consumer, producer, delay.ravel()))
-    end, _, _ = run(lists) if len(lists.further[0]) else run_rounds(lists)
-    return np.asarray(end.reshape(draws, size).max(axis=1))
 
 
 def slack(made: Analysis) -> Ints:

@@ -1,6 +1,6 @@
 """The rows that add `why`, `compare`, `diff` and `--jitter`."""
 
-from pipesched.extension import Lazy, Measure, Option, Row, Verb
+from pipesched.extension import Lazy, Measure, Option, Row, Verb, flag
 
 _JITTERED = Lazy[type]("insight.jitter:Jittered")
 
@@ -34,8 +34,18 @@ ROWS: tuple[Row, ...] = (
         Lazy("insight.jitter:deviation"),
         "The makespan where every time varies by so much, as 5%.",
         "X%",
-        on=("verify",),
+        on=("verify", "compare"),
         after="comm",
+        into=_JITTERED,
+    ),
+    Option(
+        "rule",
+        flag,
+        "With --jitter: an order by `greedy` is decided anew in each draw.",
+        None,
+        False,
+        on=("verify", "compare"),
+        after="jitter",
         into=_JITTERED,
     ),
     Measure("jitter", Lazy("insight.jitter:jitter"), place=10, owner=_JITTERED),

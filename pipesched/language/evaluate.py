@@ -58,8 +58,10 @@ class Unit:
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
 
 
-def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Unit:
-    """Run a checked file at a size.
+def at_size(
+    checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
+) -> Unit:
+    """Run a checked file at a size. deciding: the costs at which a rule decides, in place of those of the file.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
@@ -68,7 +70,7 @@ def at_size(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int =
         names, values, placement = _placed(checked, parameters, max_ops)
         costs = _costs(checked, names, placement)
         placement = replace(placement, slices=_slices(checked, names, placement))
-        programs = Programs(checked, names, placement, max_ops, costs)
+        programs = Programs(checked, names, placement, max_ops, deciding or costs)
         keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
     if placement.frozen:

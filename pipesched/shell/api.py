@@ -86,6 +86,7 @@ def verify(
     smallest: bool = False,
     comm: str | None = None,
     jitter: Number | None = None,
+    rule: bool = False,
     mem_cap: Caps = None,
     costs: CostsLike = None,
     model: ModelLike = None,
@@ -111,9 +112,9 @@ def verify(
     fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer that is proved optimal is an
     error; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the
     messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then
-    be "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws. smallest:
-    if a .ps file fails, report the smallest size that fails in the same way. second_opinion: Z3 checks a certificate
-    of `prove` too.
+    be "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an
+    order by `greedy` is decided anew in each. smallest: if a .ps file fails, report the smallest size that fails in the
+    same way. second_opinion: Z3 checks a certificate of `prove` too.
 
     Raises:
         PipeschedError: PS225, an invalid option.
