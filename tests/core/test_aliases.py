@@ -243,7 +243,7 @@ def test_names_are_different() -> None:
 def test_a_file_of_that_name_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It wins with any content."""
+    """A file of that name wins, with any content."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dapple").write_text("rank 0: F0.0 B0.0\n")
     assert main(["verify", "dapple"]) == 0
@@ -303,7 +303,7 @@ MISTAKES = (  # a command line, and words of its help
 
 @pytest.mark.parametrize(("line", "words"), MISTAKES)
 def test_what_was_typed_is_told_as_it_is_to_be(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 2, one finding, and the words to type."""
+    """The command ends with status 2 and one finding, which shows the words to type."""
     assert main(line.split()) == 2
     shown = capsys.readouterr()
     assert words in shown.err and len(re.findall(r"error\[PS\d+\]", shown.err)) == 1 and shown.out == ""

@@ -30,7 +30,7 @@ CSV = b"0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a command."""
+    """The result of a command."""
 
     status: int
     text: str
@@ -161,7 +161,7 @@ def test_a_bad_file_gets_its_code_at_once(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:
-    """Stage 9,999,999 of microbatch 9,999,999: an answer, not an allocation of 10^14 entries."""
+    """Stage 9,999,999 of microbatch 9,999,999 gets an answer, not an allocation of 10^14 entries."""
     file = tmp_path / "mine.csv"
     for content in ("9999999F0\n", "0F9999999\n", "9999999F9999999\n"):
         file.write_text(content)
@@ -223,7 +223,7 @@ def test_stdin() -> None:
 
 
 def test_every_command_takes_bad_files_like_verify(tmp_path: Path) -> None:
-    """``emit`` and ``fmt`` answer with the same codes and statuses."""
+    """``emit`` and ``fmt`` report the same codes and statuses as ``verify``."""
     file = tmp_path / "mine.ps"
     for content, status, code in ((b"", 1, Code.EMPTY), (b"\0", 2, Code.UNREADABLE), (b"\xff", 2, Code.UNREADABLE)):
         file.write_bytes(content)

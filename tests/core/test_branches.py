@@ -186,7 +186,7 @@ def test_what_is_not_received_or_not_yet_made_is_found() -> None:
 
 
 def test_a_written_file_says_the_same() -> None:
-    """The printed file of such a schedule evaluates to it: order, placement and readers."""
+    """The printed file of such a schedule evaluates to the same order, placement and readers."""
     for seed in range(deep(30)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -278,7 +278,7 @@ def test_the_page_says_what_a_reader_waits_for(opened: Opened) -> None:
     ],
 )
 def test_what_no_stage_can_read_is_found_at_its_place(line: str, where: str, said: str) -> None:
-    """PS1xx and PS2xx, with their messages."""
+    """The findings PS1xx and PS2xx have their messages and places."""
     with pytest.raises(PipeschedError) as caught:
         load(Source("a.ps", f"schedule a(m = 2)\n{line}\nrank r {{ repeat m {{ F B }} }}\n"), Options())
     first = caught.value.diagnostics[0]
@@ -297,7 +297,7 @@ def test_what_is_read_is_limited_before_it_is_expanded() -> None:
 
 
 def test_routes_agree_on_who_reads_whom() -> None:
-    """PS216 with both lines where the copies of a stage read different stages."""
+    """PS216 names both lines where the copies of a stage read different stages."""
     two = (
         "schedule a(m = 2)\nroute one: stage s in 0 .. 3 on rank s{} for microbatch 0 .. 1\n"
         "route two: stage s in 0 .. 3 on rank 2 - s{} for microbatch 1 .. 2\n"

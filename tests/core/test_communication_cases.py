@@ -29,7 +29,7 @@ def test_the_static_verdict_is_the_published_one(case: Case) -> None:
 
 @each_case
 def test_a_rank_stops_where_the_case_says(case: Case) -> None:
-    """Compared: the blocked instructions, -1 for ranks that finish."""
+    """The blocked instructions are those of the case, with -1 for ranks that finish."""
     program = case.program()
     assert {m: tuple(termination.stops(program, parse_model(m))) for m in case.stuck} == case.stuck
 

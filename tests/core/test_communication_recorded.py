@@ -52,7 +52,8 @@ def ends(given: Program, model: str) -> bool:
 
 @pytest.mark.parametrize("name", BATCHED)
 def test_batches_do_not_tie_their_partners(name: str) -> None:
-    """m = p, two chunks, an even number of ranks: safe under every model, as on real processes."""
+    """With m = p, two chunks and an even number of ranks the schedule is safe under every model, as on real
+    processes."""
     report = pipesched.verify(ORDERS / f"{name}.order")
     assert report.ok and report.communication is not None
     assert report.communication.fails == () and report.communication.capacity == 0
@@ -60,7 +61,7 @@ def test_batches_do_not_tie_their_partners(name: str) -> None:
 
 
 def test_unbatched_overlap_is_safe() -> None:
-    """In the order by parity, without a flush."""
+    """Unbatched overlap is safe in the order by parity, without a flush."""
     assert codes(ORDERS / "p4_v2_m4_overlap.order", "strict") == set()
     assert ends(program("p4_v2_m4_overlap"), "strict") and right(program("p4_v2_m4_overlap"))
 

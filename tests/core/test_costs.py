@@ -55,7 +55,7 @@ F=[1,,2]|F=[[[1]]]|=1|F==1|F=1;I=2|F=9999999999999999|F=1/9999999999|M=-1|M=[1,-
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_COSTS))
 def test_what_is_no_cost_is_refused(text: str) -> None:
-    """PS222: unknown or repeated keys, and values other than numbers from 0 up with at most 15 digits."""
+    """PS222 refuses unknown or repeated keys, and values other than numbers from 0 up with at most 15 digits."""
     with pytest.raises(PipeschedError) as error:
         Costs.parse(text)
     assert refused(error) == "PS222"
@@ -71,7 +71,7 @@ def test_what_is_no_cost_is_refused(text: str) -> None:
     ],
 )
 def test_a_costs_file_says_the_same(text: str, same: str) -> None:
-    """TOML, with decimals as written, not their nearest binary fraction."""
+    """A TOML file keeps decimals as written, not their nearest binary fraction."""
     assert Costs.from_toml(text) == Costs.parse(same)
 
 
@@ -94,7 +94,7 @@ def test_what_is_no_costs_file_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("cost", [Fraction(-1), 0.5, "1", None, (Fraction(1), Fraction(-2)), [1, 2]])
 def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
-    """PS222: neither negative nor inexact numbers."""
+    """PS222 refuses negative and inexact numbers."""
     with pytest.raises(PipeschedError) as error:
         Costs({"F": cost})  # type: ignore[dict-item]
     assert refused(error) == "PS222"
@@ -213,7 +213,7 @@ I=0,I=1,W=0|I=1,W=0,|I=--1,W=2|torch:2|I=1;W=0"""
 
 @pytest.mark.parametrize("text", re.split(r"[|\n]", NO_RULES))
 def test_what_is_no_release_rule_is_refused(text: str) -> None:
-    """PS225, from the class and from the Python API."""
+    """PS225 refuses it, from the class and from the Python API."""
     with pytest.raises(PipeschedError) as error:
         Release.parse(text)
     assert refused(error) == "PS225"

@@ -83,7 +83,8 @@ def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int
 
 
 def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
-    """strict => one-stream => pair-stream => async, and strict => buffered(1) => buffered(2) => buffered(inf)."""
+    """Strict implies one-stream, pair-stream and async; strict implies buffered(1), then buffered(2), then
+    buffered(inf)."""
     for case in random_cases(0, deep(250)):
         for models in CHAIN:
             verdicts = [termination.holds(case, parse(model)) for model in models]
@@ -163,7 +164,7 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_every_program_of_a_small_shape(shape: str) -> None:
-    """All programs of a small shape, or a sample of a large one; `--exhaustive` tries all."""
+    """The test runs all programs of a small shape, or a sample of a large one; `--exhaustive` tries all."""
     cases = list(SHAPES[shape]())
     for case in cases[:: 1 + len(cases) // deep(90)]:
         assert not differences(case), told(case)

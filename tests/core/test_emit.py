@@ -223,7 +223,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_settings_of_the_trainer_go_to_stderr(
     arguments: list[str], words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For a placement, the schedule name with which torchtitan builds these stages on these ranks."""
+    """For a placement, stderr names the schedule with which torchtitan builds these stages on these ranks."""
     (folder / "vee.txt").write_text("rank 0: F0.0 F3.0 B3.0 B0.0\nrank 1: F1.0 F2.0 B2.0 B1.0\n")
     (folder / "wave.txt").write_text("rank 0: F1.0 B1.0\nrank 1: F0.0 B0.0\n")
     status, out, said = emit(capsys, *arguments, "--target", "torch-csv", "-o", "order.csv")

@@ -238,7 +238,7 @@ def test_the_meaning_of_the_file_comes_first(text: str) -> None:
 
 
 def test_a_condition_knows_a_file_s_own_held() -> None:
-    """In conditions, too, the file's own definition wins."""
+    """The file's own definition wins in conditions too."""
     text = "schedule x(p, m, held = 5)\nstage 0 on rank 0\nrank 0 { greedy { F when held < 9  B } }"
     assert order(text, p=1, m=3) == [["F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2"]]
 

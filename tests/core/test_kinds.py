@@ -173,19 +173,19 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
     ],
 )
 def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:
-    """At most once per microbatch, after its inputs."""
+    """The kind runs at most once per microbatch, after its inputs."""
     status, text = answers[name]
     assert status == 1 and f"error[{code}]" in text and said in text, text
 
 
 def test_it_is_read_and_printed(answers: Answers, copy: Path) -> None:
-    """Formatted, written in the language, and as an order."""
+    """The kind is formatted, written in the language, and printed as an order."""
     assert answers["fmt"][0] == 0 and (copy / "loose.ps").read_text("utf-8") == GOOD
     assert "F F X B X B" in " ".join(answers["printed"][1].split()) and answers["order"][1] == ORDER
 
 
 def test_it_is_drawn(answers: Answers) -> None:
-    """In characters with its words, in SVG and on a page with the colour of its class."""
+    """The kind is drawn in characters with its words, and in SVG and on a page with the colour of its class."""
     assert "X examination" in answers["text"][1]
     root = ElementTree.fromstring(answers["svg"][1])
     cells = [x for x in root.iter() if x.attrib.get("class") == "X0 s"]

@@ -95,7 +95,7 @@ def test_one_rank_never_waits() -> None:
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
-    """Reports of right and broken schedules, as text and JSON, in two processes with different hash seeds."""
+    """Reports of right and broken schedules, as text and JSON, are equal in two processes with different hash seeds."""
     script = (
         "import json, pipesched; from tests.makers import strategies\n"
         "for seed in range(30):\n"

@@ -156,7 +156,7 @@ def test_a_reduction_follows_the_messages_of_its_instant(name: str, costs: str) 
 
 
 def test_the_gradients_of_four_copies_are_summed() -> None:
-    """First in pairs, then the sums: each rank steps with the gradients of all, once."""
+    """Gradients are summed in pairs, then the sums are: each rank steps with the gradients of all, once."""
     for p, m in ((4, 4), (8, 8)):
         program = compiler.lower(pipesched.load("chimera2", p=p, m=m))
         assert simulate.finishes(program) and symbolic.right(program)

@@ -182,6 +182,6 @@ def test_what_is_held_of_uneven_stages_is_told() -> None:
     ],
 )
 def test_sizes_too_fine_for_exact_sums_are_refused(costs: str, release: str) -> None:
-    """An error rather than a rounded peak; a single size, or a sum of thousands."""
+    """The command reports an error rather than a rounded peak, for a single size or a sum of thousands."""
     report = pipesched.verify("1f1b", p=2, m=3000, costs=costs, release=release)
     assert [d.message for d in report.diagnostics if "64 bits" in d.message] and not report.ok

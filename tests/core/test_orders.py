@@ -112,7 +112,7 @@ def test_the_rule_of_groups(p: int) -> None:
 
 @pytest.mark.parametrize("p", RANKS)
 def test_the_rule_of_smaller_groups(p: int) -> None:
-    """Groups of p or fewer, down to half of p."""
+    """The rule holds for groups of p or fewer, down to half of p."""
     for v in (1, 2, 3):
         for n in {(p + 1) // 2, max(1, p - 1), p}:
             for m in (n, 2 * n, 5 * n):
@@ -123,7 +123,7 @@ def test_the_rule_of_smaller_groups(p: int) -> None:
 @pytest.mark.parametrize("name", rules.BLOCKS)
 @pytest.mark.parametrize("p", RANKS)
 def test_the_blocks_give_the_same_order(name: str, p: int) -> None:
-    """The V family: a block of six slots for each microbatch, from its slots alone."""
+    """The V family follows from a block of six slots for each microbatch, from its slots alone."""
     for m in (1, p, 2 * p + 1):
         assert ours(name, p=p, m=m) == rules.text([rules.BLOCKS[name](p, m, r) for r in range(p)]), m
 
@@ -142,7 +142,7 @@ def test_1f1b_v_is_the_recorded_order_but_for_its_moves() -> None:
 
 
 def test_the_rules_of_slices_and_small_caps() -> None:
-    """Seq1F1B with two slices per sequence; k microbatches that circulate under a cap."""
+    """The rules hold for Seq1F1B with two slices per sequence, and for k microbatches that circulate under a cap."""
     for p in RANKS:
         for m in (2, 2 * p, 6 * p):
             assert ours("seq1f1b", p=p, m=m) == rules.text([rules.seq1f1b(p, m, r) for r in range(p)])
@@ -194,26 +194,28 @@ ROUNDS = [(2, 1, 4), (2, 2, 6), (3, 2, 8), (4, 3, 10), (6, 2, 4), (8, 3, 8), (16
 
 @pytest.mark.parametrize(("p", "v", "m"), BREADTH)
 def test_torch_generates_the_same_breadth_first_order(p: int, v: int, m: int) -> None:
-    """looped_bfs == ScheduleLoopedBFS of torch 2.13, at any m."""
+    """looped_bfs equals ScheduleLoopedBFS of torch 2.13, at any m."""
     assert ours("looped_bfs", p=p, v=v, m=m) == of_torch("ScheduleLoopedBFS", p, v, m)
 
 
 @pytest.mark.parametrize(("p", "v", "m"), ROUNDS)
 def test_torch_generates_the_same_rounds(p: int, v: int, m: int) -> None:
-    """interleaved_zb == ScheduleInterleavedZeroBubble, interleaved_n == ScheduleInterleaved1F1B, at any m of theirs."""
+    """interleaved_zb equals ScheduleInterleavedZeroBubble, and interleaved_n ScheduleInterleaved1F1B, at any m of
+    theirs."""
     assert ours("interleaved_zb", p=p, v=v, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, v, m)
     assert ours("interleaved_n", p=p, v=v, m=m) == of_torch("ScheduleInterleaved1F1B", p, v, m)
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 2), (2, 6), (3, 9), (4, 8), (6, 12), (8, 32)])
 def test_torch_generates_the_same_zb_h1(p: int, m: int) -> None:
-    """zb_h1 == ScheduleInterleavedZeroBubble of torch 2.13 with one stage per rank."""
+    """zb_h1 equals ScheduleInterleavedZeroBubble of torch 2.13 with one stage per rank."""
     assert ours("zb_h1", p=p, m=m) == of_torch("ScheduleInterleavedZeroBubble", p, 1, m)
 
 
 @pytest.mark.parametrize("p", RANKS)
 def test_torch_generates_the_same_v_schedules(p: int) -> None:
-    """zb_v == ScheduleZBVZeroBubble at any m, and dualpipev == ScheduleDualPipeV from m = 2p on, of torch 2.13."""
+    """zb_v equals ScheduleZBVZeroBubble of torch 2.13 at any m, and dualpipev equals its ScheduleDualPipeV from m = 2p
+    on."""
     for m in (1, p, 2 * p - 2, 2 * p - 1, 2 * p, 2 * p + 1, 3 * p + 2, 4 * p):
         if m > 0:
             assert ours("zb_v", p=p, m=m) == of_torch("ScheduleZBVZeroBubble", p, 2, m), m
@@ -239,7 +241,7 @@ def times(report: Report) -> list[Fraction]:
 
 
 def test_zb_v_has_no_bubble_in_its_span() -> None:
-    """ZB-V, p = 4: p microbatches (2p chunks) on every rank, span idle 0 and makespan idle p - 1 chunk times."""
+    """At p = 4, ZB-V has p microbatches (2p chunks) on every rank, span idle 0 and makespan idle p - 1 chunk times."""
     report = verified("zbv_handcrafted_p4_m8")
     assert peaks(report) == [4] * 4
     assert times(report)[1:] == [3, 0]
@@ -272,5 +274,5 @@ def test_chimera_meets_in_the_middle() -> None:
 
 
 def test_dualpipev_holds_one_chunk_more_than_all_stages() -> None:
-    """DualPipeV, p = 4: 2p + 1 chunks on every rank."""
+    """At p = 4, DualPipeV holds 2p + 1 chunks on every rank."""
     assert peaks(verified("dualpipev_p4_m8")) == [Fraction(9, 2)] * 4

@@ -144,7 +144,7 @@ def test_a_soft_word_is_a_name_too(word: str) -> None:
 
 
 def test_the_grammar_has_no_conflict(caplog: pytest.LogCaptureFixture) -> None:
-    """LALR(1) without silently resolved conflicts."""
+    """The grammar is LALR(1) without silently resolved conflicts."""
     from lark import Lark
 
     text = (ROOT / "grammars" / "pipesched.lark").read_text("utf-8")

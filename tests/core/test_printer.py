@@ -279,7 +279,7 @@ FORMS = {
 
 @pytest.mark.parametrize(("text", "form"), FORMS.values(), ids=FORMS.keys())
 def test_form(text: str, form: str) -> None:
-    """The rules, one by one; `'` stands for `"`."""
+    """The printed form follows the rules, tried one by one; `'` represents `"`."""
     assert formatted(text.replace("'", '"')) == dedent(form).lstrip().replace("'", '"')
 
 

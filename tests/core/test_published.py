@@ -105,7 +105,8 @@ def test_the_peaks_and_idle_times_of_the_papers(name: str) -> None:
 
 @pytest.mark.parametrize("share", ["0", "1/17", "1/2", "1"])
 def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None:
-    """The paper's split: M_B before I, M_W = x M_B from I to W. The last W of the last rank hold most of it."""
+    """The paper splits memory into M_B before I and M_W = x M_B from I to W. The last W of the last rank hold most of
+    it."""
     x = Fraction(share)
     for name, formula in SPLIT_PEAKS.items():
         for p, m in ((2, 8), (4, 16), (7, 20)):
@@ -116,7 +117,7 @@ def test_what_the_zero_bubble_schedules_hold_if_i_frees_most(share: str) -> None
 
 @pytest.mark.parametrize("p", range(2, 17))
 def test_the_peaks_of_the_v_family(p: int) -> None:
-    """At F = I = W, as in the authors' code: floor((p+2)/2) for V-Half, floor((p+4)/3) for V-Min, p for V-ZB.
+    """At F = I = W, as in the authors' code, V-Half holds floor((p+2)/2), V-Min floor((p+4)/3) and V-ZB p.
 
     The blocks do not idle less than the schedules that this code makes of them by moving operations at the same peak:
     3p - 7 or, p odd, 3p - 4 for V-Half; 4p - 7 where 3 divides p, else 4p - 5, for V-Min, which is that of its block
@@ -134,7 +135,7 @@ def test_the_peaks_of_the_v_family(p: int) -> None:
 
 @pytest.mark.parametrize("name", ["v_half", "v_min", "v_zb", "1f1b_v"])
 def test_the_table_of_blocks_and_optima(name: str) -> None:
-    """The gallery's idle times: of the block, and the proved least at its peak; the latter for p = 2 and 3, with
+    """The gallery's idle times are that of the block and the proved least at its peak; the latter for p = 2 and 3, with
     ``--depth 2`` for all.
     """
     page = (Path(__file__).parents[2] / "schedules" / "README.md").read_text("utf-8")
@@ -205,7 +206,8 @@ def rows(file: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("file", "chunks"), [("zb_iclr_table5_6.json", 1), ("zb_arxiv_table8_zbv.json", 2)])
 def test_the_bubble_rates_of_the_zero_bubble_paper(file: str, chunks: int) -> None:
-    """arXiv:2401.10241, tables 5 and 8, with latency: (span - m(F+I+W)) / span to four digits, spans in µs.
+    """Tables 5 and 8 of arXiv:2401.10241, with latency, are reproduced: (span - m(F+I+W)) / span to four digits, spans
+    in µs.
 
     The interleaved column is left out: the paper counts its latencies by a formula, and gives no order for it.
     """
@@ -221,7 +223,7 @@ def test_the_bubble_rates_of_the_zero_bubble_paper(file: str, chunks: int) -> No
 
 @pytest.mark.parametrize("at", (0, 3, 6) if deep(1) == 1 else range(9))
 def test_the_column_of_zb_v_is_of_an_order_that_is_searched(at: int) -> None:
-    """arXiv:2401.10241, table 8: the ZB-V of the table fills gaps by a search with the times of the row.
+    """The ZB-V of table 8 of arXiv:2401.10241 fills gaps by a search with the times of the row.
 
     The order that is made by hand, in the library, is within 0.15 per cent points of it: longer at 6.2B, shorter at
     14.6B and 28.3B. (The orders that the authors' search gives have the rates of the paper, to four digits, in all
@@ -262,7 +264,7 @@ def test_the_measured_table_of_dualpipe(text: str) -> None:
 
 @pytest.mark.parametrize("text", PAIRS)
 def test_the_measured_table_of_dualpipev(text: str) -> None:
-    """The recorded order of DualPipeV at p = 4, m = 8, in chunks."""
+    """The recorded order of DualPipeV at p = 4, m = 8 has the measured peaks, in chunks."""
     measured = json.loads((DATA / "dualpipe_table.json").read_text("utf-8"))["measured"]
     (row,) = [x for x in measured if (x["kind"], x["p"], x["m"]) == ("dualpipev", 4, 8)]
     report = pipesched.verify(Path(__file__).parents[1] / "orders" / "dualpipev_p4_m8.txt", costs=PAIRS[text])

@@ -23,7 +23,7 @@ TEXT = "\n# mine\nschedule a(p, m = 2 * p)\nstage s in 0 .. p on rank s\nrank r 
 
 
 def test_the_version_is_that_of_the_project() -> None:
-    """`pipesched.__version__`, as in pyproject."""
+    """`pipesched.__version__` equals the version in pyproject."""
     said = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
     found = re.search(r'^version = "(.*)"', said, re.MULTILINE)
     assert found is not None and pipesched.__version__ == found[1]
@@ -38,12 +38,12 @@ def test_check_is_a_function_whatever_was_imported(first: str) -> None:
 
 
 def test_a_report_has_the_bubble() -> None:
-    """(p - 1) / (m + p - 1) of GPipe."""
+    """The report of GPipe has the bubble (p - 1) / (m + p - 1)."""
     assert pipesched.verify("gpipe", p=4, m=8).bubble == Fraction(3, 11)
 
 
 def test_an_error_has_place_and_remedy() -> None:
-    """`str(error)`: code, message, place, and the help."""
+    """`str(error)` has the code, the message, the place and the help."""
     with pytest.raises(PipeschedError) as found:
         pipesched.load(TEXT.replace("{ F }", "{ F[3] }"), p=2)
     (diagnostic,) = found.value.diagnostics
@@ -92,7 +92,7 @@ GENERATORS = {
 def test_a_generator_that_gives_another_size_is_shown_where_it_yields(
     kind: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PS803 at the file and line of the yield, with the arguments of the function."""
+    """PS803 names the file and line of the yield, and the arguments of the function."""
     (tmp_path / "gen.py").write_text(GENERATORS[kind])
     monkeypatch.chdir(tmp_path)
     report = pipesched.verify("python:gen.py:order", p=2, m=2)

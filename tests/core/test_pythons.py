@@ -30,7 +30,7 @@ pytestmark = pytest.mark.quick
     ],
 )
 def test_broken_json_has_one_message(text: str, message: str, at: int) -> None:
-    """The fault and its place, under any Python."""
+    """The message names the fault and its place, under any Python."""
     with pytest.raises(json.JSONDecodeError) as caught:
         json_of(text)
     assert (caught.value.msg, caught.value.pos) == (message, at)

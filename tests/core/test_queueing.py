@@ -55,7 +55,7 @@ def found(program: Program, model: str, given: Costs) -> Fraction | None:
 
 @pytest.mark.parametrize("first", range(0, deep(100), 100))
 def test_random_programs_take_as_long_as_their_queues_do(first: int) -> None:
-    """Under every model: the simulated makespan, and none exactly if some rank never finishes."""
+    """Under every model the makespan equals the simulated one, and is None exactly if some rank never finishes."""
     for seed in range(first, first + 100):
         rng = random.Random(seed)
         program = random_program(rng)
@@ -82,7 +82,7 @@ def fused(rng: random.Random, program: Program) -> Program:
 
 
 def test_right_programs_take_as_long_as_their_queues_do() -> None:
-    """Lowered random schedules, fused at random: as simulated, and never faster than the ideal."""
+    """Lowered random schedules, fused at random, take as long as simulated, and never less than the ideal."""
     ended = longer = 0
     for seed in range(deep(30)):
         rng = random.Random(seed)
@@ -135,7 +135,7 @@ def makespan_of(text: str, model: str) -> Fraction | None:
 
 
 def test_the_report_has_it_where_a_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the text, on the line of many sizes, and in JSON; only with `--comm`."""
+    """Only with `--comm` the time is in the text, on the line of many sizes, and in JSON."""
     assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1"]) == 0
     assert "turn" not in capsys.readouterr().out
     assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--cost", "C=1", "--comm", "strict"]) == 0

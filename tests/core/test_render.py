@@ -178,7 +178,7 @@ def test_colour_changes_no_word() -> None:
 
 
 def test_one_line_names_the_first_place() -> None:
-    """``file:line:column: error[code]: message``, for editors and grep."""
+    """The line is ``file:line:column: error[code]: message``, for editors and grep."""
     assert (
         render.concise(DEADLOCK, "other") == "mine.csv:1:5: error[PS401]: deadlock: ranks 0 and 1 wait for each other"
     )
@@ -211,7 +211,7 @@ def test_json_tells_every_place() -> None:
 
 
 def test_a_tally_counts_by_severity() -> None:
-    """Errors first, plurals right, nothing for nothing."""
+    """Errors come first, plurals are right, and an empty report has an empty tally."""
     error, warning = Diagnostic(CheckCode.TWICE, ""), Diagnostic(InteropCode.TWO_RANKS, "")
     assert render.tally([]) == ""
     assert render.tally([warning, error, error]) == "2 errors, 1 warning"

@@ -152,7 +152,8 @@ def test_claims_that_say_nothing_here_are_not_counted() -> None:
 
 
 def test_one_line_tells_the_verdict() -> None:
-    """For many files and sizes: the file, sizes, peak and makespan, or the first error and the number of others."""
+    """For many files and sizes a line has the file, sizes, peak and makespan, or the first error and the number of
+    others."""
     assert (
         INTERLEAVED.line() == "ok  schedules/interleaved.ps  p=4 v=2 m=8   128 ops, 112 messages   peak 5.5   "
         "makespan 57   bubble 15.8 % (3/19)"
@@ -260,7 +261,7 @@ def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: ob
 
 
 def test_a_claim_is_true_false_or_not_applicable() -> None:
-    """Three answers, one of them a string."""
+    """There are three answers, one of them a string."""
     claims = (Claim("a", True), Claim("b", False), Claim("c", None, "why"))
     assert replace(INTERLEAVED, claims=claims).to_json()["claims"] == [
         {"text": "a", "holds": True},

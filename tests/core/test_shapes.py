@@ -64,7 +64,7 @@ def test_shapes_in_one_order_hold() -> None:
 
 
 def test_a_shape_that_is_taken_for_another() -> None:
-    """Two shapes in one batch to one rank, received in the other order: right data, wrong buffers."""
+    """Two shapes in one batch to one rank, received in the other order, put the right data into wrong buffers."""
     lists = (
         "F0.0 F2.0 ( sendshape:F0.0>1 sendshape:F2.0>1 ) send:F0.0>1 send:F2.0>1",
         "( recvshape:F2.0<0 recvshape:F0.0<0 ) recv:F0.0<0 F1.0 recv:F2.0<0 F3.0",

@@ -36,7 +36,7 @@ def codes(report: Report) -> list[str]:
 @CALM
 @given(strategies.SEEDS, st.data())
 def test_an_operation_that_is_missing_or_there_twice(seed: int, data: st.DataObject) -> None:
-    """Missing: only PS301; twice: PS302 at the second one, and only its consequences."""
+    """A missing operation has only PS301; a repeated one has PS302 at its second place, and only its consequences."""
     schedule = strategies.random_schedule(seed, pairs=0)
     orders = simulate.orders_of(schedule)
     rank = data.draw(st.sampled_from([r for r, order in enumerate(orders) if order]))
@@ -79,7 +79,7 @@ def places(report: Report, code: str) -> list[tuple[int, int]]:
     ],
 )
 def test_a_slip_in_a_compute_order(order: list[list[str]], code: str, where: tuple[int, int]) -> None:
-    """1F1B on two ranks with one slip: that code alone, at that place."""
+    """1F1B on two ranks with one slip has that code alone, at that place."""
     lists = [[_compute(word) for word in words] for words in order]
     placement = Placement(np.array([[0, 1]], dtype=np.int32), np.zeros(2, dtype=np.int32), 2)
     report = pipesched.verify(Schedule.from_orders(lists, placement))

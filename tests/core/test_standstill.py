@@ -209,7 +209,8 @@ def test_the_page_marks_what_waits(opened: Opened) -> None:
 
 
 def test_traces_and_graphs_mark_what_waits() -> None:
-    """A red slice for each rank and an arrow for each message; nodes and edges of the cycle in GraphML and in DOT."""
+    """A trace has a red slice for each rank and an arrow for each message; GraphML and DOT mark the nodes and edges of
+    the cycle."""
     program, _ = of_fixture()
     drawn = chart(program.schedule)
     made = json.loads(trace.render(drawn))

@@ -30,7 +30,7 @@ BUSY = "while True: pass"
 
 @dataclass
 class Machine:
-    """Engines that take as many steps as the bound of a question, and report in random order."""
+    """The engines that take as many steps as the bound of a question, and report in random order."""
 
     draw: random.Random
     size: int = 2

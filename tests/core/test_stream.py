@@ -224,8 +224,8 @@ def test_a_stream_emitted_again_is_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", NEW)
 def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) -> None:
-    """Batches and communicators, torch's actions, frozen stages, readers, slices, recomputation and offloading: bytes,
-    schema, and back.
+    """The published schema holds batches and communicators, torch's actions, frozen stages, readers, slices,
+    recomputation and offloading; the bytes are equal after a round trip.
     """
     path = EMIT / "v2" / f"{name}.json"
     ending, text = NEW[name]
@@ -327,7 +327,7 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
 
 
 def test_what_a_stream_has_no_words_for_is_counted() -> None:
-    """PS814 at the first inexpressible instruction, with the number of others."""
+    """PS814 is reported at the first inexpressible instruction, with the number of others."""
     text = "rank 0: F0.0 sendshape:F0.0>1 send:F0.0>1 sendshape:F0.1>1\nrank 1: recvshape:F0.0<0 recv:F0.0<0\n"
     program = order_text.read(Source("a.txt", text))
     assert isinstance(program, Program)
@@ -344,7 +344,7 @@ def test_what_a_stream_has_no_words_for_is_counted() -> None:
 @CALM
 @given(strategies.schedules())
 def test_both_readers_read_what_was_written(schedule: Schedule) -> None:
-    """In our layout, and on one line: the same columns, parameters and placement."""
+    """Our layout and a text on one line give the same columns, parameters and placement."""
     program = compiler.lower(ranged(schedule))
     text = "".join(stream_write.pieces(program, {"p": 3, "x": -7}))
     fast, slow = read(text), read(json.dumps(json.loads(text)))
@@ -361,7 +361,8 @@ def test_both_readers_read_what_was_written(schedule: Schedule) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_every_instruction_is_found_in_its_text(name: str, indent: int | None) -> None:
-    """A label shows the JSON of the very instruction, in any layout; for a part of an overlap, of the part."""
+    """The label shows the JSON of the instruction at that place, in any layout; for a part of an overlap, the JSON of
+    the part."""
     text = text_of(name)
     for layout in (text, json.dumps(json.loads(text), indent=indent)):
         program, _ = read(layout)
@@ -572,7 +573,7 @@ def test_what_is_json_and_no_program_is_told_too(
     ],
 )
 def test_other_texts_are_no_stream(text: str, words: str) -> None:
-    """PS811, or the error of a version or a budget, and no exception, for any text."""
+    """Any other text gives PS811, or the error of a version or a budget, and no exception."""
     report = verify(Source("a.json", text), Options())
     others = {"version": "PS812", "300 digits": "PS843", "100 brackets": "PS843"}
 

@@ -157,7 +157,7 @@ SAYING = ("verify", "several", "over", "why", "compare", "diff", "optimize", "pl
 
 @pytest.mark.parametrize("verb", SAYING)
 def test_three_assumptions_and_how_to_see_the_others(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the table; with --verbose all of those in the object."""
+    """The assumptions are below the table; --verbose shows all those of the object."""
     short, whole = told(capsys, *VERBS[verb]), told(capsys, *VERBS[verb], "--verbose")
     few, every = (re.findall(r"(?m)^ *assumed: (.*)$", text) for text in (short, whole))
     assert few == every[:3] and len(few) <= 3
@@ -272,7 +272,7 @@ def test_a_time_is_written_in_three_digits(milliseconds: Fraction, text: str) ->
 
 
 def test_python_prints_units_too() -> None:
-    """`str`, `repr` and rows of functions."""
+    """`str`, `repr` and the rows of functions have units too."""
     report = pipesched.verify("1f1b", p=4, m=8, model="llama3-70b", device="h100")
     assert re.search(r"makespan [\d.]+ s ", str(report)) and re.search(r"makespan [\d.]+ s\b", repr(report))
     assert "3 more" not in report.text(verbose=True)

@@ -76,7 +76,7 @@ def test_no_value_ends_optimize_in_an_error_of_pythons(option: str) -> None:
 
 
 def test_no_value_as_a_schedule_ends_in_an_error_of_pythons() -> None:
-    """For any value as a schedule, a target or a version."""
+    """No value of a schedule, a target or a version ends in one of Python's errors."""
     for value in ANYTHING:
         for function in (pipesched.verify, pipesched.load, pipesched.emit, pipesched.from_torch_csv):
             answers(function, value)

@@ -129,7 +129,7 @@ def test_no_page_is_left_over() -> None:
 
 @pytest.mark.parametrize("word", ["PS401", "ps401", "401", "deadlock", "Deadlock"])
 def test_a_page_is_found_by_number_and_name(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In upper or lower case, with or without letters."""
+    """A page is found in upper or lower case, with or without letters."""
     assert main(["explain", word]) == 0
     assert capsys.readouterr().out == page(Code.DEADLOCK)
 

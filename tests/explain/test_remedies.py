@@ -18,7 +18,7 @@ def helps(text: str, name: str = "mine.ps", **sizes: int) -> list[str | None]:
 
 
 def test_a_range_that_leaves_out_the_last_rank() -> None:
-    """PS902 for `0 .. p - 1`: a smaller p has the same fault; a range that ends at p has none."""
+    """PS902 is reported for `0 .. p - 1`: a smaller p has the same fault; a range that ends at p has none."""
     text = "schedule a(p, m = p)\nstage s in 0 .. p - 1 on rank s\nrank r { repeat m { F } repeat m { B } }\n"
     for p in (4, 3):
         (help,) = helps(text, p=p)

@@ -72,7 +72,7 @@ RATIOS = {
 
 @pytest.mark.parametrize("p", [4, 16])
 def test_the_bubble_ratio_of_1f1b(p: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """(p-1)/(m+p-1), as published for m = p, 4p and 16p."""
+    """The ratio is (p-1)/(m+p-1), as published for m = p, 4p and 16p."""
     found = rows(capsys, "1f1b", "--p", str(p), "--m", f"{p},{4 * p},{16 * p}")
     assert [row["bubble_ratio"] for row in found] == [RATIOS[p, m] for m in (p, 4 * p, 16 * p)]
     for row in found:
@@ -81,7 +81,7 @@ def test_the_bubble_ratio_of_1f1b(p: int, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_bubble_ratio_of_interleaving(capsys: pytest.CaptureFixture[str]) -> None:
-    """Interleaved 1F1B at p = 4, m = 8: 3/19 with two chunks, 3/35 with four."""
+    """Interleaved 1F1B at p = 4, m = 8 has the ratio 3/19 with two chunks and 3/35 with four."""
     found = rows(capsys, "interleaved", "--p", "4", "--v", "2,4", "--m", "8")
     assert [row["bubble_ratio"] for row in found] == ["3/19", "3/35"]
 
@@ -169,7 +169,7 @@ def test_no_bound_is_said_where_none_is_known(folder: Path, capsys: pytest.Captu
 
 
 def test_a_random_order_is_not_below_the_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Orders of ZB-H1's operations at random places of a rank, as the simulation times them."""
+    """Orders of ZB-H1's operations at random places of a rank, as simulated, are not below the bound."""
     rng = random.Random(5)
     schedule = pipesched.load("zb_h1", p=3, m=4)
     bound = exact(rows(capsys, "zb_h1", "--p", "3", "--m", "4")[0]["lower_bound"])
@@ -263,7 +263,7 @@ def test_a_table_wider_than_the_terminal_is_two() -> None:
 
 
 def test_the_table_is_the_same_every_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Byte for byte, on stdout, in a file, and as a picture."""
+    """The table is equal byte for byte, on stdout, in a file, and as a picture."""
     arguments = ["gpipe", "zb_h1", "--p", "4", "--m", "8,16", "--plot", "a.svg"]
     shown, drawn = set(), set()
     for _ in range(2):

@@ -102,7 +102,7 @@ def test_few_moves_in_a_long_order_are_found(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_long_blocks_have_the_fewest_moves_too(seed: int) -> None:
-    """Against the quadratic recurrence for a longest increasing subsequence."""
+    """The number of moves equals that of the quadratic recurrence for a longest increasing subsequence."""
     rng = random.Random(seed)
     b = list(range(120))
     rng.shuffle(b)
@@ -173,7 +173,7 @@ def test_neighbours_move_together(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_cost_is_both_and_the_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B and GPipe, p = 4, m = 8: the same makespan, as in the literature, and 4 activations against 8."""
+    """1F1B and GPipe at p = 4, m = 8 have the same makespan, as in the literature, and hold 4 activations and 8."""
     status, value = told(["gpipe", "1f1b", "--p", "4", "--m", "8", "--cost", "F=1,B=2"], capsys)
     makespan = (8 + 4 - 1) * 3
     assert status == 1 and value["figures"]["makespan"] == [makespan, makespan]
@@ -216,7 +216,7 @@ def test_overlap_pairs_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two forward-only files with one order, one of them with a frozen stage."""
+    """Two forward-only files have one order, and one of them has a frozen stage."""
     text = "schedule a(p = 2, m = 1) stage s in 0 .. p on rank s {} rank r {{ F }}\n"
     for name, frozen in (("a.ps", "frozen 0"), ("b.ps", "")):
         (folder / name).write_text(text.format(frozen))
@@ -293,7 +293,7 @@ def runs_of(*schedules: Schedule) -> list[Examination]:
 @CALM
 @given(strategies.SEEDS, st.integers(0, 8))
 def test_the_difference_done_to_the_first_order_is_the_second(seed: int, changes: int) -> None:
-    """Random orders, with moved, lost and doubled operations on each rank: in both directions."""
+    """Random orders, with moved, lost and doubled operations on each rank, agree in both directions."""
     rng = random.Random(seed)
     schedule = strategies.random_schedule(seed)
     orders = [[Compute(x.op, x.stage, x.microbatch) for x in schedule.order(r)] for r in range(schedule.ranks)]
@@ -315,7 +315,7 @@ def test_the_difference_done_to_the_first_order_is_the_second(seed: int, changes
 
 
 def test_operations_that_move_to_one_place_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B to GPipe, p = 2, m = 3, by hand: F F B F B B, and F B F B F B, to F F F B B B."""
+    """1F1B to GPipe, p = 2, m = 3, agrees with a derivation by hand: F F B F B B, and F B F B F B, to F F F B B B."""
     assert main(["diff", "1f1b", "gpipe", "--p", "2", "--m", "3"]) == 1
     assert capsys.readouterr().out.splitlines()[:2] == [
         "rank 0: B0.0 moved from step 3 to 4, before B0.1",
@@ -331,7 +331,7 @@ def test_what_has_other_neighbours_at_its_old_step_has_moved(capsys: pytest.Capt
 
 
 def test_other_sizes_and_placements_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """ZB-H1 on four ranks and interleaving on four: other stages; other microbatches by their number."""
+    """ZB-H1 and interleaving on four ranks have other stages; other microbatches are named by their number."""
     _, value = told(["1f1b", "interleaved", "--p", "4", "--v", "2", "--m", "8"], capsys)
     assert value["facts"] == ["4 stages, then 8"]
 

@@ -63,7 +63,8 @@ def fused(*words: tuple[str, int, int]) -> list[Compute]:
 
 
 def test_known_variants_are_recognized() -> None:
-    """GPipe with the last microbatch first, doubled warm-up, breadth first: each written here by its rule."""
+    """GPipe with the last microbatch first, doubled warm-up and breadth first, each written here by its rule, are
+    recognized."""
     p, m, v = 3, 4, 2
     back = [fused(*(("F", r, i) for i in range(m)), *(("B", r, i) for i in reversed(range(m)))) for r in range(p)]
     eager = []

@@ -134,7 +134,7 @@ def test_the_parts_add_up_on_what_runs_of_a_stuck_order(seed: int, data: st.Data
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("text", GRID)
 def test_the_parts_add_up_on_the_library(name: str, text: str) -> None:
-    """Every built-in schedule, at p = 4 and m = 8."""
+    """The parts add up for every built-in schedule, at p = 4 and m = 8."""
     schedule = pipesched.load(name, p=4, m=8)
     adds_up(schedule, Costs.parse(text))
 

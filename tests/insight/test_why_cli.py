@@ -65,7 +65,8 @@ def test_an_order_without_m_has_no_growth(folder: Path, capsys: pytest.CaptureFi
 
 
 def test_a_gap_is_told_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B on two ranks, two microbatches: 0F0 0F1 0B0 0B1 above, 1F0 1B0 1F1 1B1 below, from t = 1 on."""
+    """The example is 1F1B on two ranks, two microbatches: 0F0 0F1 0B0 0B1 above, 1F0 1B0 1F1 1B1 below, from t = 1
+    on."""
     assert main(["why", "1f1b", "--p", "2", "--m", "2", "--cost", "F=1,B=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     gaps = [line for line in lines if " idles " in line]
@@ -107,7 +108,7 @@ def test_the_critical_path_has_its_lines(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_wrong_file_is_told_as_far_as_it_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 1, the parts of what ran, and one line on stderr."""
+    """A wrong file gives status 1, the parts of what ran, and one line on stderr."""
     (folder / "bad.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
     assert main(["why", "bad.csv"]) == 1
     shown = capsys.readouterr()

@@ -58,8 +58,8 @@ def codes(made: Checked) -> list[str]:
 
 @pytest.mark.parametrize("row", readable(EXAMPLES + MISTAKES))
 def test_a_configuration_is_told_what_it_must_be(row: Row, tmp_path: Path) -> None:
-    """Exactly the listed codes at their lines; the last line; the source of each finding; status 0 without findings, 4
-    if not judged, else 1.
+    """The command reports exactly the listed codes at their lines, the last line, and the source of each finding; its
+    status is 0 without findings, 4 if not judged, else 1.
     """
     made = checked(row, tmp_path)
     said = tuple((str(x.code), x.where.line if x.where else 0) for x in made.diagnostics)
@@ -126,7 +126,7 @@ def test_an_order_that_the_library_has_not_is_executed() -> None:
 
 
 def test_options_are_laid_over_the_file_that_they_name(tmp_path: Path) -> None:
-    """torchtitan 0.2.2: the command line wins over the TOML file."""
+    """In torchtitan 0.2.2, the command line wins over the TOML file."""
     (tmp_path / "debug.toml").write_text(titan(1), "utf-8")
     line = "torchrun -m torchtitan.train --job.config_file debug.toml --parallelism.pipeline-parallel-degree=4\n"
     made = checked(Row("", "sh", line), tmp_path)
@@ -460,7 +460,7 @@ NASTY = {
 
 @pytest.mark.parametrize("name", NASTY)
 def test_texts_that_are_made_to_hurt(name: str) -> None:
-    """Depth, width, digits, aliases and tags of YAML: judged or refused at once."""
+    """Deep, wide, or long YAML, and YAML with many digits, aliases or tags, is judged or refused at once."""
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
     made = pipesched.check(pipesched.Source(name, NASTY[name]))
@@ -468,7 +468,7 @@ def test_texts_that_are_made_to_hurt(name: str) -> None:
 
 
 def test_yaml_without_its_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PS820, with the command that installs it."""
+    """PS820 is reported, with the command that installs the reader."""
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     made = pipesched.check(pipesched.Source("a.yaml", "distributed:\n  pp_size: 2\n"))
     assert [x.code for x in made.diagnostics] == [Code.NEEDS] and made.exit_status == 2

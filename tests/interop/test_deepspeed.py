@@ -46,7 +46,7 @@ def same(one: pipesched.Schedule, other: pipesched.Schedule) -> bool:
 
 @pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 3), (8, 16), (64, 8)])
 def test_its_training_is_1f1b(p: int, m: int) -> None:
-    """TrainSchedule, operation for operation."""
+    """TrainSchedule agrees with 1F1B, operation for operation."""
     assert same(pipesched.load("deepspeed:TrainSchedule", p=p, m=m, **WHERE), pipesched.load("1f1b", p=p, m=m))
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_schedule_is_said(name: str, given: dict[str, Any], code: str
 
 @pytest.mark.skipif(REAL, reason="DeepSpeed is installed")
 def test_without_deepspeed() -> None:
-    """PS850, with the package to install."""
+    """Without deepspeed, PS850 names the package to install."""
     (found,) = pipesched.verify("deepspeed:TrainSchedule", p=2, m=2).diagnostics
 
     assert str(found.code) == "PS850" and "pip install deepspeed" in str(found.help)

@@ -120,7 +120,7 @@ def test_a_framework_is_verified_at_many_sizes_and_options(capsys: pytest.Captur
 
 
 def test_a_finding_names_the_line_that_yielded(folder: Path) -> None:
-    """In the label, and so in JSON; a line of the generator's own file."""
+    """The label, and so the JSON, names the line; the line is in the generator's own file."""
     report = pipesched.verify("python:slips:forgets", p=2, m=3)
     assert [d.code for d in report.diagnostics] == [CheckCode.MISSING] * 2
     assert f"(slips.py:{LINES['forgets']})" in report.diagnostics[0].labels[0].message

@@ -113,7 +113,8 @@ def test_the_order_is_the_published_one(site: Path, sizes: tuple[int, int, int])
 @each
 @pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 16])
 def test_groups_are_the_published_ones(site: Path, p: int) -> None:
-    """interleaved_n of the library: groups of more than p, the last one whole or of p microbatches."""
+    """The groups of interleaved_n in the library have more than p microbatches, the last one whole or of p
+    microbatches."""
     if "microbatch_group_size_per_vp_stage" not in core(site).options():
         pytest.skip("this release has groups of p alone")
     for v, m, n in ((2, 2 * p + 1, p + 1), (2, 2 * p + 2, p + 1), (3, p + 2, p + 2)):
@@ -175,7 +176,7 @@ def test_the_flush_in_one_queue(site: Path, p: int) -> None:
 
 @executed
 def test_a_finding_names_the_lines_that_posted() -> None:
-    """The post, and the line of the schedule that called it."""
+    """The finding names the post, and the line of the schedule that called it."""
     report = pipesched.verify("megatron:interleaved", p=2, v=2, m=4, framework_path=str(SITE))
     files = {path.name for path in (SITE / "megatron/core/pipeline_parallel").iterdir()}
     assert {"schedules.py", "p2p_communication.py"} <= files
@@ -202,7 +203,8 @@ REFUSED = {
 @executed
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_recorded_is_refused(case: str) -> None:
-    """With a code and the name; a refusal of the release itself with its own message and line."""
+    """An unrecordable call is refused with a code and its name; a refusal of the release itself with its own message
+    and line."""
     name, options, code, words = REFUSED[case]
     report = pipesched.verify(f"megatron:{name}", p=2, v=2, m=4, framework_path=str(SITE), **options)
     (only,) = report.diagnostics

@@ -165,7 +165,7 @@ def test_a_combined_schedule_is_that_of_the_library() -> None:
 
 @pytest.mark.parametrize("option", ["hybrid-layer-pattern", "hybrid-override-pattern"])
 def test_the_segments_of_a_hybrid_pattern_are_stages(option: str) -> None:
-    """Since 0.17: v by their number, the layers by their letters, regardless of --num-layers."""
+    """Since 0.17 the number of segments gives v, and their letters the layers, regardless of --num-layers."""
     made = told("0.19", f"{option} M|*-|M|*/M*/M*, pipeline-model-parallel-size 2")
     assert made.ok and (made.plan.ranks, made.plan.chunks) == (2, 2), str(made)
     made = told("0.19", f"{option} M*-M, pipeline-model-parallel-size 2")

@@ -70,8 +70,8 @@ def test_what_keeps_to_its_plan_holds(name: str, sizes: dict[str, int], write: W
 
 @pytest.mark.parametrize(("as_json", "batched"), [(False, True), (True, False), (True, True)])
 def test_dumps_in_all_their_forms(as_json: bool, batched: bool, tmp_path: Path) -> None:
-    """Pickled or JSON, single or batched, of ranks with other numbers in the job, with collectives
-    and shapes between.
+    """Dumps are read in all forms: pickled or JSON, single or batched, of ranks with other numbers in the job, with
+    collectives and shapes between.
     """
     run = play(lists("1f1b", p=4, m=6))
     dumps(run, tmp_path, as_json=as_json, batched=batched, job=[1, 4, 7, 10])
@@ -201,7 +201,7 @@ def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_pa
 
 
 def test_our_recorder_is_read(tmp_path: Path) -> None:
-    """Two steps of `Recorder.dumps`: one file per rank, with instructions that are not messages."""
+    """Two steps of `Recorder.dumps` give one file per rank, with instructions that are not messages."""
     from pipesched import stream
     from pipesched.runtime.execute.trace_events import dumps as written
 

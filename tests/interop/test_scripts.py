@@ -126,7 +126,8 @@ def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeyp
 
 
 def test_the_words_behind_two_dashes_are_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """As the shell made them, with wrappers, assignments and an inner shell; also as a list of words in Python."""
+    """The words are as the shell made them, with wrappers, assignments and an inner shell; in Python also as a list of
+    words."""
     words = f"{COMMAND} --pipeline-model-parallel-size 4 --global-batch-size 16".split()
     inner = " ".join(words)
     for command in (

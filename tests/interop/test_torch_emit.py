@@ -127,7 +127,7 @@ def test_torch_loads_the_program(name: str, sizes: dict[str, int], tmp_path: Pat
 
 @CASES
 def test_our_program_is_torchs_lowering(name: str, sizes: dict[str, int], tmp_path: Path) -> None:
-    """Computes, UNSHARD, RESHARD and REDUCE_GRAD in torch's order; the same messages, at our places.
+    """Computes, UNSHARD, RESHARD and REDUCE_GRAD are in torch's order; the same messages are at our places.
 
     Stages that are freed at one place have no order of their own in torch 2.13, which keeps them in a set.
     """
@@ -165,7 +165,7 @@ def test_the_program_holds_for_its_version(name: str, sizes: dict[str, int], ver
 
 @CASES
 def test_the_program_trains_what_the_undivided_model_does(name: str, sizes: dict[str, int]) -> None:
-    """Executed symbolically, with sharded stages: every gradient, reduced once."""
+    """Executed symbolically, with sharded stages, the program makes every gradient and reduces it once."""
     text = emitted(name, sizes, "torch-comms")
 
     assert Runtime(text, owners(text), microbatches(text), fsdp=True).wrong() is None

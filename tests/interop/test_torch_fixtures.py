@@ -56,7 +56,7 @@ def test_bad_files_are_named(case: dict[str, Any]) -> None:
 
 
 def test_every_file_is_in_the_table() -> None:
-    """No file without an expectation, no expectation without a file."""
+    """Every file has an expectation, and every expectation has a file."""
     assert {case["file"] for case in GOOD + BAD} == {file.stem for file in FOLDER.glob("*.csv")}
 
 

@@ -69,6 +69,6 @@ def test_the_package_installs_the_versions_of_the_table() -> None:
 
 
 def test_rows_are_in_order() -> None:
-    """Each version once, oldest first."""
+    """The table has each version once, oldest first."""
     numbers = [version.number for version in VERSIONS]
     assert numbers == sorted(set(numbers))

@@ -61,7 +61,7 @@ def taken(name: str, p: int, m: int, *, compiled: bool) -> bool:
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_torch_does_not_build_is_an_error_and_nothing_else_is(name: str) -> None:
-    """Every size and compilation: of the model, of the loss alone, of neither."""
+    """The rule agrees at every size, and with a compiled model, a compiled loss alone, or neither."""
     found = set()
     for p, m in some(SIZES, 2):
         for text, compiled in (

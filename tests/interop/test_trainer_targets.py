@@ -156,7 +156,7 @@ SCHEDULES = {
     ],
 )
 def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
-    """PS814, with the reason and an alternative."""
+    """PS814 is reported, with the reason and an alternative."""
     sizes = {"p": 3, "m": 6} if case not in FILES else {}
     text = FILES.get(case) or (f"schedule a(p, m)\n{SCHEDULES[case]}" if case in SCHEDULES else "")
     source = Source("a.txt" if case in FILES else "a.ps", text) if text else compiler.read(case)
@@ -204,7 +204,7 @@ def test_each_rank_has_a_file() -> None:
     ],
 )
 def test_the_form_stays(name: str, sizes: dict[str, int], golden: str, update_golden: bool) -> None:
-    """The golden files, to the byte; `--update-golden` rewrites them."""
+    """The golden files are equal to the byte; `--update-golden` rewrites them."""
     _, text = emitted(compiler.read(name), "deepspeed", **sizes)
     if update_golden:
         (GOLDEN / golden).write_text(text, "utf-8")

@@ -161,7 +161,7 @@ def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_no_rule_knows_is_named() -> None:
-    """By its name, in the text and in the object."""
+    """The setting is named in the text and in the object."""
     made = checked("a.sh", f"{PLAIN.replace('25', '24')} --use-mcore-models --lr-warmup-iters 3 --my-own-thing 4")
     assert made.not_judged == ("--use-mcore-models", "--lr-warmup-iters", "--my-own-thing")
     assert "not judged: --use-mcore-models, --lr-warmup-iters, --my-own-thing (no rule knows them)" in str(made)

@@ -146,7 +146,7 @@ def test_a_kernel_begins_with_its_forward() -> None:
 @settings(max_examples=deep(12), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
 def test_random_kernels(seed: int, ranks: int, chunks: int, k: int) -> None:
-    """Random kernels between a regular prefix and suffix."""
+    """Random kernels between a regular prefix and suffix are found."""
     rng = random.Random(seed)
     parts = []
     for rank in range(ranks):

@@ -49,7 +49,7 @@ def test_built_in_schedules_are_read_back(name: str) -> None:
 
 @pytest.mark.parametrize("path", ORDERS, ids=lambda path: path.stem)
 def test_recorded_orders_are_read_back(path: Path) -> None:
-    """The orders recorded from the authors' own code."""
+    """The orders recorded from the authors' own code are read back."""
     loaded = load(Source(path.name, path.read_text("utf-8")), Options({}))
     laws(loaded.schedule, writer.write(loaded.schedule, name=path.stem))
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_said_is_refused(seed: int) -> None:
 @settings(max_examples=deep(25), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 9))
 def test_periodic_orders_are_read_back(seed: int, chunks: int, times: int) -> None:
-    """Orders of repeated pieces, which fold, with the W of a rank last in, first out, or in order."""
+    """Orders of repeated pieces, which fold, are read back, with the W of a rank last in, first out, or in order."""
     rng = random.Random(seed)
     piece = [rng.randrange(chunks) for _ in range(rng.randint(1, 6))]
     order: list[Compute] = []

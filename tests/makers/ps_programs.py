@@ -60,7 +60,7 @@ class Written:
 
 
 class Writer:
-    """Writer of a program."""
+    """The writer of a program."""
 
     def __init__(
         self, seed: int, *, ranks: int = 4, microbatches: int = 4, recompute: float = 0, offload: float = 0

@@ -11,7 +11,7 @@ from tests.makers.ps_programs import Step, Writer, Written
 
 
 class Sliced(Writer):
-    """Writer of a program with sequences of q slices."""
+    """The writer of a program with sequences of q slices."""
 
     def __init__(
         self, seed: int, *, ranks: int = 4, sequences: int = 2, recompute: float = 0, offload: float = 0

@@ -35,7 +35,7 @@ class Post:
 
     @property
     def name(self) -> str:
-        """Name of a message in a chain, by the stage that made it."""
+        """The name of a message in a chain, by the stage that made it."""
         letter, shift = {"SEND_F": ("F", 0), "RECV_F": ("F", -1), "SEND_B": ("B", 0), "RECV_B": ("B", 1)}[
             self.what.op.name
         ]

@@ -55,7 +55,7 @@ def placement(rng: random.Random, ranks: int, microbatches: int, routes: int) ->
 
 @dataclass
 class _Writer:
-    """Writer of a run, rank by rank."""
+    """The writer of a run, rank by rank."""
 
     rng: random.Random
     placement: Placement

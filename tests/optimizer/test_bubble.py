@@ -39,7 +39,8 @@ def told(command: str, capsys: pytest.CaptureFixture[str]) -> Any:
 @settings(derandomize=True, deadline=None, max_examples=deep(15))
 @given(st.data())
 def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject) -> None:
-    """Idle time of all ranks, second by second, over the time of all ranks; by span over ranks x the largest span."""
+    """The bubble is the idle time of all ranks, counted second by second, over the time of all ranks; by span it is
+    over ranks x the largest span."""
     schedule = data.draw(strategies.schedules())
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, simulate.rows(costs, schedule.stages))
@@ -163,7 +164,7 @@ def test_per_cent_has_the_digits_that_are_asked_for() -> None:
 
 @pytest.mark.parametrize("command", ["verify", "compare", "why", "show", "diff", "optimize"])
 def test_digits_are_an_option_of_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """11.11 % for 1/9, and 11.1 % the next time."""
+    """The first command shows 11.11 % for 1/9, and the next one 11.1 %."""
     names = ["zb_h1", "1f1b"] if command == "diff" else ["zb_h1"]
     main([command, *names, *SIZE, "--digits", "4"])
     assert "11.11 %" in capsys.readouterr().out

@@ -78,7 +78,7 @@ def asked(x: Instance, limits: Limits) -> Request:
 
 @dataclass(frozen=True)
 class Seen:
-    """Results for one instance. tried: whether everything was tried; unknown: engines that declined."""
+    """The results for one instance. tried: whether everything was tried; unknown: engines that declined."""
 
     answer: Optimum
     best: int | None
@@ -167,7 +167,8 @@ def test_engines_answers_and_trying_everything_agree(start: int) -> None:
 
 
 def test_the_instances_are_of_every_kind() -> None:
-    """Both kinds of backward, one chunk and two, two routes, every rule, both objectives, uneven stages, latency."""
+    """There are instances with both kinds of backward, one chunk and two, two routes, every rule, both objectives,
+    uneven stages, and latency."""
     xs = [instance(seed) for seed in range(96)]
     assert {x.fused for x in xs} == {True, False} and {x.objective for x in xs} == {"makespan", "span"}
     assert any(len(x.rank_of) == 2 for x in xs) and any(0 in x.F for x in xs)

@@ -117,7 +117,8 @@ def test_ranks_alone_refute_only_what_cannot_be(optima: dict[Case, int | None]) 
 
 
 def test_the_last_rank_of_a_folded_pipeline_decides() -> None:
-    """V placement, 4 ranks, 12 microbatches: the optima that solvers proved in minutes from all ranks together."""
+    """V placement on 4 ranks with 12 microbatches has the optima that solvers proved in minutes from all ranks
+    together."""
     for cap, optimum in [(5, 80), (7, 76)]:
         problem = linear(4, 12, cap, folded=True)
         refuted = decide(Question(problem, optimum - 1, ranks=(3,)))

@@ -243,8 +243,8 @@ def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: 
 
 
 def test_z3_is_a_second_voice(answer: Optimum) -> None:
-    """It confirms a schedule, and nothing below it; a disagreement prevents the answer. Slow questions are asked only
-    on request.
+    """z3 confirms a schedule, and no bound below it; a disagreement prevents the answer. It gets slow questions only on
+    request.
     """
     assert [note for note in answer.notes if note == "Z3 agrees: 57 can be reached, at most 56 cannot"]
     for value, below in ((56, 55), (58, 57)):

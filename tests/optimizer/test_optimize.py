@@ -181,7 +181,7 @@ def given() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("name", "sizes"), list(given()), ids=lambda value: Path(str(value)).stem)
 def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str, Any]) -> None:
-    """With the memory, placement and kind of backward of a schedule: at most its makespan."""
+    """With the memory, placement and kind of backward of a schedule, the answer takes at most its makespan."""
     schedule = pipesched.load(name, **sizes)
     computes = schedule.computes if isinstance(schedule, pipesched.Program) else schedule
     before = pipesched.verify(computes)
@@ -209,7 +209,7 @@ def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
 
 
 def test_what_cannot_be_optimized_says_why() -> None:
-    """Overlap slots at their place in the file; a forward-only schedule."""
+    """Overlap slots are refused at their place in the file, and so is a forward-only schedule."""
     with pytest.raises(PipeschedError) as caught:
         pipesched.optimize("dualpipe", p=4)
     (told,) = caught.value.diagnostics

@@ -49,7 +49,7 @@ def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
 @pytest.mark.parametrize("backward", ["split", "fused"])
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_every_answer_is_within_the_bytes(count: int, backward: str) -> None:
-    """Counted operation by operation; for the printed file too, under the same flags."""
+    """The bytes are counted operation by operation, for the printed file too, under the same flags."""
     caps = [cap(0, count), cap(1, count)]
     found = pipesched.optimize(p=2, m=6, backward=backward, model=MODEL, mem_cap=caps)
     used = found.report.bytes
@@ -79,7 +79,7 @@ def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytes
     ],
 )
 def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, said: str) -> None:
-    """Parameters and their state alone, or with one microbatch."""
+    """The refusal is for parameters and their state alone, or with one microbatch."""
     with pytest.raises(PipeschedError, match=f"{code}.*{said}"):
         pipesched.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[Bytes(one) for one in caps])
 

@@ -135,7 +135,7 @@ def test_a_mistake_gets_its_code(case: Case, capsys: pytest.CaptureFixture[str])
 
 @dataclass(frozen=True)
 class Edge:
-    """Arguments at the edge of the valid, and the expected makespan."""
+    """The arguments at the edge of the valid, and the expected makespan."""
 
     arguments: tuple[str, ...]
     makespan: int

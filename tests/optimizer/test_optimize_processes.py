@@ -22,7 +22,7 @@ UNEVEN = "F=[{}],I=[{}],W=[{}],C=3".format(
     *(",".join(str(20 + (7 * s + 5 * k * s * s) % 19) for s in range(16)) for k in (1, 2, 3))
 )
 HARD = ("--p", "8", "--m", "24", "--placement", "vee", "--mem-cap", "5.5", "--cost", UNEVEN)
-"""Stages of 20 to 38: more than any engine can search, and no bound is met."""
+"""20 to 38 stages: more than any engine can search, and no bound is met."""
 
 
 def start(*arguments: str, **how: Any) -> subprocess.Popen[str]:

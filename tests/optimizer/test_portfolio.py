@@ -111,7 +111,7 @@ def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
 @pytest.mark.parametrize("ranks", range(2, 8, max(1, 3 - deep(1))))
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ranks: int) -> None:
-    """For any urgency, and any room above the least cap."""
+    """For any urgency, and any room above the least cap, list scheduling completes."""
     for release in RULES:
         plain = instance(kind, ranks, ranks + 2, release=Release.parse(release)).problem()
         least = least_cap(plain)
@@ -147,7 +147,8 @@ def test_not_above_the_published_heuristic(row: int, cap: int) -> None:
 
 @pytest.mark.parametrize(("cap", "costs", "published"), [(2, "", 59), (3, "", 53), (2, "F=3,I=4,W=2", 226)])
 def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, costs: str, published: int) -> None:
-    """V-Min and V-Half at p=4, m=8: their makespans at their memory."""
+    """At p=4, m=8 the blocks of V-Min and V-Half, pushed together, take at most their published makespans at their
+    memory."""
     asked = instance("vee", 4, 8, [Fraction(cap)] * 4, costs)
     problem = asked.problem()
     justifier = Justifier(problem)
@@ -169,7 +170,7 @@ def test_a_block_never_meets_itself(ranks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(deep(30)))
 def test_pushing_loses_nothing(seed: int) -> None:
-    """Forward and backward: still within the caps, complete, and not longer."""
+    """A sequence that is pushed forward and backward is still within the caps, complete, and not longer."""
     x = brute.random_instance(seed, ranks=4, microbatches=6)
     problem = problem_of(x)
     justifier = Justifier(problem)
@@ -180,7 +181,7 @@ def test_pushing_loses_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_patterns_are_whole(seed: int) -> None:
-    """Every operation once, each sequence in order, for any placement."""
+    """A pattern has every operation once, each sequence in order, for any placement."""
     problem = problem_of(brute.random_instance(seed, ranks=4, microbatches=6))
     for _, found in islice(patterns(problem), 14):
         assert sorted(x for order in found for x in order) == list(range(problem.operations))

@@ -84,7 +84,8 @@ def test_an_engines_word_is_no_claim_that_holds(tmp_path: Path, capsys: pytest.C
 def test_a_word_that_is_told_as_a_proof_is_refused(
     told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In any of the fields that state it, alone, in the certificate, or in the file's documentation."""
+    """The word is refused in any of the fields that state it, alone, in the certificate, or in the file's
+    documentation."""
     for change in (
         {"status": told},
         {"verdict": f"{told}: makespan 57"},

@@ -49,7 +49,7 @@ class Input:
 
 @dataclass
 class Output:
-    """Output of a forward."""
+    """The output of a forward."""
 
     leaf: Input
     used: bool = False
@@ -83,7 +83,7 @@ class Engine:
         return self.stage_id == self.num_stages - 1
 
     def train(self) -> Iterator[tuple[str, int, int]]:
-        """Yield a training step: yields its messages, as ("send", stage, microbatch) or ("recv", stage, -1)."""
+        """Yield the messages of a training step, as ("send", stage, microbatch) or ("recv", stage, -1)."""
         schedule = self._train_schedule()  # type: ignore[attr-defined]
         self.inputs, self.labels, self.outputs = ([None] * schedule.num_pipe_buffers() for _ in range(3))
         for step in schedule.steps():

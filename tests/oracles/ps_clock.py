@@ -272,7 +272,7 @@ def host(model: Model, slots: Sequence[Slot]) -> Fraction:
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of an order, by rank if they are lists."""
+    """The figures of an order, by rank if they are lists."""
 
     model: Model
     slots: Sequence[Sequence[Slot]]

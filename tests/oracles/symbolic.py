@@ -42,7 +42,7 @@ class Terms:
 
 @dataclass
 class Rank:
-    """State of one rank: buffers by (stage, microbatch), gradients by stage."""
+    """The state of one rank: buffers by (stage, microbatch), gradients by stage."""
 
     arrived: dict[At, Term] = field(default_factory=dict)
     made: dict[At, Term] = field(default_factory=dict)

@@ -46,7 +46,7 @@ def arriving(stage: int, microbatch: int, stages: int) -> Term:
 
 @dataclass
 class Rank:
-    """State of one rank. `receives` name a place in a queue: (queue, position)."""
+    """The state of one rank. `receives` name a place in a queue: (queue, position)."""
 
     stages: frozenset[int]
     at: int = 0

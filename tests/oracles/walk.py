@@ -30,7 +30,7 @@ class Case:
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
-        """Shares of F's memory that I and W free."""
+        """The shares of F's memory that I and W free."""
         if self.release.startswith("split:"):
             at_weight = Fraction(self.release[6:])
         else:

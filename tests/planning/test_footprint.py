@@ -100,7 +100,7 @@ def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple
 
 
 def test_interleaved_stages_add_up() -> None:
-    """Two stages per rank."""
+    """The bytes of two stages per rank add up."""
     schedule = pipesched.load("interleaved", p=2, v=2, m=4)
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None
@@ -146,7 +146,7 @@ def test_recomputation_keeps_inputs_and_works_on_one_layer() -> None:
 
 
 def test_a_forward_that_is_run_again_keeps_the_input_of_its_stage() -> None:
-    """R in the schedule: 2 s b h from F to R, everything from R to B."""
+    """With R in the schedule, the rank keeps 2 s b h from F to R, and everything from R to B."""
     text = "schedule again(p, m = 4)\nstage s in 0 .. p on rank s\nrank r { repeat m { F }  repeat m { R  B } }\n"
     used = counted(pipesched.load(pipesched.Source("again.ps", text), p=2), (GPT, PLAIN))
     assert used is not None
@@ -175,7 +175,8 @@ def test_the_rows_of_llama_3_fit_80_gb(tokens: int, batch: int, t: int, c: int, 
 
 
 def test_the_verdict_has_the_place_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Over the cap: PS502 at the first operation over it, exit status 1, and the bytes under the published schema."""
+    """A rank over its cap gives PS502 at the first operation over it, exit status 1, and the bytes under the published
+    schema."""
     command = ["verify", "1f1b", "--p", "4", "--m", "8", "--model", "megatron-7.5b", "--mem-cap", "10GB"]
     assert main([*command, "--json"]) == 1
     made = json.loads(capsys.readouterr().out)
@@ -205,13 +206,13 @@ def test_the_rank_furthest_over_its_cap_comes_first(capsys: pytest.CaptureFixtur
     [("80GB", "not a number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
 )
 def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS225, with a remedy; for an unknown unit too."""
+    """PS225 is reported, with a remedy; for an unknown unit too."""
     assert main(["verify", "1f1b", "--p", "4", "--mem-cap", cap]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_plain_number_stays_a_number_of_activations() -> None:
-    """Also with a model."""
+    """A plain number is a number of activations, also with a model."""
     report = pipesched.verify("1f1b", p=4, m=8, model="megatron-1.7b", mem_cap=3)
     assert report.fault is not None and str(report.fault.code) == "PS501"
 
@@ -228,7 +229,7 @@ BUBBLES = [  # Narayanan et al., SC 2021: (p, v, m) of the larger rows, per cent
 
 @pytest.mark.parametrize(("p", "v", "m", "printed"), BUBBLES)
 def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
-    """By the timeline of the interleaved schedule."""
+    """The bubbles agree with the timeline of the interleaved schedule."""
     made = Analysis(pipesched.load("interleaved", p=p, v=v, m=m)).idle
     assert made is not None
     assert f"{float(made.bubble) * 100:.1f}" == printed
@@ -250,7 +251,7 @@ def test_what_is_offloaded_is_in_host_memory() -> None:
 
 
 def test_more_than_any_machine_has_is_refused() -> None:
-    """PS233, without an overflow."""
+    """PS233 is reported, without an overflow."""
     report = pipesched.verify("1f1b", p=2, m=4, model=(replace(GPT, hidden=2**38, heads=1, head_size=1), PLAIN))
     assert report.fault is not None and str(report.fault.code) == "PS233"
 
@@ -267,8 +268,8 @@ OF_HEAD = 4 * SBH + 4 * S * B * V
 
 
 def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
-    """Liu et al. 2025: on rank r, min(p - r, m) - 1 inputs of 2 s b h and all of one microbatch. Tokens that enter the
-    first stage are not counted. The two kinds of recomputation are distinguished.
+    """In Liu et al. 2025, rank r keeps min(p - r, m) - 1 inputs of 2 s b h and all of one microbatch. Tokens that enter
+    the first stage are not counted. The two kinds of recomputation are distinguished.
     """
     found, said = most(pipesched.load("mario", p=4, m=8))
     one = 2 * 34 * SBH
@@ -280,7 +281,8 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
 
 @pytest.mark.parametrize("attention", ["flash", "standard"])
 def test_a_slice_has_its_share_of_a_sequence(attention: str) -> None:
-    """Sun et al. 2024: min(p - 1 - r + q, m) slices of s / q tokens each, which attend to all s; messages too."""
+    """In Sun et al. 2024, a rank holds min(p - 1 - r + q, m) slices of s / q tokens each, which attend to all s;
+    messages have their share too."""
     q, way = 2, replace(PLAIN, attention=attention)
     found, said = most(pipesched.load("seq1f1b", p=4, m=16, q=q), (GPT, way))
     scores = 5 * A * S * S * B if attention == "standard" else 0

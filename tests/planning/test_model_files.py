@@ -119,7 +119,7 @@ def test_a_layout_of_megatron_is_read() -> None:
 
 @pytest.mark.parametrize(("stages", "line"), [(9, 2), (5, 0)])
 def test_fewer_layers_than_stages_is_told_at_the_line(stages: int, line: int) -> None:
-    """Also for a layout with another number of stages."""
+    """A layout with another number of stages is reported too."""
     text = GOOD.replace("layout = [1, 2, 2, 3]\n", "") if line else GOOD
     with pytest.raises(PipeschedError) as raised:
         layers_of(*of_source(Source("model.toml", text)), stages)
@@ -136,7 +136,7 @@ def test_an_unknown_name_is_nearly_a_known_one() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    """In exactly one of its tables."""
+    """Every key is in exactly one table of the page."""
     page = asset("schedules", "models", "README.md").read_text("utf-8").partition("## A model of your own")[2]
     cells = " ".join(line for line in page.splitlines() if line.startswith("|"))
     for key in KEYS:

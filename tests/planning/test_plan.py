@@ -158,7 +158,7 @@ def _is_one(asked: Problem, choice: Choice) -> bool:
 
 
 def test_who_works_makes_no_difference() -> None:
-    """This process, threads, other processes: the same plan to the byte."""
+    """This process, threads and other processes give the same plan to the byte."""
     given: dict[str, Any] = {
         "model": (SMALL, Training(batch=16)),
         "gpus": 8,
@@ -202,7 +202,7 @@ def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.
 
 
 def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows with their figures, a line for each rule, and the assumptions."""
+    """The text has rows with their figures, a line for each rule, and the assumptions."""
     line = ["plan", *SMALL_PLAN, "--tokens", "2M", "--explain", "p=4,t=2", "--verbose"]
     assert main(line) == 0
     text = capsys.readouterr().out
@@ -259,7 +259,8 @@ def test_why_a_choice_lost(files: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second layer of 12 h^2 + 13 h parameters: 2 bytes gathered with ZeRO 3, 4 reduced; none without overlap."""
+    """ZeRO 3 gathers 2 bytes for a second layer of 12 h^2 + 13 h parameters, and reduces 4; without overlap there is no
+    second layer."""
     for only, overlap, each in (("zero=3", "1", 6), ("zero=2", "1", 4), ("zero=1", "1", 0), ("zero=3", "0", 0)):
         assert (
             main(["plan", *SMALL_PLAN, "--only", f"p=1,t=1,{only}", "--overlap", overlap, "--mem-cap", "1GB", "--json"])
@@ -271,7 +272,7 @@ def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.C
 
 
 def test_names_are_no_markup(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither in the page nor in the plot, nor in a shell."""
+    """A name is no markup in the page or in the plot, and no command in a shell."""
     name = "</script><b>;rm"
     made = pipesched.plan(model=(replace(SMALL, name=name), Training(batch=16)), gpus=4, device=SLOW, only=["c=1"])
     for text in (made.html(), made.plot()):
@@ -387,7 +388,7 @@ BATCHES = (512, 512, 512, 1024, 1536, 1792, 2304, 2160, 2520, 3072)  # of the pa
 
 
 def test_the_tables_have_their_rows() -> None:
-    """Ten with p t d GPUs, and three."""
+    """The two tables have ten rows with p t d GPUs, and three rows."""
     assert len(TABLE) == 10 and len(LLAMA) == 3
     for _, gpus, t, p, d, *_ in TABLE:
         assert int(gpus.replace(",", "")) == int(t) * int(p) * int(d)
@@ -416,7 +417,8 @@ LLAMA = re.findall(
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 @pytest.mark.parametrize("row", LLAMA, ids=lambda row: row[1])
 def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -> None:
-    """Dubey et al. 2024, table 4: within 3 points; the page names the predictions with and without overlap."""
+    """The predictions are within 3 points of table 4 of Dubey et al. 2024; the page names those with and without
+    overlap."""
     gpus, sequence, *sizes, cap, printed, shown, alone = row
     transformer, training = read_model("llama3-405b")
     model = replace(transformer, sequence=int(sequence.replace(",", ""))), training

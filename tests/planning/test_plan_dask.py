@@ -18,7 +18,8 @@ __all__ = ["files"]
 
 
 def test_two_workers_find_the_same_plan(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By `--executor dask:ADDRESS`, and by the cluster's own executor in Python; both workers took part."""
+    """The plan is the same by `--executor dask:ADDRESS` and by the cluster's own executor in Python; both workers took
+    part."""
     assert main(["plan", *SMALL_PLAN, "--executor", "here", "--json"]) == 0
     here = json.loads(capsys.readouterr().out)
     with (
@@ -40,7 +41,7 @@ def test_two_workers_find_the_same_plan(files: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_cluster_that_is_not_there_is_told(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """After seconds, with its address."""
+    """The error comes after seconds, with the address."""
     assert main(["plan", *SMALL_PLAN, "--executor", "dask:tcp://127.0.0.1:9", "--json"]) == 2
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
     assert found["code"] == "PS249" and "tcp://127.0.0.1:9" in found["message"]

@@ -17,8 +17,8 @@ __all__ = ["files"]
 
 
 def test_the_page_tells_what_the_plan_tells(files: Path, tab: Page) -> None:
-    """Every cell, sorted by any column both ways; bars proportional to bytes; the timeline in its frame; no network
-    request, and no error.
+    """The page has every cell, sorted by any column both ways; bars proportional to bytes; the timeline in its frame;
+    no network request, and no error.
     """
     line = ["plan", "--model", "model.toml", "--device", "device.toml", "--gpus", "8", "--top", "4", "--explain", "p=2"]
     only = ["--only", "c=1", "--only", "b=1", "--only", "t=1,2"]

@@ -40,7 +40,7 @@ def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
 def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
-    """At the middle of each operation, for all kinds together, to the pixel."""
+    """At the middle of each operation, the height of all kinds together is right to the pixel."""
     trained = read("megatron-7.5b")
     made = Analysis(pipesched.load(name, p=4, m=16), owned=(Workload(trained),))
     used, times = made.fact(footprint), made.timeline
@@ -59,6 +59,6 @@ def test_the_heights_of_a_figure_are_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("more", [["--messages", "-o", "x.svg"], ["-o", "x.json"], ["-o", "x.csv"]])
 def test_what_means_nothing_for_bytes_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """PS225."""
+    """PS225 is reported."""
     assert main(["show", "1f1b", *HOW, *more]) == 2
     assert "PS225" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_models_have_the_parameters_that_their_owners_publish(name: str, billion
 
 
 def test_the_layer_that_deepseek_v3_is_without_is_as_large_as_is_said() -> None:
-    """11.5 billion, by README_WEIGHTS.md of the model: one more layer with experts."""
+    """One more layer with experts has 11.5 billion parameters, by README_WEIGHTS.md of the model."""
     model, _ = read("deepseek-v3")
     assert sum(part.count for part in parameters.layer(model, Training(), 60)) / 1e9 == pytest.approx(11.5, abs=0.05)
 
@@ -79,7 +79,7 @@ def korthikanti(s: int, b: int, h: int, a: int, t: int) -> dict[tuple[str, bool,
     ("hidden", "heads", "micro"), [(6144, 64, 4), (12288, 96, 1), (20480, 128, 1), (25600, 160, 1)]
 )
 def test_a_layer_keeps_what_the_table_says(hidden: int, heads: int, micro: int) -> None:
-    """Exactly, for the four models of the paper; flash attention omits the scores."""
+    """The bytes are exact for the four models of the paper; flash attention omits the scores."""
     model = Transformer(layers=2, hidden=hidden, heads=heads, vocabulary=51200, sequence=2048)
     for (ranks, sequence, recompute), expected in korthikanti(2048, micro, hidden, heads, 8).items():
         t = 8 if ranks == "tensor" else 1
@@ -107,7 +107,7 @@ def test_experts_that_t_splits_have_every_token_on_every_rank(expert: int, on_ra
 
 
 def test_the_ends_keep_what_the_paper_says() -> None:
-    """Section 4.3: s b h for the dropout of the embedding, 4 s b h / t (1 + V / h) for the head."""
+    """Section 4.3 gives s b h for the dropout of the embedding, and 4 s b h / t (1 + V / h) for the head."""
     model = Transformer(layers=4, hidden=1024, heads=16, vocabulary=32000, sequence=512)
     way = Training(microbatch=3, tensor=4, sequence_parallel=True)
     first, middle, last = activations.by_stage(replace(model, layers=3), way, 3)
@@ -119,7 +119,8 @@ def test_the_ends_keep_what_the_paper_says() -> None:
 
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, "12"), (1, "5"), (2, "3.25"), (3, "1.5")])
 def test_zero_divides_states(zero: int, bytes_each: str) -> None:
-    """Rajbhandari et al.: at 12 bytes per parameter on 8 GPUs of 80 GB 6.67, 16, 24.6 and 53.3 billion parameters."""
+    """In Rajbhandari et al., 12 bytes per parameter on 8 GPUs of 80 GB allow 6.67, 16, 24.6 and 53.3 billion
+    parameters."""
     model = Transformer(layers=1, hidden=64, heads=4, vocabulary=100, sequence=8)
     way = Training(data=8, zero=zero, optimizer_bytes=Q(8), gradient_bytes=Q(2))
     held = state(model, way, [parameters.Part("all", 10**9, Q(10**9))]).total / 10**9
@@ -140,6 +141,6 @@ def test_a_layout_gives_each_stage_its_own() -> None:
 
 
 def test_what_does_not_divide_leaves_the_ends_less() -> None:
-    """126 layers on 16 stages, as in Llama 3 405B: one less on the first and the last."""
+    """126 layers on 16 stages, as in Llama 3 405B, leave one less on the first and the last stage."""
     model, way = read("llama3-405b")
     assert [len(layers) for layers in layers_of(model, way, 16)] == [7, *[8] * 14, 7]

@@ -23,7 +23,8 @@ MINE = Device("mine", Q(10**12), Q(10**10), Q(10**9), Q(10**8), Q(10**7), 8)
 
 @pytest.mark.parametrize("name", MEGATRON)
 def test_a_step_of_megatron_is_equation_3(name: str) -> None:
-    """Narayanan et al., SC 2021: 96 B s l h^2 (1 + s / 6h + V / 16 l h), with full recomputation, for any split."""
+    """Equation 3 of Narayanan et al. (SC 2021) holds for any split, with full recomputation: 96 B s l h^2 (1 + s / 6h +
+    V / 16 l h)."""
     a, _ = read(f"megatron-{name}")
     h, s, layers = Q(a.hidden), a.sequence, a.layers
     expected = 96 * s * layers * h**2 * (1 + s / (6 * h) + a.vocabulary / (16 * layers * h))
@@ -52,7 +53,7 @@ def test_a_layer_is_the_papers() -> None:
 
 @pytest.mark.parametrize(("kv", "gated", "size"), [(8, False, 256), (2, True, 112), (1, True, 96)])
 def test_torch_counts_the_same(kv: int, gated: bool, size: int) -> None:
-    """A layer and a head of torch, counted by its own counter; grouped keys, gated parts."""
+    """A layer and a head of torch have the FLOPs of its own counter; with grouped keys and gated parts."""
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -86,7 +87,7 @@ def test_torch_counts_the_same(kv: int, gated: bool, size: int) -> None:
 
 
 def test_experts_and_compressed_heads_count_what_a_token_meets() -> None:
-    """Two of eight experts and a shared one, written out; a latent layer matrix by matrix."""
+    """Two of eight experts and a shared one are written out, and a latent layer is counted matrix by matrix."""
     h, f, s = 64, 48, 32
     a = Transformer(2, h, 4, 100, s, experts=Experts(8, 2, f, shared=1, dense_layers=1), gated=True, feed_forward=128)
     one = Training()
@@ -114,7 +115,8 @@ def walked(ranks: int, size: Q) -> Q:
 
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
 def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
-    """Two all-reduces of 2 s b h bytes per layer in F, two in I; gradients once per step, over all copies."""
+    """A layer has two all-reduces of 2 s b h bytes in F and two in I; gradients are reduced once per step, over all
+    copies."""
     a = Transformer(2, 64, 8, 100, 32)
     x = Training(microbatch=3, tensor=t)
     size = Q(2 * 3 * 32 * 64)
@@ -210,7 +212,7 @@ def test_costs_are_operations_over_what_a_device_reaches() -> None:
 
 
 def test_every_device_names_its_source_and_a_file_reads_as_one() -> None:
-    """Five rows; the same numbers from a file, in other units."""
+    """The table has five rows; a file in other units gives the same numbers."""
     assert {*DEVICES} == {"a100", "h100", "h200", "b200", "mi300x"}
     assert all(device.source for device in DEVICES.values()) and devices.read("H100") is DEVICES["h100"]
     text = """[device]
@@ -248,7 +250,7 @@ WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'
     ],
 )
 def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line: int, says: str) -> None:
-    """A missing key, at its section."""
+    """A missing key is reported at its section."""
     text = "[device]\n" + "".join(f"{key} = {value}\n" for key, value in {**WHOLE, **change}.items() if value)
     with pytest.raises(PipeschedError) as error:
         devices.of_source(Source("mine.toml", text))

@@ -27,7 +27,7 @@ QUICK = {"dapple_b", "even_odd", "frugal", "gpipe_recompute", "first_chunk_first
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_proved_is_so_and_what_is_false_is_refuted(path: Path) -> None:
-    """At p = 1 .. 4, m = 1 .. 7 and several costs: nothing proved is false, and all that is false is refuted at the
+    """At p = 1 .. 4, m = 1 .. 7 and several costs, no proved property is false, and each false one is refuted at the
     smallest size, where `verify` agrees.
     """
     if deep(1) < 2 and path.stem not in QUICK:

@@ -141,7 +141,7 @@ def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
 
 
 def test_what_is_not_known_is_said_with_its_place() -> None:
-    """A `greedy` order: no proof, and why."""
+    """A `greedy` order has no proof, and the answer says why."""
     found = theorems(
         "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  greedy { B  F when held < p - r }\n}\n"
     )
@@ -188,14 +188,15 @@ HOSTILE = (
 
 @pytest.mark.parametrize("body", HOSTILE)
 def test_hostile_files_end(body: str) -> None:
-    """Many operations, loops in each other, many statements, conditions and cases: an answer, or not settled."""
+    """A file with many operations, nested loops, statements, conditions or cases gets an answer, or is not settled."""
     text = f"schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {{\n{body}\n"
     with contextlib.suppress(pipesched.PipeschedError):
         assert theorems(text + ("}\n" if "claim" not in body else "")).exit_status in (1, 3)
 
 
 def test_wherever_the_steps_end_that_is_what_is_said() -> None:
-    """With few steps or many, of any function of isl: too hard, and no other error."""
+    """If any function of isl runs out of steps, few or many, the answer is that the question is too hard, and no other
+    error."""
     outcomes = []
     for steps in (500, 1_500, 3_000, 4_000, 5_000, 7_000, 9_000, 12_000, 16_000, 20_000, 30_000, 50_000, 90_000):
         question = Question(check_text(read("seq1f1b")).file, {})

@@ -83,7 +83,7 @@ def test_the_relations_of_the_library_are_its_orders(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NOT_YET))
 def test_what_has_no_form_is_refused(name: str) -> None:
-    """By its place and a reason."""
+    """An order that has no form is refused with its place and a reason."""
     file = check_text(read(name)).file
     with pytest.raises(NotAffine) as refused:
         assert Model(file, {"p": 4}).statements

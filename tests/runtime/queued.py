@@ -48,7 +48,7 @@ class Element:
 
 @dataclass
 class Walk:
-    """State of one rank. at: its current instruction. got: the number that each receive took, by its place."""
+    """The state of one rank. at: its current instruction. got: the number that each receive took, by its place."""
 
     rank: int
     listed: Sequence[Instruction]
@@ -140,7 +140,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Place:
-    """Position of a rank. threads: those that wait for messages, by number; -1 is one that has not begun. loops: of
+    """The position of a rank. threads: those that wait for messages, by number; -1 is one that has not begun. loops: of
     gloo, for its sockets.
     """
 
@@ -178,7 +178,7 @@ def _place(walk: Walk) -> Place:
 
 
 class Players:
-    """Processes for programs of a number of ranks."""
+    """The processes for programs of a number of ranks."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -20,7 +20,7 @@ from tests.runtime.models import WIDTH, batch, error, squared
 
 
 class Kept:
-    """Value that a slice keeps for later ones, and their gradients for it."""
+    """The value that a slice keeps for later ones, and their gradients for it."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value

@@ -107,8 +107,8 @@ ONE, TWO = (1, 2, 2, 3), (1,) * 8
 def test_a_prediction_from_a_model_file_is_what_torch_needs(
     name: str, sizes: dict[str, Any], layout: tuple[int, ...], recompute: str, attention: str
 ) -> None:
-    """Within 3 % on every rank, for an uneven layout too, without calibration; parameters exactly. The ratio of
-    vocabulary to layer is that of Llama 3 70B.
+    """The prediction is within 3 % on every rank, also for an uneven layout, without calibration; parameters are exact.
+    The ratio of vocabulary to layer is that of Llama 3 70B.
     """
     how = Training(microbatch=B, layout=layout, recompute=recompute, attention=attention, keep_outputs=True)
     used = Analysis(pipesched.load(name, **sizes), owned=(Workload((GPT, how)),)).fact(footprint)

@@ -27,7 +27,7 @@ from pipesched.verbs.emit import emit
 
 TIMEOUT = 3.0
 STARTING = 20.0
-"""Seconds for the forked ranks to find each other on a machine that does other things too; they need about 0.1."""
+"""The seconds for the forked ranks to find each other on a machine that does other things too; they need about 0.1."""
 
 SIZES = {
     "gpipe": {"p": 2, "m": 3},
@@ -155,7 +155,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a case. left: processes of the supervisor's group, other than itself, right after the last rank."""
+    """The end of a case. left: processes of the supervisor's group, other than itself, right after the last rank."""
 
     outcome: Outcome
     left: list[int]

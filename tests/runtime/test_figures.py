@@ -107,7 +107,7 @@ def test_chunks_have_shades_of_their_own(chunks: int) -> None:
 @pytest.mark.parametrize(("suffix", "magic"), [("pdf", PDF), ("png", PNG)])
 @pytest.mark.parametrize("options", [[], ["--style", "megatron"], ["--memory", "--messages"]])
 def test_a_figure_is_written_as_pdf_and_png(suffix: str, magic: bytes, options: list[str], folder: Path) -> None:
-    """By the suffix; the same bytes each time, and a PNG of twice the figure's pixels."""
+    """The suffix decides; the bytes are the same each time, and a PNG has twice the figure's pixels."""
     made = []
     for name in ("one", "two"):
         assert main(["show", "zb_h1", "--p", "4", "--m", "8", *options, "-o", f"{name}.{suffix}"]) == 0
@@ -120,7 +120,7 @@ def test_a_figure_is_written_as_pdf_and_png(suffix: str, magic: bytes, options: 
 
 
 class _Broken:
-    """Finder of a cairosvg whose import fails as without the library cairo."""
+    """The finder of a cairosvg whose import fails as without the library cairo."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "cairosvg":
@@ -156,7 +156,8 @@ def without_cairo() -> Iterator[None]:
 def test_what_to_install_is_told(
     suffix: str, missing: type, help: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without cairosvg, or without its library: PS820, status 2, no file, and the command that installs it."""
+    """Without cairosvg, or without its library, the command reports PS820 with status 2 and the command that installs
+    it, and writes no file."""
     with missing():
         assert main(["show", "1f1b", "--p", "2", "-o", f"figure.{suffix}"]) == 2
     told = capsys.readouterr().err

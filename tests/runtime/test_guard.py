@@ -85,7 +85,8 @@ def test_it_has_its_name(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -
 
 @pytest.mark.parametrize("given", FAULTS, ids=name)
 def test_it_ends_in_time(given: Trouble, outcomes: dict[Trouble, list[Ended]]) -> None:
-    """Hard limit of the issue, from the moment of the trouble. Faults that need no timeout are reported at once."""
+    """The run ends within the hard limit, counted from the moment of the trouble. Faults that need no timeout are
+    reported at once."""
     stopped = given.ranks if given.kind.startswith("stopped") else ()
     times = [end.seconds for rank, end in enumerate(outcomes[given][: given.pipeline]) if rank not in stopped]
 

@@ -155,7 +155,7 @@ def test_a_rank_without_operations_needs_no_trace(tmp_path: Path, capsys: Captur
 
 
 def test_ranks_that_are_not_told_are_found(tmp_path: Path, capsys: Captured) -> None:
-    """Files without a rank, in any order: their operations identify it."""
+    """The operations of a file without a rank identify its rank, in any order of the files."""
     files = written(tmp_path, played(built("1f1b"), COSTS.replace("C=15", "C=0"), torch=True), torch=True)
     for file in map(Path, files):
         told = json.loads(file.read_text("utf-8"))

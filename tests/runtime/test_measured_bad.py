@@ -89,7 +89,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("sizes", OTHERS.values(), ids=OTHERS)
 def test_a_run_of_other_sizes_is_told(sizes: tuple[str, ...], tmp_path: Path, capsys: Captured) -> None:
-    """PS817 with both numbers."""
+    """PS817 is reported with both numbers."""
     made = pipesched.load("1f1b", p=2, m=2)
     files = written(tmp_path, played(made, COSTS, torch=False), torch=False)
     assert main(["show", "1f1b", *sizes, "--measured", *files, "--json"]) == 1
@@ -155,7 +155,7 @@ def test_a_plan_that_never_ends_is_told(tmp_path: Path, capsys: Captured) -> Non
     ids=" ".join,
 )
 def test_a_wrong_command_line_is_status_2(arguments: list[str], folder: Path, capsys: Captured) -> None:
-    """A coded error on stderr, nothing on stdout."""
+    """The command prints a coded error on stderr, and nothing on stdout."""
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == "" and re.match(r"error\[PS(225|809)\]: ", said.err)

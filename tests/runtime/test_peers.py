@@ -185,7 +185,7 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("machines", "addresses", "listens"), ADDRESSES)
 def test_where_a_rank_listens(machines: list[str], addresses: list[str], listens: str) -> None:
-    """On the loopback of one machine, else on the address for the others; never on all interfaces."""
+    """A rank listens on the loopback of one machine, else on the address for the others; never on all interfaces."""
     told = [{"machine": machine, "address": address} for machine, address in zip(machines, addresses, strict=True)]
 
     assert peers._address(0, told) == listens

@@ -210,8 +210,8 @@ def test_a_place_that_takes_no_file_is_told_before_anything_runs(
 
 
 def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words on the first rank, hidden vectors on the others, and random words for the loss of the last one. Its
-    predicted bytes are shown too; costs of other stages stay as given.
+    """Words enter the first rank, hidden vectors the others, and random words the loss of the last one. Its predicted
+    bytes are shown too; costs of other stages stay as given.
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text(

@@ -90,15 +90,16 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("arguments", SPECIAL, ids=lambda x: x[0])
     def test_so_are_those_of_a_special_kind(self, arguments: tuple[str, ...], capsys: Captured) -> None:
-        """Recomputation, slices, frozen stages, skips, uneven microbatches, offloading; outputs without a backward."""
+        """Recomputation, slices, frozen stages, skips, uneven microbatches, offloading, and outputs without a backward
+        train correctly."""
         found = run_json(capsys, *arguments, "--steps", "1", "--pace", "0")
         assert found["outputs" if arguments[0] == "forward_only" else "gradients"]["error"] <= 1e-12
         assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
         assert found["peak"]["counted"] == found["peak"]["predicted"]
 
     def test_the_step_takes_its_makespan(self, tmp_path: Path, capsys: Captured) -> None:
-        """Timing: makespan 15 = (m + p - 1) (F + B) at 20 ms, never less. At most, in the best of the steps, half more
-        than its instructions explain here.
+        """The step never takes less than its makespan, 15 = (m + p - 1) (F + B) at 20 ms. The best of the steps takes
+        at most half more than its instructions explain here.
         """
         file = tmp_path / "trace.json"
         sizes = ("1f1b", "--p", "2", "--m", "4")
@@ -122,7 +123,8 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("net", ["mlp", "transformer"])
     def test_microbatches_of_different_sizes(self, net: str, capsys: Captured) -> None:
-        """Gradients to 1e-12, and other losses than with even ones; one number per microbatch, from 1, or PS225."""
+        """Gradients agree to 1e-12, and losses differ from those with even microbatches; each microbatch needs one
+        number, from 1, or PS225 is reported."""
         sizes = ("zb_v", "--p", "2", "--m", "4", "--net", net, "--steps", "2", "--pace", "0")
         found = run_json(capsys, *sizes, "--samples", "4,3,1,7")
         assert found["gradients"]["error"] <= 1e-12
@@ -274,7 +276,7 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("format", ["text", "json"])
     def test_a_fault_is_an_error(self, format: str, capsys: Captured) -> None:
-        """Exit status 1, the code, and the place."""
+        """A fault gives exit status 1, the code, and the place."""
         arguments = ["run", "1f1b", "--p", "2", "--m", "4", "--pace", "0", "--fault", "raise@1:2", "--format", format]
 
         assert main(arguments) == 1

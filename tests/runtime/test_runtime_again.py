@@ -76,6 +76,6 @@ def test_the_random_numbers_are_those_of_the_first_time(ranks: Ranks, order: str
 
 
 def test_a_stage_that_changes_its_input_is_refused(ranks: Ranks) -> None:
-    """At its R, on the rank of the stage: it would recompute something else."""
+    """The stage is refused at its R, on its rank: it would recompute other values."""
     found: list[Any] = ranks.run(1, cases.changing, made("gpipe", 1))
     assert found == [("PS831", "stage 0 changes its input in place, so its forward cannot be run again")]

@@ -38,7 +38,7 @@ def ranks() -> Iterator[Ranks]:
 
 @pytest.mark.parametrize(("name", "early"), [("1f1b", EARLY), ("zb_v", EARLY), ("1f1b", 0)])
 def test_buffers_are_bounded(ranks: Ranks, name: str, early: int) -> None:
-    """p = 2, m = 64. At any time a rank holds at most `early` receives beyond its position in the list.
+    """At p = 2, m = 64, a rank holds at any time at most `early` receives beyond its position in the list.
 
     After a while it holds only those sent messages that the other rank cannot have received: those without a receive
     when it has run as far as it can.
@@ -137,7 +137,8 @@ def brought_forward(instructions: list[Any], early: int) -> list[Any]:
 
 
 def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
-    """Under `async`, the model of every backend here, and with the same messages to the same receivers.
+    """Under `async`, the model of every backend here, the posted order has the verdict of the list, and sends the same
+    messages to the same receivers.
 
     Random programs that receive inputs before using them; some cannot finish in any model.
     """

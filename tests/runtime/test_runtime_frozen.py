@@ -100,14 +100,14 @@ REFUSED = (
 def test_a_model_that_disagrees_is_refused(
     ranks: Ranks, name: str, frozen: tuple[int, ...], asks: dict[int, bool], said: str
 ) -> None:
-    """On every rank, before the first step, with the stage and the weight."""
+    """The model is refused on every rank, before the first step, with the stage and the weight."""
     stream = published(lower(schedule_of("1f1b", 3, 3, frozen)))
     found: list[Any] = ranks.run(3, cases.disagreeing, stream, asks, ())
     assert all(code == "PS831" and said in message for code, message in found), found
 
 
 def test_a_weight_that_is_tied_to_a_frozen_one_is_refused(ranks: Ranks) -> None:
-    """Across ranks by `tied`; on one rank as one tensor."""
+    """The weight is refused if tied across ranks by `tied`, or on one rank as one tensor."""
     stream = published(lower(schedule_of("1f1b", 3, 3, (0,))))
     tied = (((0, "wide.weight"), (2, "wide.weight")),)
     found: list[Any] = ranks.run(3, cases.disagreeing, stream, {0: False}, tied)

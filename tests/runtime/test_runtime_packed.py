@@ -73,7 +73,7 @@ SAID = {
 
 @pytest.mark.parametrize("kind", SAID)
 def test_what_is_refused(ranks: Ranks, kind: str) -> None:
-    """With the same message on every rank, outside of a step."""
+    """The batch is refused with the same message on every rank, outside of a step."""
     for found in ranks.run(2, packed.refused, stream_of("1f1b", p=2, m=4), kind):
         code, said = SAID[kind]
         assert found[0] == code and said in found[1]

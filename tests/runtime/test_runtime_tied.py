@@ -133,7 +133,7 @@ EMBED, HEAD = (0, "embed_tokens.weight"), (2, "lm_head.weight")
 def test_what_is_said_wrong_is_refused(
     ranks: Ranks, model: str, told: list[list[tuple[int, str]]], code: str, message: str
 ) -> None:
-    """On every rank alike, before the first step."""
+    """Every rank refuses it alike, before the first step."""
     found = ranks.run(3, tied.said, stream("1f1b", 3, 4), model, told)
     assert len({x[:2] for x in found}) == 1
     assert found[0][0] == code and message in found[0][1]

@@ -54,7 +54,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a process. status: None if it did not end. seconds: since the trouble. said: on stderr."""
+    """The end of a process. status: None if it did not end. seconds: since the trouble. said: on stderr."""
 
     status: int | None
     fault: dict[str, Any] | None
@@ -63,7 +63,7 @@ class Ended:
 
 
 class Loop:
-    """Life of one rank."""
+    """The life of one rank."""
 
     def __init__(self, rank: int, given: Trouble, folder: Path) -> None:
         self.rank, self.given, self.folder = rank, given, folder

@@ -61,7 +61,7 @@ class Embed(nn.Module):
 
 
 class Head(nn.Module):
-    """Vectors to scores of tokens."""
+    """The vectors to scores of tokens."""
 
     def __init__(self, weight: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """Passes on a value that depends on weights alone."""
+    """The passes on a value that depends on weights alone."""
 
     def __init__(self, *, last: bool) -> None:
         super().__init__()

@@ -157,7 +157,7 @@ def test_dotted_keys_have_so_many_parts(text: str, spent: bool) -> None:
 @pytest.mark.parametrize("depth", [1, 100, 101, 102, 900, 100_000])
 @pytest.mark.parametrize("pair", ["[]", "{}"])
 def test_brackets_are_so_many_in_each_other(pair: str, depth: int) -> None:
-    """At most 100 nested brackets."""
+    """At most 100 nested brackets are read."""
     opened = "[" if pair == "[]" else '{"a":'
     text = opened * depth + "1" + pair[1] * depth
     if depth <= 101:

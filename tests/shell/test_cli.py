@@ -34,7 +34,7 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_verified_schedule_prints_the_sample_of_the_design(capsys: pytest.CaptureFixture[str]) -> None:
-    """A few lines, with every number of the published schedule."""
+    """The output has a few lines, with every number of the published schedule."""
     assert main(["verify", "interleaved", "--p", "4", "--v", "2"]) == 0
     assert capsys.readouterr().out == (GOLDEN / "verify_interleaved.txt").read_text("utf-8")
 
@@ -71,7 +71,7 @@ def test_json_is_valid_for_good_and_bad(folder: Path, capsys: pytest.CaptureFixt
 
 
 def test_json_tells_what_the_literature_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B at p = 4, m = 8: 64 operations, 2 (p - 1) m messages, peaks min(p - r, m), idle (p - 1) (tF + tB)."""
+    """1F1B at p = 4, m = 8 has 64 operations, 2 (p - 1) m messages, peaks min(p - r, m) and idle (p - 1) (tF + tB)."""
     assert main(["verify", "1f1b", "--p", "4", "--m", "8", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["operations"], report["slots"], report["messages"]) == (64, 64, 48)
@@ -104,7 +104,7 @@ def test_too_many_sizes_are_refused_before_they_are_counted_out(capsys: pytest.C
 
 
 def test_findings_a_line_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``file:line:column`` for editors, annotations for GitHub."""
+    """Findings are ``file:line:column`` for editors, and annotations for GitHub."""
     (folder / "bad.csv").write_text(TWICE)
     assert main(["verify", "bad.csv", "--format", "concise"]) == 1
     assert re.fullmatch(r"bad\.csv:1:5: error\[PS302\]: [^\n]+\n", capsys.readouterr().out)
@@ -175,7 +175,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
 def test_a_mistake_ends_with_status_2_a_code_and_a_hint(
     arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On stderr, with the nearest valid input; with --json an object on stdout."""
+    """The mistake is on stderr, with the nearest valid input; with --json an object is on stdout."""
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert said in told.err and told.out == "" and re.search(r"error\[PS\d{3}\]", told.err)
@@ -216,7 +216,7 @@ def test_a_place_that_is_not_there_is_said_before_the_work(
 
 
 def test_the_commands_are_listed_by_what_they_are_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """Four groups, and each command in one of them."""
+    """There are four groups, and each command is in one of them."""
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     groups = re.findall(r"^(Look|Make|Run|Other people's):\n((?:  .*\n)+)", shown, re.M)

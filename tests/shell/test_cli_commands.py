@@ -82,7 +82,7 @@ def test_a_wrong_order_is_written_as_it_is(folder: Path, capsys: pytest.CaptureF
 
 
 def test_order_of_a_broken_file_is_its_diagnostics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr, with the status of the fault; nothing on stdout."""
+    """The diagnostics are on stderr, with the status of the fault; stdout is empty."""
     (folder / "bad.ps").write_text("schedule s(p)\nrank r { G }\n")
     assert main(["emit", "bad.ps", "--p", "2", "--target", "order"]) == 1
     told = capsys.readouterr()

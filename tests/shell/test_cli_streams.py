@@ -91,7 +91,7 @@ def test_a_stream_that_is_not_utf8_gets_ascii(folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    """``pipesched emit … | head -1``: nothing on stderr, and the usual status of a closed pipe."""
+    """``pipesched emit … | head -1`` prints no error, and ends with the usual status of a closed pipe."""
     arguments = [*COMMAND, "emit", "1f1b", "--p", "64", "--m", "512", "--target", "order"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stderr is not None
@@ -111,7 +111,7 @@ def test_a_full_disk_is_told_in_a_line() -> None:
 def test_an_interrupt_is_status_130_and_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C during a command: no traceback, no message."""
+    """Ctrl-C during a command causes no traceback and no message."""
     monkeypatch.setattr("pipesched.shell.app.app.make_context", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     assert main(["list"]) == 130
     assert capsys.readouterr() == ("", "")

@@ -82,7 +82,8 @@ def test_the_ending_says_what_a_file_holds(line: str, name: str, tmp_path: Path)
 
 
 def test_an_answer_is_what_verify_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The guide's two steps: the answer in its file, the verdict on stdout; also with --json, and by the name alone."""
+    """The guide's two steps work: the answer is in its file, and the verdict on stdout; also with --json, and by the
+    name alone."""
     for line in ([*OPTIMIZE, "--json"], OPTIMIZE):
         file = tmp_path / "ans.json"
         assert main([*line, "-o", str(file)]) == 0

@@ -37,7 +37,7 @@ def of_extensions(modules: set[str]) -> set[str]:
 
 
 def test_help_imports_rows_and_click() -> None:
-    """Only our rows, their registry, and the group of commands; nothing heavy."""
+    """Help imports only our rows, their registry, and the group of commands, and no heavy module."""
     modules = loaded("--help")
     ours = {module for module in modules if module.startswith("pipesched.")}
     folders = {module.rpartition(".")[0] for module in ours}

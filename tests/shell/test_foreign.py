@@ -78,7 +78,7 @@ KINDS = {
 
 
 LONG = ("streams", "routes", "programs", "orders", "names", "arguments")
-"""Kinds of which each text is read by all commands of a schedule."""
+"""The kinds whose texts all commands of a schedule read."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +96,7 @@ def test_what_is_changed_is_an_input(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``--depth 2`` every text; else a few of each kind."""
+    """The test tries a few texts of each kind, or every text with ``--depth 2``."""
     monkeypatch.chdir(tmp_path)  # where -o writes
     inputs = list(KINDS[kind]())
     tried = some(inputs, len(inputs) // (3 if kind in LONG else 12) + 1)
@@ -109,7 +109,7 @@ def test_generators_cannot_either(tmp_path: Path) -> None:
 
 
 def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
-    """A name from elsewhere: of a suggested file, of a file in a folder, of a path in Python."""
+    """A name from elsewhere adds no line: that of a suggested file, of a file in a folder, or of a path in Python."""
     name = "schedule\nok  other.py\x1b[31m"
     (tmp_path / f"{name}.ps").write_text(foreign_texts.PS)
     asked = [["verify", str(tmp_path / "scheduleok  other.py.ps")]]

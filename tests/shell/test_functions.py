@@ -61,7 +61,7 @@ def test_one_rank_has_the_options_of_its_command() -> None:
 
 
 def test_a_command_has_the_options_of_the_table() -> None:
-    """All of them, in its order, and no others."""
+    """A command has all the options of the table, in its order, and no others."""
     made = {
         name: [x.name for x in command.params if isinstance(x, click.Option)] for name, command in commands().items()
     }
@@ -130,7 +130,7 @@ SAME: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 def test_a_function_gives_what_its_command_prints(
     line: str, verb: str, targets: Any, options: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As an object: the same except for seconds, with the exit status of the command."""
+    """The object is the same except for seconds, with the exit status of the command."""
     (folder / "wrong.csv").write_text(WRONG, "utf-8")
     options = {name: "F=2,B=3,C=1/2" if value == "*" else value for name, value in options.items()}
     status, known = printed(capsys, line)

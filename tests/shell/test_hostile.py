@@ -59,7 +59,7 @@ STEERING = "\x1b[31mred\x1b[0m\n::add-mask::x\nok  forged\x85\u202e\x00\ud800]]>
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a process, and its resources."""
+    """The end of a process, and its resources."""
 
     status: int
     told: str
@@ -168,7 +168,7 @@ def test_every_expression_is_in_the_budget(item: str) -> None:
     "item", ["let y = {}", "require {} != 0", "claim {} != 0", "rank 1 {{ repeat {} {{ F }} }}", "costs C = {}"]
 )
 def test_no_result_leaves_62_bits(item: str, large: str) -> None:
-    """Sums as well as products, anywhere."""
+    """Sums as well as products are refused, anywhere."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 9\n" + item.format(large)
     report = verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1}))
     assert Code.OVERFLOW in {found.code for found in report.diagnostics}, report.text()
@@ -182,7 +182,7 @@ def test_a_call_in_a_call_names_the_innermost() -> None:
 
 
 def test_sums_within_62_bits_are_right() -> None:
-    """The largest numbers, and sums without a larger intermediate one."""
+    """The largest numbers are right, and so are sums without a larger intermediate one."""
     text = HEAD + "rank r { F B }\nlet x = 461168601842738790 * 10 + 3\nclaim x - 1 + 1 == x and 0 - x < 0 - x + 1"
     assert verify(Source("a.ps", text), compile.Options({"p": 2, "m": 1})).ok
 
@@ -219,7 +219,7 @@ def test_names_of_a_file_cannot_steer(format: str, tmp_path: Path, capfd: pytest
 
 
 def test_graphs_of_steering_names_are_well_formed(tmp_path: Path) -> None:
-    """GraphML too."""
+    """GraphML is well-formed too."""
     path = tmp_path / "a.json"
     path.write_text(steering_stream(), "utf-8")
     pipesched(["show", str(path), "--format", "dag", "--to", "graphml", "-o", str(tmp_path / "a.graphml")])
@@ -256,7 +256,7 @@ def test_steering_characters_are_no_part_of_a_schedule() -> None:
 
 
 def test_special_files_are_read_as_far_as_they_can_be(tmp_path: Path) -> None:
-    """A pipe without a writer, a socket, and a pipe with a late and slow writer."""
+    """A pipe without a writer, a socket, and a pipe with a late and slow writer are read."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(PipeschedError, match="the pipe has no writer"):
@@ -284,7 +284,7 @@ EMIT = ("emit", "1f1b", "--p", "2", "--m", "2", "--target", "torch-csv", "-o")
 
 @pytest.mark.parametrize("target", ["/dev/fd/{}", "/proc/self/fd/{}"])
 def test_results_go_to_descriptors(target: str, tmp_path: Path) -> None:
-    """As to a file or a pipe, after earlier content."""
+    """Results are appended to a descriptor's file or pipe, after earlier content."""
     expected = typed(*EMIT, "-").out
     from_us, to_us = os.pipe()
     with open(from_us, "rb") as given, open(to_us, "wb") as pipe, (tmp_path / "out").open("wb") as out:
@@ -298,7 +298,7 @@ def test_results_go_to_descriptors(target: str, tmp_path: Path) -> None:
 
 
 def test_results_go_to_the_output_and_a_pipe_of_the_shell(tmp_path: Path) -> None:
-    """To /dev/stdout, and to a process substitution, as to a file."""
+    """Results go to /dev/stdout and to a process substitution as to a file."""
     mine = " ".join([sys.executable, "-m", "pipesched", *EMIT])
     shell = f"{mine} >(cat > {tmp_path}/piped); wait $!; exec {mine} /dev/stdout"
     assert subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout == typed(*EMIT, "-").out

@@ -85,7 +85,7 @@ def steps() -> list[str]:
 
 
 def test_an_action_installs_what_it_came_with(tmp_path: Path) -> None:
-    """The package of the action's own repository, in an environment of its own."""
+    """The action installs the package of its own repository, in an environment of its own."""
     (tmp_path / "python3").write_text('#!/bin/sh\nmkdir -p "$3/bin"; cp "$(dirname "$0")/pip" "$3/bin/"\n')
     (tmp_path / "pip").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     for name in ("python3", "pip"):
@@ -143,7 +143,7 @@ COMPLETED = {
 
 
 def test_bash_completes(tmp_path: Path) -> None:
-    """Commands, schedules, options, choices, codes and words, with the guide's line that enables it."""
+    """Bash completes commands, schedules, options, choices, codes and words, with the guide's line that enables it."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
     (switch,) = re.findall(r'`(eval "\$\(_PIPESCHED_COMPLETE=bash_source pipesched\)")`', guide)
     asked = "".join(

@@ -86,7 +86,7 @@ with launch.Launcher() as one:
 
 
 def test_no_command_runs_what_is_there(trap: Path) -> None:
-    """Neither a command nor its processes: engines, generators, ranks, rehearsals."""
+    """Neither a command nor its processes run it: engines, generators, ranks, rehearsals."""
     pytest.importorskip("torch", reason="one of the commands is `run`")
     words = [[name, *given] for name, given in COMMANDS.items()]
     done = begun(trap, sys.executable, "-P", "-c", EVERY, json.dumps(words))
@@ -96,7 +96,7 @@ def test_no_command_runs_what_is_there(trap: Path) -> None:
 
 @pytest.mark.parametrize("name", ["verify"])
 def test_nor_does_the_console_script(name: str, trap: Path) -> None:
-    """Started as by users."""
+    """The console script, started as by users, does not run it either."""
     assert begun(trap, str(PROGRAM), name, *COMMANDS[name]).returncode == 0
 
 

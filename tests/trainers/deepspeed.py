@@ -27,7 +27,7 @@ import pipesched
 
 MICROBATCHES, WIDTH, STEPS = 8, 16, 3
 LIMIT = 180.0
-"""Seconds for all that a number of stages trains; it takes 15 to 30."""
+"""The seconds for all that a number of stages trains; it takes 15 to 30."""
 ROUNDED = 1e-6
 
 FEWER = """

@@ -48,7 +48,7 @@ ENGINE = "2.14.0"
 
 
 class _Faked(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finder of modules of FAKED that are not installed."""
+    """The finder of modules of FAKED that are not installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         """Return a module whose every attribute is a mock."""
@@ -73,7 +73,7 @@ class _Mocks(ModuleType):
 
 
 class _Group:
-    """Ranks of a group, as seen from the first."""
+    """The ranks of a group, as seen from the first."""
 
     def __init__(self, ranks: Any) -> None:
         self.ranks = list(ranks)

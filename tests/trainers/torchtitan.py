@@ -29,7 +29,7 @@ COMPLAINT = re.compile(r" - ((?:WARNING|ERROR|CRITICAL) - .*)")
 SETTINGS = re.compile(r"on its command line: (.+)")
 SWAPPED = TOP / "tests" / "torch_fixtures" / "a10_first_two_swapped.csv"
 LIMIT = 180.0
-"""Seconds for a run; it takes 15 to 40."""
+"""The seconds for a run; it takes 15 to 40."""
 
 OURS = {"1f1b": "1F1B", "zb_h1": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
 """A schedule of ours, and the one of torchtitan that trains the same."""

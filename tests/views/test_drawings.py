@@ -86,7 +86,7 @@ def drawn(line: str) -> str:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_stays(name: str, folder: Path, update_golden: bool) -> None:
-    """To the byte, regardless of the process's history."""
+    """A picture is equal to the byte, regardless of the process's history."""
     for file, text in FILES.items():
         (folder / file).write_text(text, "utf-8")
     made = drawn(DRAWN[name])

@@ -153,7 +153,7 @@ def test_the_table_has_a_row_an_operation(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_pandas_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PS820 with the command that installs it."""
+    """PS820 shows the command that installs it."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PipeschedError, match="PS820") as raised:
         pipesched.load("1f1b", p=2, m=2).to_pandas()

@@ -85,9 +85,9 @@ def test_light_and_dark(opened: Opened) -> None:
 
 
 def test_half_a_million_operations(opened: Opened, tmp_path: Path) -> None:
-    """Less than 40 MB. Found, pointed at and clicked like eight; the critical path is as long as the formula says; of
-    messages it says that they are too many; frames are quick. In the steady phase a third of a rank's time is forward
-    and the rest backward: so is the area of its bar.
+    """The page takes less than 40 MB. Operations are found, pointed at and clicked as on a page of eight; the critical
+    path is as long as the formula says; of messages it says that they are too many; frames are quick. In the steady
+    phase a third of a rank's time is forward and the rest backward: so is the area of its bar.
     """
     large = chart(pipesched.load("interleaved", **LARGE))
     page, schedule = opened(large), large.schedule
