@@ -32,8 +32,6 @@ from math import lcm
 
 import numpy as np
 
-from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, among, first_of, makes, running_sum
 from pipesched.model.grid import Grid, spread
@@ -264,28 +262,3 @@ def _most(program: Program, change: Ints) -> InHand:
     total = running_sum(change, program.start)
     most = _largest(total, program.start)
     return InHand(most, tuple(at if x else -1 for at, x in zip(_tops(total, program.start), most, strict=True)))
-
-
-def made_at_once(schedule: Schedule, dependencies: Dependencies) -> tuple[int, ...]:
-    """Return the most messages that one slot makes, by rank: one per reader on another rank, over both parts of a
-    pair.
-    """
-    producer = dependencies.messages().producer
-    each = np.bincount(producer - schedule.joined[producer], minlength=len(schedule))
-    most = np.zeros(schedule.ranks, dtype=np.int64)
-    np.maximum.at(most, schedule.rank, each)
-    return tuple(most.tolist())
-
-
-def lowered(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> tuple[int, ...]:
-    """Return the most messages received but not yet used, by rank, if each arrives at the end of its producer.
-
-    A message that arrives when another is used arrives first, as in `lower.communicate`.
-    """
-    found = dependencies.messages()
-    rank = np.concatenate([schedule.rank[found.consumer]] * 2)
-    change = np.repeat(np.array([1, -1]), len(found))
-    when = np.concatenate([times.end[found.producer], times.start[found.consumer]])
-    order = np.lexsort((-change, when, rank))
-    start = np.searchsorted(rank[order], np.arange(schedule.ranks + 1))
-    return _largest(running_sum(change[order], start), start)

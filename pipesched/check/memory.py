@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.holdings import Memory, lowered, made_at_once
+from pipesched.analysis.holdings import Memory, buffers
 from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
 from pipesched.check.rows import CheckCode
@@ -85,11 +85,14 @@ def check_buffers(subject: Subject) -> Iterator[Diagnostic]:
     program, found = analysis.own, analysis.buffers
     if program is None or found is None:
         return
-    waiting = lowered(analysis.schedule, analysis.dependencies, analysis.timeline)
-    made = [max(_PAIR, most) for most in made_at_once(analysis.schedule, analysis.dependencies)]
+    if max(found.received.most) < program.ranks and max(found.unsent.most) <= _PAIR:
+        return  # which no lowering makes too many
+    lowered = analysis.having(None).program
+    assert lowered is not None
+    own = buffers(lowered)
     for hand, least, ahead, what, help in (
-        (found.received, waiting, program.ranks - 1, *_RECEIVED),
-        (found.unsent, made, 0, *_UNSENT),
+        (found.received, own.received.most, program.ranks - 1, *_RECEIVED),
+        (found.unsent, [max(_PAIR, most) for most in own.unsent.most], 0, *_UNSENT),
     ):
         for rank in [rank for rank, most in enumerate(hand.most) if most > least[rank] + ahead][:1]:
             yield Diagnostic(
