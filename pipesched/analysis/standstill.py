@@ -3,24 +3,27 @@
     rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
     rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
 
-All runs of a program under a model fire the same events (`analysis.events`), so all of them stop here. Compute orders
-may wait for each other without any message; then no model helps.
+All runs of a program under a model stop at the same instructions (`analysis.events`). The cycle may pass hundreds of
+messages; only its steps across ranks are shown. Compute orders may wait for each other without any message; then no
+model helps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 
 import numpy as np
 
 from pipesched.analysis.communication import Model
-from pipesched.analysis.cycle import Cycle, Hop, shortest_cycle
+from pipesched.analysis.cycle import shortest_cycle
 from pipesched.analysis.dependencies import Dependencies
-from pipesched.analysis.events import Events
+from pipesched.analysis.events import Events, consumers, queues
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import Code
-from pipesched.model.columns import Bools, computes
+from pipesched.model.columns import Bools, Ints, among, computes
+from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program, Schedule
 
 NAMED = 8
@@ -43,7 +46,7 @@ class Link:
 
     needs: the instruction that an operation lacks, such as its receive. direction: of the message between them, 1 if it
     is for `other`, -1 if it comes from there, 0 for a SYNC. queue: not the rank is blocked but its posted message; the
-    rank may be elsewhere, or done. hop: its position in the program, None if compute orders wait for each other.
+    rank may be elsewhere, or done. places: in a program, of what the rank is at, its end of the message, and `until`.
     """
 
     blocked: Blocked
@@ -55,7 +58,7 @@ class Link:
     behind: str = ""
     behind_step: int = 0
     queue: bool = False
-    hop: Hop | None = None
+    places: tuple[int, int, int] = (-1, -1, -1)
 
     @property
     def wait(self) -> str:
@@ -120,10 +123,10 @@ def of_program(program: Program, model: Model) -> Standstill | None:
     if all(stop < 0 for stop in events.stops):
         return None
     blocked = (_blocked(program, rank, stop) for rank, stop in enumerate(events.stops) if stop >= 0)
-    hops = Cycle(events).hops()
-    alone = any(program.peer[hop.here] == hop.rank for hop in hops)  # a rank that is its own peer, which is not a cycle
-    cycle = () if alone else tuple(_link(program, model, hop) for hop in hops)
-    return Standstill(str(model), events.ran[: len(program)][computes(program.op)], tuple(blocked), cycle)
+    cycle = _Cycle(events).links()
+    if any(program.peer[link.places[1]] == link.blocked.rank for link in cycle):
+        cycle = []  # a rank that is its own peer, which is not a cycle
+    return Standstill(str(model), events.ran[: len(program)][computes(program.op)], tuple(blocked), tuple(cycle))
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
@@ -182,22 +185,157 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
     return Blocked(rank, str(program[index]), stop + 1, operation)
 
 
-def _link(program: Program, model: Model, hop: Hop) -> Link:
-    """Describe a hop of the cycle in words."""
+class _Cycle:
+    """The cycle of a stopped program, contracted to its steps from rank to rank.
 
-    def name(index: int) -> tuple[str, int]:
-        return (str(program[index]), program.step(index)) if index >= 0 else ("", 0)
+    Nodes are where ranks stand, an instruction or len(program) + the rank at the end of its list; and messages that
+    are never over, len(program) + ranks + the first of their ends; under ``buffered`` each end is one. Those from
+    `between` on are batches in queues.
+    """
 
-    (until, until_step), (behind, behind_step) = name(hop.there), name(hop.behind)
-    return Link(
-        _blocked(program, hop.rank, hop.at - int(program.start[hop.rank])),
-        hop.other,
-        until,
-        until_step,
-        direction=int(program.sends[hop.here]) - int(program.receives[hop.here]),
-        needs="" if hop.at == hop.here else name(hop.here)[0],
-        behind=behind,
-        behind_step=behind_step,
-        queue=model.posted and hop.queue,
-        hop=hop,
-    )
+    def __init__(self, events: Events) -> None:
+        self.events, self.program = events, events.program
+        self.size, self.ranks = len(self.program), self.program.ranks
+        self.between = 2 * self.size + self.ranks
+        start = self.program.start.tolist()
+        self.standing = [
+            -1 if stop < 0 else self.size + r if low + stop >= high else low + stop
+            for r, (stop, low, high) in enumerate(zip(events.stops, start[:-1], start[1:], strict=True))
+        ]
+        sync = self.program.op == Op.SYNC
+        ends = np.flatnonzero(self.program.sends | self.program.receives | sync)
+        late = ends[~events.over(ends)]
+        other = np.where((events.model.kind == "buffered") & ~sync, -1, events.pairing.partner)[late]
+        first = self.size + self.ranks + np.where(other < 0, late, np.minimum(late, other))
+        node = dict(zip(late.tolist(), first.tolist(), strict=True))
+        self._ends: dict[int, list[int]] = {}
+        self._needs: dict[int, list[int]] = {}
+        for end, own in node.items():
+            self._ends.setdefault(own, []).append(end)
+            if not events.ran[events.sources[0][end]]:
+                self._needs.setdefault(own, []).append(self.standing[int(self.program.rank[end])])
+        elements = self._elements()
+        over = dict(node)
+        for batch, element in enumerate(elements, self.between):
+            if len(element) > 1 and (left := [node[end] for end in element if end in node]):
+                over |= dict.fromkeys(element, batch)
+                self._needs[batch] = left
+        for end, before in self._behind(elements):
+            if end in node and before in over:
+                self._needs.setdefault(node[end], []).append(over[before])
+        for place, end in self._awaited(ends):
+            if end in over:
+                self._needs.setdefault(place, []).append(over[end])
+
+    def _elements(self) -> list[list[int]]:
+        """Return the ends of each element of a queue, in order; an empty one before each queue."""
+        if not self.events.model.queued:
+            return []
+        ends, begins, first = queues(self.program, self.events.model, self.events.head)
+        bounds = pairwise([*first.tolist(), len(ends)])
+        return [x for low, high in bounds for x in [[]] * int(begins[low]) + [ends[low:high].tolist()]]
+
+    def _behind(self, elements: list[list[int]]) -> Iterator[tuple[int, int]]:
+        """Yield the ends of messages that wait for others, in their queue or buffer, each with one of those."""
+        pairing, model = self.events.pairing, self.events.model
+        if model.kind == "buffered":
+            sends = np.flatnonzero(self.program.sends & (pairing.partner >= 0))
+            found = [(sends, pairing.partner[sends]), pairing.sends.apart(1), pairing.receives.apart(1)]
+            if model.capacity is not None:
+                freed, later = pairing.sends.apart(model.capacity)
+                found.append((pairing.partner[freed], later))
+            for earlier, later in found:
+                yield from zip(later.tolist(), earlier.tolist(), strict=True)
+        for before, element in pairwise(elements):
+            yield from product(element, before[:1])
+
+    def _awaited(self, ends: Ints) -> Iterator[tuple[int, int]]:
+        """Yield each place at which a rank waits for a message to be over, with an end of that."""
+        head, posted = self.events.head, self.events.model.posted
+        blocking = ends[among(self.program.op[ends], (Op.SYNC, *SHAPES))] if posted else ends
+        yield from zip(head[blocking].tolist(), blocking.tolist(), strict=True)
+        if posted:
+            receives, users = consumers(self.program)
+            sends = np.flatnonzero(self.program.sends)
+            yield from zip(head[users].tolist(), receives.tolist(), strict=True)
+            yield from zip((self.size + self.program.rank[sends]).tolist(), sends.tolist(), strict=True)
+
+    def members(self, node: int) -> list[int]:
+        """Return the ends of a message that never completes."""
+        return self._ends[node]
+
+    def needs(self, node: int) -> list[int]:
+        """Return a node's prerequisites that never happen, contracted to the instructions where their ranks wait."""
+        return list(dict.fromkeys(self._needs.get(node, [])))
+
+    def _rank(self, node: int) -> int:
+        return int(self.program.rank[node]) if node < self.size else node - self.size
+
+    def links(self) -> list[Link]:
+        """Return the shortest cycle from rank to rank.
+
+        The result is empty if ranks stopped only for partners that do not exist, or for a message to themselves.
+        """
+        cycle = shortest_cycle([x for x in self.standing if x >= 0], self.needs)
+        cycle = [x for x in cycle if x < self.between]
+        edges = self._edge_ranks(cycle)
+        links = []
+        for i, node in enumerate(cycle):
+            if node < self.size + self.ranks or edges[i - 1] == edges[i]:
+                continue
+            links.append(self._link(cycle[i - 1], node, cycle[(i + 1) % len(cycle)], edges[i - 1], edges[i]))
+        first = min(range(len(links)), key=lambda i: links[i].blocked.rank, default=0)
+        return links[first:] + links[:first]
+
+    def _edge_ranks(self, cycle: list[int]) -> list[int]:
+        """Return the rank on which each node waits for the next one."""
+        ranks: list[int] = []
+        for i, node in enumerate(cycle):
+            after = cycle[(i + 1) % len(cycle)]
+            if node < self.size + self.ranks:
+                ranks.append(self._rank(node))
+            elif after < self.size + self.ranks:
+                ranks.append(self._rank(after))
+            else:
+                ranks.append(self._queue_rank(node, after, ranks[-1] if ranks else -1))
+        return ranks
+
+    def _queue_rank(self, node: int, after: int, stay: int) -> int:
+        """Return the rank in whose queue `after` is before `node`; `stay` if it is one of them."""
+        rank, head = self.program.rank, self.events.head
+        mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
+        before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}
+        if not before:
+            return int(rank[self.members(after)[0]])
+        return stay if stay in before else min(before)
+
+    def _link(self, before: int, node: int, after: int, rank: int, other: int) -> Link:
+        """Describe a step of the cycle from rank to rank in words."""
+        program, here, there, behind = self.program, self._end(node, rank), self._end(node, other), -1
+        if there < 0:
+            there = self._end(after, other)
+        elif after >= self.size + self.ranks:
+            behind = self._end(after, other)
+        queue = before >= self.size
+        at = here if queue or program.sends[before] or program.receives[before] else before
+        (until, until_step), (ahead, ahead_step) = self._name(there), self._name(behind)
+        return Link(
+            _blocked(program, rank, at - int(program.start[rank])),
+            other,
+            until,
+            until_step,
+            direction=int(program.sends[here]) - int(program.receives[here]),
+            needs="" if at == here else self._name(here)[0],
+            behind=ahead,
+            behind_step=ahead_step,
+            queue=self.events.model.posted and queue,
+            places=(at, here, there),
+        )
+
+    def _name(self, index: int) -> tuple[str, int]:
+        return (str(self.program[index]), self.program.step(index)) if index >= 0 else ("", 0)
+
+    def _end(self, node: int, rank: int) -> int:
+        if node < self.size + self.ranks:
+            return -1
+        return next((i for i in self.members(node) if int(self.program.rank[i]) == rank), -1)

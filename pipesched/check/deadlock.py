@@ -24,16 +24,15 @@ def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
     stop = of_program(program, model)
     if stop is None or not stop.cycle:
         return
-    hops = [link.hop for link in stop.cycle if link.hop is not None]
     holds_under, fails_under = (", ".join(map(str, models)) for models in (verdicts.holds, verdicts.fails))
     found = Diagnostic(
         Code.DEADLOCK,
         f"deadlock: {together(stop.ranks)} under {model} communication",
         tuple(
-            label(program, hop.at, f"{f'waits for {link.needs}, ' * bool(link.needs)}{link.wait}")
-            for link, hop in zip(stop.cycle, hops, strict=True)
+            label(program, link.places[0], f"{f'waits for {link.needs}, ' * bool(link.needs)}{link.wait}")
+            for link in stop.cycle
         ),
         (f"holds under: {holds_under};  " * bool(holds_under) + f"fails under: {fails_under}",),
         "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle",
     )
-    yield from explained("deadlock", [found], program, model, hops)
+    yield from explained("deadlock", [found], program, model, stop.cycle)

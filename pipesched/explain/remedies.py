@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from pipesched.analysis.communication import Model
-from pipesched.analysis.cycle import Hop
 from pipesched.analysis.pairing import pair
+from pipesched.analysis.standstill import Link
 from pipesched.analysis.termination import holds
 from pipesched.check.channels import labels_of
 from pipesched.check.dataflow import check_order
@@ -43,21 +43,24 @@ def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple
     return found
 
 
-def deadlock(found: Sequence[Diagnostic], program: Program, model: Model, hops: list[Hop]) -> Sequence[Diagnostic]:
+def deadlock(
+    found: Sequence[Diagnostic], program: Program, model: Model, links: Sequence[Link]
+) -> Sequence[Diagnostic]:
     """Suggest a remedy for a deadlock: a receive is moved, or messages are put on more communicators."""
-    cures = [*_moves(program, model, hops), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
+    cures = [*_moves(program, model, links), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
     help = f"{'; or '.join(cures)}: then it holds under {model}"
     return [replace(one, help=help) for one in found] if cures else found
 
 
-def _moves(program: Program, model: Model, hops: list[Hop]) -> Iterator[str]:
+def _moves(program: Program, model: Model, links: Sequence[Link]) -> Iterator[str]:
     """Yield the suggestion to move a receive of the cycle up."""
-    for i, hop in enumerate(hops):
-        blocked = hops[(i + 1) % len(hops)].here
-        if hop.there < 0 or not program.receives[hop.there] or not blocked < hop.there:
+    for i, link in enumerate(links):
+        _, blocked, _ = links[(i + 1) % len(links)].places
+        _, _, until = link.places
+        if until < 0 or not program.receives[until] or not blocked < until:
             continue
-        if _cured(_moved(program, hop.there, blocked), model):
-            yield f"on rank {hop.other}, put {program[hop.there]} before {program[blocked]}"
+        if _cured(_moved(program, until, blocked), model):
+            yield f"on rank {link.other}, put {program[until]} before {program[blocked]}"
             return
 
 
