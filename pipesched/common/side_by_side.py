@@ -10,10 +10,11 @@ may differ in sizes, costs and order; one with fewer microbatches than another h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
+Asked = TypeVar("Asked")
+
 SMALL = 1 << 12  # operations of a schedule; side by side a larger one is no faster than alone
 AT_ONCE = 1 << 16  # operations that lie side by side, about
 LONGER = 1.5  # times the microbatches of the one with the fewest
@@ -49,6 +52,20 @@ def settle(made: Iterable[Examination]) -> None:
         for parts in _apart(list(alike)):
             if len(parts) > 1:
                 Together.of(parts).settle()
+
+
+def settled(asked: Iterable[Asked], of: Callable[[Asked], Examination | None]) -> Iterator[Asked]:
+    """Yield the same, after the examinations of several are settled at once. of: its examination, if it has one."""
+    few, operations = list[Asked](), 0
+    for one in chain(asked, [None]):
+        if one is None or operations > AT_ONCE:
+            settle(made for x in few if (made := of(x)) is not None)
+            yield from few
+            few, operations = [], 0
+        if one is not None:
+            made = of(one)
+            few.append(one)
+            operations += 0 if made is None else len(made.loaded.schedule)
 
 
 def _small(one: Examination) -> bool:

@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from pipesched.analysis.idle import overhead
 from pipesched.analysis.timeline import costs_used
 from pipesched.check.rows import CheckCode
+from pipesched.common.side_by_side import settled
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.examine import Options
+from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded
 from pipesched.insight.compare_report import Comparison, Row
 from pipesched.insight.jitter import Jitter
@@ -68,11 +69,12 @@ def compare(
         PipeschedError: PS208, if none of the files has a parameter.
     """
     own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
-    rows = []
-    for source, every in zip(sources, own, strict=True):
-        for parameters in _once(every):
-            asked = replace(options, parameters=parameters)
-            rows.append(measured(source, asked, per_stage=per_stage))
+    asked = (
+        _asked(source, replace(options, parameters=size), per_stage=per_stage)
+        for source, every in zip(sources, own, strict=True)
+        for size in _once(every)
+    )
+    rows = [one if isinstance(one, Row) else measured(*one) for one in settled(asked, _examination)]
     timed = options.of(Workload).device is not None
     given = NO_UNIT if options.costs is None else options.costs.unit
     return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
@@ -87,22 +89,35 @@ def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
             yield size
 
 
-def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
-    """Return the row of a file at a size: its figures, or the reason why it has none.
+Asked: TypeAlias = tuple[Source, Options, Examination]
+
+
+def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
+    """Return the examination of a file at a size, at the costs that make it comparable; or the reason for an empty row.
 
     Raises:
         PipeschedError: PS207, if a parameter without a default is not given.
     """
-    label = source.name.removesuffix(".ps")
     try:
         loaded = load(source, options)
         costs = scaled(loaded, options, per_stage=per_stage)
     except PipeschedError as error:
         if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
             raise
-        return Row(source.name, label, dict(options.parameters), diagnostics=error.diagnostics)
+        return Row(
+            source.name, source.name.removesuffix(".ps"), dict(options.parameters), diagnostics=error.diagnostics
+        )
     untimed = replace(options.of(Workload), device=None, efficiency=None)
-    report = examine(loaded, replace(options.owning(untimed), costs=costs)).report
+    return source, options, examine(loaded, replace(options.owning(untimed), costs=costs))
+
+
+def _examination(asked: Row | Asked) -> Examination | None:
+    return None if isinstance(asked, Row) else asked[2]
+
+
+def measured(source: Source, options: Options, made: Examination) -> Row:
+    """Return the row of a file at a size: its figures, or the reason why it has none."""
+    report, loaded, costs = made.report, made.loaded, made.options.costs or Costs()
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     figures: dict[str, Fraction | None] = {}
     if time:
@@ -117,7 +132,7 @@ def measured(source: Source, options: Options, *, per_stage: bool) -> Row:
     )
     return Row(
         source.name,
-        label,
+        source.name.removesuffix(".ps"),
         loaded.sizes,
         costs.to_json(),
         **figures,
