@@ -81,11 +81,12 @@ class Chunks:
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
         """Return each operation's chunk, and the queue of which a W takes the oldest: its chunk's or its rank's."""
-        count, first = (np.repeat(x, made.lengths) for x in (np.diff(self.first), self.first[:-1]))
-        bare = made.chunk == NONE
+        many, bare = np.diff(self.first), made.chunk == NONE
+        count = many[:1] if (many == many[0]).all() else np.repeat(many, made.lengths)
         of_all = weights & bare & (count > 1)
-        if not np.all(np.where(bare, of_all | (count == 1), made.chunk < count)):
+        if (made.chunk >= count).any() or (bare & ~of_all & (count != 1)).any():
             raise Unsuited
+        first = np.repeat(small(self.first[:-1]), made.lengths)
         unit = small(first + np.maximum(made.chunk, 0))
         if of_all.any() and (weights & ~bare & (count > 1)).any():
             raise Unsuited
