@@ -48,18 +48,23 @@ rank r { let w = min(p - 1 - r, m)  repeat w { F }  repeat m - w { F  B }  repea
 COSTS = "costs F[s, i] = 2 + (s * 7 + i * 3) % 5, B[s, i] = (8 + (s + i) % 3) / 2"
 
 
-def interleaved(p: int, v: int, m: int) -> NDArray[np.int64]:
-    """Write interleaved 1F1B by hand: by rank the keys (2 * stage + backward) * m + microbatch, in order."""
-    written = []
+def interleaved(p: int, v: int, m: int) -> tuple[NDArray[np.int8], NDArray[np.int16], NDArray[np.int32]]:
+    """Write interleaved 1F1B by hand, a loop at a time: kinds (1 backward), stages and microbatches of all ranks."""
+    kind, stage, microbatch = (np.empty((p, 2 * v * m), dtype=x) for x in (np.int8, np.int16, np.int32))
     k = np.arange(v * m)
-    group, chunk, turn = k // (p * v), k // p % v, k % p
+    chunk, number = k // p % v, k // (p * v) * p + k % p
     for r in range(p):
         warmup = min(2 * (p - 1 - r) + (v - 1) * p, v * m)
-        forward = 2 * (chunk * p + r) * m + group * p + turn
-        backward = (2 * ((v - 1 - chunk) * p + r) + 1) * m + group * p + turn
-        both = np.stack([forward[warmup:], backward[: v * m - warmup]], axis=1).ravel()
-        written.append(np.concatenate([forward[:warmup], both, backward[v * m - warmup :]]))
-    return np.concatenate(written)
+        steady = v * m - warmup
+        both = slice(warmup, warmup + 2 * steady)
+        for column, forward, backward in (
+            (kind[r], np.zeros_like(k), np.ones_like(k)),
+            (stage[r], chunk * p + r, (v - 1 - chunk) * p + r),
+            (microbatch[r], number, number),
+        ):
+            column[:warmup], column[both.stop :] = forward[:warmup], backward[steady:]
+            column[both][::2], column[both][1::2] = forward[warmup:], backward[:steady]
+    return kind.ravel(), stage.ravel(), microbatch.ravel()
 
 
 def least(run: Callable[[], object], runs: int) -> float:
@@ -76,8 +81,8 @@ def expansion(m: int, runs: int) -> None:
     """Compare the programs of all ranks with the same written by hand, after both have said the same."""
     sizes = {"p": 64, "v": 4, "m": m}
     made = pipesched.load("interleaved", **sizes)
-    ours = (2 * made.stage.astype(np.int64) + (made.op != made.op[0])) * m + made.microbatch
-    assert np.array_equal(ours, interleaved(**sizes)), "the probe writes another order"
+    columns = zip((made.op != made.op[0], made.stage, made.microbatch), interleaved(**sizes), strict=True)
+    assert all(np.array_equal(ours, its) for ours, its in columns), "the order by hand is another one"
     spent: list[float] = []
 
     def timed(programs: Programs) -> object:
