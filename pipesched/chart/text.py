@@ -99,19 +99,16 @@ def _painted(layout: Layout, index: int, text: str) -> str:
     """
     if not layout.how.color:
         return text
+    chart = layout.chart
+
+    def shaded(part: str, i: int) -> str:
+        colour = terminal(Op(int(chart.schedule.op[i])), int(chart.chunk[i]), chart.chunks)
+        return paint(part, colour, bold=bool(chart.schedule.microbatch[i] % 2))
+
     if KINDS[layout.kinds[index]] != "+":
-        return paint(text, _colour(layout, index), bold=_odd(layout, index))
+        return shaded(text, index)
     first = text.find("+") if text.find("+") > 0 else len(text) // 3
-    parts = ((text[:first], index), (text[first:], index + 1))
-    return "".join(paint(part, _colour(layout, i), bold=_odd(layout, i)) for part, i in parts)
-
-
-def _odd(layout: Layout, index: int) -> bool:
-    return bool(layout.chart.schedule.microbatch[index] % 2)
-
-
-def _colour(layout: Layout, index: int) -> int:
-    return terminal(Op(int(layout.chart.schedule.op[index])), int(layout.chart.chunk[index]), layout.chart.chunks)
+    return shaded(text[:first], index) + shaded(text[first:], index + 1)
 
 
 def _mark(layout: Layout, grain: int) -> str:
