@@ -13,7 +13,7 @@ from functools import cached_property
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
-from pipesched.prover.facts import Facts, single, valued
+from pipesched.prover.facts import Facts, single, valued, whole
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
 from pipesched.prover.presburger import PwAff, Set, isl, points, smallest
 from pipesched.prover.question import Question
@@ -125,10 +125,10 @@ class Proof:
             if len(part.forms) > FORMS:
                 raise Unsettled("it has too many conditions on costs")
             question = self.question.narrowed(part.sizes)
-            cone = Cone.of(self._names(part, question), part.named)
+            cone = Cone.of(self._names(part), part.named)
             yield question, linear(node, cone, scope)
 
-    def _names(self, part: Part, question: Question) -> list[str]:
+    def _names(self, part: Part) -> list[str]:
         """Return the names of the costs on which a part of the claim depends."""
         node = self._node
         used = costs_in(node) | {name for form in part.forms for name, _ in form}
@@ -138,7 +138,7 @@ class Proof:
             if "K" in used:
                 raise Unsettled("it depends on what an F keeps for its R")
             return ["M"]
-        names = [*dict.fromkeys((*question.timeline.letters, "C", *sorted(used)))]
+        names = [*dict.fromkeys((*self.question.timeline.letters, "C", *sorted(used)))]
         if len(names) > VARY or used & _MEMORY:
             raise Unsettled("it mentions too many costs")
         return names
@@ -286,7 +286,7 @@ class _Part:
         def largest() -> Value:
             witness = ranks
             for each in of:
-                own = valued(self.facts.space, each.intersect_domain(ranks))
+                own = valued(self.facts.space, whole(self.facts.space, each)[0].intersect_domain(ranks))
                 witness = witness.subtract(
                     own.apply_range(self.facts.space.below()).apply_range(own.reverse()).domain()
                 )
@@ -299,5 +299,7 @@ class _Part:
 
     def _at(self, of: PwAff, rank: Set) -> PwAff:
         """Return the value at one rank as a constant over all ranks."""
+        space = self.facts.space
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
-        return single(self.facts.space, every.apply_range(valued(self.facts.space, of)))
+        made, times = whole(space, of)
+        return single(space, every.apply_range(valued(space, made))).scale_down_val(space.value(times))

@@ -16,7 +16,7 @@ from functools import cached_property
 from math import lcm
 from typing import Any, TypeAlias
 
-from pipesched.prover.presburger import PwAff, Set, Space, case, isl, spend
+from pipesched.prover.presburger import PwAff, Set, Space, case, denominator, isl, spend
 
 CARRIES = 64  # most carries that are told apart
 Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
@@ -233,7 +233,9 @@ class Number:
         return total
 
     def normal(self) -> tuple[PwAff, PwAff]:
-        """Return the digits, the last of them from 0 to p - 1."""
+        """Return the digits, the last of them from 0 to p - 1. A number that is not whole is rounded down."""
+        if (parts := lcm(denominator(self.first), denominator(self.last))) > 1:
+            return self.scale_val(self.space.value(parts))._by_number(parts)[0].normal()
         if self.carries == range(1):
             return self.first, self.last
         return self.first.add(self.carry()), self.last.sub(self._stepped(lambda _: self.space.raw("p")))
@@ -242,7 +244,7 @@ class Number:
 
     def _whole(self) -> Number:
         """Return the number times a factor above 0 that makes its first digit whole."""
-        factor = lcm(*(int(str(aff.get_denominator_val())) for _, aff in self.first.get_pieces()), 1)
+        factor = denominator(self.first)
         return self if factor == 1 else self.scale_val(self.space.value(factor))
 
     def _pieces(self, exact: Callable[[PwAff], Set], carried: Callable[[PwAff], Set]) -> Set:

@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import lcm
 
+from pipesched.prover.digits import Number
 from pipesched.prover.guess import of_ranks
-from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, isl
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, denominator, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.sampling import Instance
 from pipesched.prover.statements import Statement
@@ -28,6 +30,12 @@ def valued(space: Space, of: Value) -> Map:
     for each in others:
         first = first.flat_range_product(each)
     return first
+
+
+def whole(space: Space, of: Value) -> tuple[Value, int]:
+    """Return the least multiple of a value that is a whole number, and the factor."""
+    times = lcm(*(denominator(x) for x in ([of.first, of.last] if isinstance(of, Number) else [of])))
+    return of.scale_val(space.value(times)), times
 
 
 def single(space: Space, of: Map) -> Value:
@@ -124,10 +132,15 @@ class Facts:
             raise Unsettled("peak: a rank runs no F")
         if not freeing:
             return self.space.number(1).intersect_domain(self.rel.model.ranks)
-        freed = self._freed(taking, freeing)
-        turns = self.rel.turns(taking)
-        one = self.rel.space.number(1)
-        held = self.rel.valued({x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking})
+        try:
+            freed, turns = self._freed(taking, freeing), self.rel.turns(taking)
+            one = self.rel.space.number(1)
+            counted = {x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking}
+        except Unsettled:
+            if self.space.width > 1:
+                raise
+            counted = {x.name: self._held(x, taking, freeing) for x in taking}
+        held = self.rel.valued(counted)
         most = self.guess(self._values(self._most), "peak")
         by_rank = self.rel.reached(held)
         if not self.rel.holds("peak: at most this is held", by_rank, self.up_to(most)):
@@ -143,6 +156,27 @@ class Facts:
             held += {"F": 1, "B": -1, "W": -1}.get(letter, 0)
             most = max(held, most)
         return most
+
+    def _held(self, x: Statement, taking: list[Statement], freeing: list[Statement]) -> Value:
+        """Return what is held at an F, chunk by chunk: the F up to it, less the B and W before it."""
+        total = self.rel.space.number(1)
+        for of, sign in ((taking, 1), (freeing, -1)):
+            for chunk in dict.fromkeys(other.chunk for other in of):
+                mine = [other for other in of if other.chunk == chunk]
+                total = total.add(self._before(x, mine).scale_val(self.rel.space.value(sign)))
+        return total
+
+    def _before(self, x: Statement, of: list[Statement]) -> Value:
+        """Return how many of these statements' instances run before each instance of another."""
+        rel = self.rel
+        earlier = rel.order.intersect_domain(rel.points(of)).intersect_range(rel.points([x])).reverse()
+        last = parts(earlier.apply_range(rel.valued(rel.turns(of))).lexmax())
+        none = rel.space.number(0).intersect_domain(rel.domains[x.name])
+        if not last:
+            return none
+        (turn,) = (each.reset_tuple_id(isl().dim_type.in_) for each in last)
+        some = single(rel.space, turn).add(rel.space.number(1))
+        return some.union_add(none.subtract_domain(turn.domain()))
 
     def _freed(self, taking: list[Statement], freeing: list[Statement]) -> Mapping[str, PwAff]:
         """Return the number of B and W that run before each F."""

@@ -109,7 +109,7 @@ class Model:
                 raise NotAffine(item.span, "stages are frozen, which is not known here yet")
             if isinstance(item, ast.Costs) and any(entry.values is not None for entry in item.entries):
                 raise NotAffine(item.span, "it has a cost for each stage, so the number of stages is one")
-        return placing(self.file, self.sized, self.context, self.parameters)
+        return placing(self.file, self.sized, Space(self.context, self.parameters, ("s",)), self.space_of("s"))
 
     def sized(self, space: Space, context: Set | None) -> Scope:
         """Return the scope of the top-level names in a space, limited to the sizes that the file accepts."""

@@ -40,15 +40,15 @@ def _route(line: ast.Stages) -> str:
     return line.route.id if line.route else ""
 
 
-def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, ...]) -> Placing:
-    """Return the placement of a file. names: the scope of its top level in a space.
+def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
+    """Return the placement of a file. names: the scope of its top level in a space. space: of
+    stages as expressions; wide: as values.
 
     Raises:
         NotAffine: the placement is not affine.
     """
     lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
     routes = list(dict.fromkeys(name for name, _ in lines))
-    space = Space(context, parameters, ("s",))
     home: list[Map] = [None] * len(routes)
     ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)
     reads: list[Map] = []
@@ -70,10 +70,10 @@ def placing(file: ast.File, names: Names, context: Any, parameters: tuple[str, .
     stages = home[0].domain()
     read = reduce(lambda one, other: one.union(other), reads)
     _require_stages(home, stages, file)
-    _require_routes(home, ends, file, names)
+    _require_routes(home, ends, file, names(wide, None))
     if any(line.reads for _, line in lines):
         _require_reads(read, stages, file, several=len(routes) > 1)
-    return Placing(tuple(home), _chunks(home, file, context), stages, read.intersect_range(stages), tuple(ends))
+    return Placing(tuple(home), _chunks(home, file, space.context), stages, read.intersect_range(stages), tuple(ends))
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
@@ -88,19 +88,15 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
 
 
 def _require_routes(
-    home: list[Map], ends: list[tuple[ast.Expression, ast.Expression] | None], file: ast.File, names: Names
+    home: list[Map], ends: list[tuple[ast.Expression, ast.Expression] | None], file: ast.File, scope: Scope
 ) -> None:
     """Require that routes take consecutive microbatches and never share a rank for a stage; raise NotAffine
     otherwise.
     """
     if len(home) == 1 and ends[0] is None:
         return
-    at, space = (
-        file.name.span,
-        Space(home[0].get_ctx(), home[0].domain().params().get_var_names(isl().dim_type.param), ("s",)),
-    )
-    scope = names(space, None)
-    last: Value = space.number(0)
+    at = file.name.span
+    last: Value = scope.space.number(0)
     whole = scope.context
     for each in ends:
         if each is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from math import lcm
 from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, fail
@@ -246,6 +247,11 @@ def parts(of: UnionMap | UnionSet) -> list[Map]:
     found: list[Map] = []
     (of.foreach_map if hasattr(of, "foreach_map") else of.foreach_set)(found.append)
     return found
+
+
+def denominator(of: PwAff) -> int:
+    """Return the least number whose product with an expression is whole."""
+    return lcm(*(int(aff.get_denominator_val().to_python()) for _, aff in of.get_pieces()), 1)
 
 
 def case(condition: Set, yes: PwAff, no: PwAff) -> PwAff:

@@ -24,7 +24,7 @@ from pipesched.prover.statements import Statement
 OF = {"W": "I", "R": "F"}
 """The kinds that take the oldest instance of another kind."""
 RANKS, MICROBATCHES = 6, 40
-WIDE, GROUPS, IN_GROUPS = 6, 5, 30  # in base p: ranks, groups of p microbatches, microbatches in groups
+GROUPS, IN_GROUPS = 5, 30  # in base p: groups of p microbatches, microbatches in groups
 
 
 @dataclass(eq=False)
@@ -189,18 +189,16 @@ class _Run:
 
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
-    """Return the small sizes that the file accepts, up to the sample's limit."""
+    """Return small sizes that the file accepts: of the least numbers of ranks, as many as the limit and up to twice it."""
     names = ", ".join(model.parameters)
-    ranks = WIDE if model.digits else ranks
-    most = {"p": ranks, "m": microbatches, "g": GROUPS, "h": ranks}
+    most = {"p": 2 * ranks, "m": microbatches, "g": GROUPS, "h": 2 * ranks}
     said = " and ".join(f"{name} <= {most[name]}" for name in model.parameters) or "true"
     bound = isl().Set.read_from_str(model.context, f"[{names}] -> {{ : {said} }}").params()
     found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.parameters)))
-    if model.digits:
-        return tuple(size for size in found if size[0] * size[1] <= IN_GROUPS)
     if "p" not in model.varying:
         return tuple(found[:20])
     chosen: list[Point] = []
-    for p in range(1, ranks + 1):
-        chosen += [size for size in found if size[0] == p][: p + 6]
+    for p in [*dict.fromkeys(size[0] for size in found)][:ranks]:
+        own = [size for size in found if size[0] == p]
+        chosen += [x for x in own if p * x[1] <= IN_GROUPS] if model.digits else own[: min(p, ranks) + ranks]
     return tuple(chosen)
