@@ -189,7 +189,7 @@ class _Run:
 
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
-    """Return small sizes that the file accepts: of the least numbers of ranks, as many as the limit and up to twice it."""
+    """Return small sizes that the file accepts: its least numbers of ranks, with a few numbers of microbatches."""
     names = ", ".join(model.parameters)
     most = {"p": 2 * ranks, "m": microbatches, "g": GROUPS, "h": 2 * ranks}
     said = " and ".join(f"{name} <= {most[name]}" for name in model.parameters) or "true"
