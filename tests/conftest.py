@@ -118,7 +118,7 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
+    """Return an empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -140,7 +140,7 @@ def supervisor() -> Iterator[Callable[[], Launcher]]:
 
 @pytest.fixture
 def launcher(supervisor: Callable[[], Launcher]) -> Launcher:
-    """The started supervisor."""
+    """Return the started supervisor."""
     return supervisor()
 
 

@@ -351,7 +351,7 @@ PROVED = ("optimal", "proved optimal")
 
 
 def table(kept: dict[str, dict[str, dict[str, object]]]) -> Iterator[str]:
-    """By member: instances that use it, answers that are worse and better without it, and steps."""
+    """Print for each member its instances, the answers that are worse and better without it, and the steps."""
     yield f"{'without':38} used tried  worse better  steps x  CPU x  where"
     for name in MEMBERS:
         pairs = [(key, of[name], of[""]) for key, of in kept.items() if name in of]

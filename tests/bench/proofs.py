@@ -51,7 +51,7 @@ def uneven(ranks: int, seed: int) -> str:
 
 
 def instances() -> Iterator[tuple[str, Instance, int]]:
-    """Name, terms, and least value of every instance."""
+    """Yield the name, terms and least value of every instance."""
     for sizes, cap, best in (("8 16", "2", 145), ("8 16", "4", 79), ("8 32", "8", 103), ("8 64", "4", 295)):
         yield f"linear {sizes} cap {cap}", instance(sizes, cap), best
     for sizes, cap, best in (("16 32", "11", 127), ("16 64", "11", 226), ("16 64", "12", 219)):

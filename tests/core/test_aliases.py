@@ -310,6 +310,6 @@ def test_what_was_typed_is_told_as_it_is_to_be(line: str, words: str, capsys: py
 
 
 def test_the_functions_know_the_names_too() -> None:
-    """They resolve names like the command line."""
+    """Functions resolve names like the command line."""
     with mock.patch("sys.stdout", None):
         assert pipesched.verify("ScheduleGPipe", p=2).name == pipesched.load("GPipe", p=2).name == "gpipe"

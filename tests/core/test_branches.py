@@ -97,7 +97,7 @@ def test_random_files_run_as_simulated(part: int) -> None:
 
 
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:
-    """Lists in any order: the same operations run as in the simulation, and a wrong order on one rank is found."""
+    """Lists in any order run the operations that the simulation runs, and a wrong order on one rank is found."""
     for seed in range(deep(50)):
         rng = random.Random(seed)
         model = random_model(rng)
@@ -288,7 +288,7 @@ def test_what_no_stage_can_read_is_found_at_its_place(line: str, where: str, sai
 
 
 def test_what_is_read_is_limited_before_it_is_expanded() -> None:
-    """PS210: few operations, but more results to send than --max-ops."""
+    """PS210 refuses few operations with more results to send than --max-ops."""
     lines = "".join(f"stage {s} on rank 0 reads {', '.join(map(str, range(s)))}\n" for s in range(1, 20))
     said = f"schedule a(m = 2)\nstage 0 on rank 0\n{lines}rank 0 {{ for c in 0 .. 20 {{ F[c] }} }}\n"
     with pytest.raises(PipeschedError, match="PS210: 189 reads and 2 microbatches: 378 results at least"):
@@ -346,7 +346,7 @@ def test_a_stream_says_who_reads_whom() -> None:
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms"])
 def test_what_cannot_say_it_refuses_by_name(target: str) -> None:
-    """PS814 for a runtime, PS702 for the optimizer: no wrong file or bound is written."""
+    """PS814 for a runtime and PS702 for the optimizer refuse it: no wrong file or bound is written."""
     with pytest.raises(PipeschedError, match=r"PS814.*stage 3 reads stage 2 and stage 0"):
         pipesched.emit(Source("unet.ps", UNET), to=target, p=2)
     found = pipesched.verify(Source("unet.ps", UNET), p=2, torch_version="2.13").diagnostics

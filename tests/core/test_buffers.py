@@ -88,7 +88,7 @@ def hoards(m: int) -> str:
     ("text", "what"), [(collects(64), "received"), (hoards(64), "unsent"), (collects(8), "received")]
 )
 def test_a_rank_that_collects_is_named(text: str, what: str) -> None:
-    """It keeps its cap, but holds m messages: a warning with the rank, and the counts in text and JSON."""
+    """The rank keeps its cap, but holds m messages: a warning names it, and the counts are in text and JSON."""
     m = text.count("0SEND_F")
     report = pipesched.verify(pipesched.Source("mine.csv", text), mem_cap=[m, 1])
 
@@ -109,7 +109,7 @@ def test_no_good_file_is_suspected(file: Path) -> None:
 
 
 def test_a_file_without_messages_has_no_counts() -> None:
-    """It is not known when a trainer will post them."""
+    """The file does not say when a trainer will post them."""
     report = pipesched.verify("1f1b", p=2, m=2)
 
     assert report.memory is not None and report.memory.received is None and report.memory.unsent is None

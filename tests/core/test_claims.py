@@ -91,7 +91,7 @@ def test_a_true_claim_holds(claim: str) -> None:
     ],
 )
 def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
-    """PS221 at the claim, with the values of both sides and the rank; the exit status is 1."""
+    """PS221 is reported at the claim, with the values of both sides and the rank; the exit status is 1."""
     found, (diagnostic,), report = verdict(claim)
     assert found is not None and found.holds is False and found.detail == detail
     assert diagnostic.code == "PS221" and diagnostic.severity == "error" and report.exit_status == 1

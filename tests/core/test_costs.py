@@ -86,7 +86,7 @@ HUGE = {"digits": "F = " + "1" * 5000, "hex": "F = 0x" + "f" * 5000, "brackets":
 
 @pytest.mark.parametrize("text", [*NO_FILES, *HUGE.values()], ids=[*map(repr, NO_FILES), *HUGE])
 def test_what_is_no_costs_file_is_refused(text: str) -> None:
-    """PS222; PS843 for numbers and brackets on which TOML's own reader fails."""
+    """PS222 refuses it; PS843 refuses numbers and brackets on which TOML's own reader fails."""
     with pytest.raises(PipeschedError) as error:
         Costs.from_toml(text)
     assert refused(error) == ("PS843" if text in HUGE.values() else "PS222")
@@ -141,7 +141,7 @@ def test_costs_over_others(first: Costs, second: Costs) -> None:
 
 @pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]", "M=[1,2]"])
 def test_a_list_has_one_entry_a_stage(text: str) -> None:
-    """PS222 with both numbers; a wrong list on the command line is the command line's fault."""
+    """PS222 shows both numbers; a wrong list on the command line is the command line's fault."""
     with pytest.raises(PipeschedError, match=r"lists \d stages; there are 3") as error:
         Costs.parse(text).sizes(3) if text.startswith("M") else Costs.parse(text).ticks(3)
     assert refused(error) == "PS222"
@@ -174,7 +174,7 @@ def test_costs_too_fine_for_exact_sums_are_refused(text: str) -> None:
 
 
 def test_costs_in_json_are_whole_numbers_or_exact_strings() -> None:
-    """All six times, with defaults; M only if it is not 1."""
+    """JSON has all six times, with defaults; M only if it is not 1."""
     assert Costs.parse("F=3/2,I=[1,0.5],W=1,C=2").to_json() == {
         "F": "3/2",
         "I": [1, "1/2"],
@@ -246,7 +246,7 @@ ASSUMED = [
 
 @pytest.mark.parametrize(("text", "expected", "assumed"), ASSUMED)
 def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assumed: str) -> None:
-    """The rule of each missing cost; with lists, and multiplied, it is the same rule stage by stage."""
+    """Each missing cost has its rule; with lists, and multiplied, it is the same rule stage by stage."""
     costs = Costs.parse(text)
     assert [costs.scalar(key) for key in "FIWB"] == list(map(Fraction, expected.split()))
     assert ", ".join(f"{key}: {words}" for key, words in costs.assumed_of(FOLLOW).items()) == assumed
@@ -260,7 +260,7 @@ def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assume
 
 @pytest.mark.parametrize("text", ["B=1,I=2", "B=1,W=2,F=9", "B=[3,3,1],I=2", "B=3,W=[1,2,4]"])
 def test_no_cost_that_follows_is_negative(text: str) -> None:
-    """PS222, with the stage of a list; also if the command line and the file are valid on their own."""
+    """PS222 refuses it, with the stage of a list; also if the command line and the file are valid on their own."""
     with pytest.raises(PipeschedError, match=r"B - [IW] is negative") as error:
         Costs.parse(text).ticks(3)
     assert refused(error) == "PS222" and ("on stage 2" in str(error.value)) == ("[" in text)

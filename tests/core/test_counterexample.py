@@ -44,7 +44,7 @@ rank r {
 
 
 def test_a_cycle_of_computes_planted_in_a_file(tmp_path: Path) -> None:
-    """p = 8, v = 2, m = 64: ranks 3 and 4, each with file, line, bindings, step, and what it waits for."""
+    """At p = 8, v = 2, m = 64, ranks 3 and 4 are named, each with file, line, bindings, step, and what it waits for."""
     file = tmp_path / "planted.ps"
     file.write_text(PLANTED, encoding="utf-8")
     report = pipesched.verify(file, p=8, v=2, m=64)

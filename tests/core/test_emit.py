@@ -31,7 +31,7 @@ REPORT, STREAM = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
+    """Return an empty working folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "FORCE_COLOR", "PIPESCHED_DEBUG"):
         monkeypatch.delenv(name, raising=False)
@@ -85,7 +85,7 @@ def test_the_tables_have_every_command() -> None:
 
 @pytest.mark.parametrize("output", [[], ["-o", "-"]])
 def test_a_stream_goes_to_stdout(output: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the stream; its fingerprint is right."""
+    """Stdout has only the stream; its fingerprint is right."""
     status, text, said = emit(capsys, "zb_h1", "--p", "3", "--m", "4", *output)
 
     assert (status, said) == (0, "")
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_not_written(
 
 
 def test_options_of_verify_decide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Too small a cap, a model under which it deadlocks, invalid costs: nothing is emitted."""
+    """With too small a cap, a model under which the schedule deadlocks, or invalid costs, nothing is emitted."""
     assert emit(capsys, "gpipe", "--p", "2", "--m", "4", "--mem-cap", "3")[:2] == (1, "")
     assert emit(capsys, "gpipe", "--p", "2", "--m", "4", "--mem-cap", "4")[0] == 0
     assert emit(capsys, "gpipe", "--p", "2", "--cost", "F=x")[:2] == (2, "")
@@ -237,7 +237,7 @@ def test_settings_of_the_trainer_go_to_stderr(
 
 @pytest.mark.parametrize("target", ["torch-csv", "stream"])
 def test_a_large_schedule_is_emitted_a_rank_at_a_time(target: str, tmp_path: Path) -> None:
-    """0.5 million cells, 1.6 million instructions: the process needs little more memory than the columns."""
+    """For 0.5 million cells and 1.6 million instructions the process needs little more memory than the columns."""
     code = (
         "import sys; from pipesched.__main__ import main; status = main(sys.argv[1:]); "
         "own = next(line for line in open('/proc/self/status') if line.startswith('VmHWM')); "  # not the parent's

@@ -79,7 +79,7 @@ def test_a_row_counts_where_its_owner_has_a_value(added: list[extension.Row]) ->
 
 
 def test_an_option_follows_the_one_that_it_names(added: list[extension.Row]) -> None:
-    """Also an option of another row; if that is missing, it comes last, so that no option is lost."""
+    """An option may follow one of another row; if that is missing, it comes last, so that no option is lost."""
     plain = [option.name for option in options.of("verify")]
     added += [
         Option("third", on=("verify",), after="second"),

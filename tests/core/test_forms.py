@@ -130,7 +130,7 @@ def judged(made: Written, seed: int, q: int, *lines: str) -> bool:
 
 @pytest.mark.parametrize("block", range(4))
 def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> None:
-    """Random programs with random formulas: instants, work and peaks are those of the simulation, also for the same
+    """In random programs with random formulas instants, work and peaks are those of the simulation, also for the same
     costs in a file.
     """
     seeds = range(block * deep(25), (block + 1) * deep(25))

@@ -107,7 +107,7 @@ def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], ra
 
 
 def test_a_file_is_read_without_lark() -> None:
-    """Neither a right nor a wrong file needs lark."""
+    """A file is read without lark, right or wrong."""
     code = (
         "import sys; sys.modules['lark'] = None; from pipesched.__main__ import main;"
         "sys.exit(main(['verify', '1f1b', '--p', '4']) * 10 + main(['fmt', '-']))"

@@ -88,8 +88,8 @@ def clocked(ranks: list[int], m: int, rules: list[list[Line]], costs: dict[str, 
 
 @pytest.mark.parametrize("seed", range(deep(30)))
 def test_a_rule_writes_what_a_slow_clock_writes(seed: int) -> None:
-    """Any lines in any order, any placement and costs: the same operations in the same order, or both come to a
-    standstill.
+    """For any lines in any order, any placement and any costs, both give the same operations in the same order, or both
+    come to a standstill.
     """
     rng = random.Random(seed)
     p, m = rng.randint(1, 4), rng.randint(1, 6)

@@ -100,7 +100,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree with one more kind, and its examples."""
+    """Return a tree with one more kind, and its examples."""
     tree = tmp_path_factory.mktemp("tree")
     for folder in ("pipesched", "grammars", "schedules", "emit"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -157,7 +157,8 @@ def test_few_name_a_kind() -> None:
 
 
 def test_it_is_timed_and_held(answers: Answers) -> None:
-    """By its own cost, else by that of F; work, makespan and peak, one more than without X, are computed by hand."""
+    """The kind takes its own cost, else that of F; work, makespan and peak, one more than without X, are computed by
+    hand."""
     dear, assumed = (json.loads(answers[name][1]) for name in ("dear", "assumed"))
     assert dear["ok"] and (dear["time"]["makespan"], dear["time"]["work"]) == (27, [24, 24])
     assert dear["memory"]["peak"] == [4, 4]

@@ -58,7 +58,8 @@ def test_ranks_have_no_order(seed: int, broken: bool) -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_times_scale_with_the_costs_and_never_shrink(schedule: Schedule, data: st.DataObject) -> None:
-    """Costs times k: all times are k times as long. A raised cost: no operation of the schedule ends earlier."""
+    """With all costs times k, all times are k times as long. With a raised cost, no operation of the schedule ends
+    earlier."""
     costs = data.draw(strategies.costs(schedule.stages))
     known = {key: list(row) for key, row in simulate.rows(costs, schedule.stages).items() if row is not None}
     factor = data.draw(st.sampled_from([Fraction(3), Fraction(1, 7)]))
@@ -87,7 +88,7 @@ def test_the_peak_is_convex_in_what_w_frees(schedule: Schedule, share: Fraction)
 
 
 def test_one_rank_never_waits() -> None:
-    """p = 1: no messages, and the makespan is the work, whatever the latency."""
+    """At p = 1 there are no messages, and the makespan is the work, whatever the latency."""
     for name in ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"):
         report = pipesched.verify(name, p=1, m=5, costs="F=2,I=3,W=5,C=7")
         assert report.ok and report.messages == 0 and report.time is not None

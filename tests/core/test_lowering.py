@@ -124,7 +124,7 @@ def test_messages_arrive_in_the_order_of_the_sends(made: tuple[Schedule, Program
 @CALM
 @given(programs())
 def test_reductions_syncs_and_steps_come_once_and_last(made: tuple[Schedule, Program]) -> None:
-    """REDUCE_GRAD of a stage after its last W or B; SYNC of both copies, ascending; STEP at the end of every list."""
+    """REDUCE_GRAD of a stage follows its last W or B; SYNC is on both copies, ascending; STEP ends every list."""
     schedule, program = made
     trains = any(x.op in BACKWARD for order in simulate.orders_of(schedule) for x in order)
     homes = [set(schedule.placement.rank_of[:, stage].tolist()) for stage in range(schedule.stages)]
@@ -165,7 +165,8 @@ def test_the_gradients_of_four_copies_are_summed() -> None:
 @CALM
 @given(programs())
 def test_a_lowered_program_finishes_and_trains_like_the_undivided_model(made: tuple[Schedule, Program]) -> None:
-    """It finishes under rendezvous, hence everywhere, and every stage gets the gradient of every microbatch once."""
+    """The program finishes under rendezvous, hence everywhere, and every stage gets the gradient of every microbatch
+    once."""
     assert simulate.finishes(made[1])
     assert symbolic.right(made[1])
 
@@ -225,7 +226,7 @@ def corrupted(rng: random.Random, program: Program) -> list[int]:
 
 
 def test_a_corrupted_clock_proves_nothing() -> None:
-    """500 corruptions: accepted exactly if the clock is still a certificate, which most are not."""
+    """Each of 500 corrupted clocks is accepted exactly if it is still a certificate, which most are not."""
     rng = random.Random(11)
     refused = 0
     for seed in range(100):

@@ -65,7 +65,8 @@ def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_pictures_have_every_copy_where_it_is(tmp_path: Path) -> None:
-    """In characters, as a figure, in a trace and on a page, on two lanes of its rank; none shows it as compute time."""
+    """Copies are drawn in characters, in a figure, in a trace and on a page, on two lanes of their rank; none is shown
+    as compute time."""
     drawn = {}
     (tmp_path / "one.ps").write_text(ONE, "utf-8")
     for name in ("one.txt", "one.svg", "one.html", "one.json"):
@@ -117,7 +118,7 @@ def test_the_critical_path_has_no_hole() -> None:
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms"])
 def test_targets_that_do_not_know_it_say_so(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS814, with the letter; the optimizer refuses with PS702."""
+    """PS814 is reported with the letter; the optimizer refuses with PS702."""
     (tmp_path / "one.ps").write_text(ONE, "utf-8")
     assert main(["emit", str(tmp_path / "one.ps"), "--target", target]) == 1
     error = capsys.readouterr().err

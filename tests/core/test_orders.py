@@ -98,7 +98,7 @@ def test_the_rules_of_several_chunks(name: str, p: int) -> None:
 
 @pytest.mark.parametrize("p", RANKS)
 def test_the_rule_of_groups(p: int) -> None:
-    """Groups of n from p up; the last one may be shorter."""
+    """Groups of n are from p up; the last one may be shorter."""
     for v, m, n in (
         (2, 2 * p, p),
         (2, 2 * p + 1, p + 1),
@@ -129,7 +129,7 @@ def test_the_blocks_give_the_same_order(name: str, p: int) -> None:
 
 
 def test_1f1b_v_is_the_recorded_order_but_for_its_moves() -> None:
-    """1F1B-V: the block with the moves of the authors' warm-up is what their code gives, word for word; the file has
+    """The block of 1F1B-V with the moves of the authors' warm-up gives their code's order, word for word; the file has
     the block. The moves change no peak. At F = 1, B = 2 they take 18, 43 and 68 of idle to 15, 33 and 52.
     """
     assert rules.text([iter(words) for words in rules.moved_1f1b_v(4, 8)]) == recorded("1f1bv_p4_m8")
@@ -251,7 +251,8 @@ def test_zb_v_has_no_bubble_in_its_span() -> None:
     ("file", "makespan", "chunks"), [("vmin_head_p4_m8_F1I1W1c0", 59, 4), ("vhalf_head_p4_m8_F1I1W1c0", 53, 6)]
 )
 def test_the_controllable_memory_schedules(file: str, makespan: int, chunks: int) -> None:
-    """V-Min and V-Half, p = 4, m = 8: makespans 59 and 53 over 48 of work, idle 4p - 5 and 3p - 7, 4 and 6 chunks."""
+    """At p = 4, m = 8, V-Min and V-Half have makespans 59 and 53 over 48 of work, idle 4p - 5 and 3p - 7, and hold 4
+    and 6 chunks."""
     report = verified(file)
     assert max(peaks(report)) == Fraction(chunks, 2)
     assert times(report)[:2] == [makespan, makespan - 48]
@@ -259,14 +260,15 @@ def test_the_controllable_memory_schedules(file: str, makespan: int, chunks: int
 
 
 def test_1f1b_v_needs_less_memory_than_1f1b() -> None:
-    """1F1B-V, p = 4: 6 chunks where 1F1B holds 8, idle 15 chunk times at F = 1, B = 2."""
+    """At p = 4, 1F1B-V holds 6 chunks where 1F1B holds 8, and idles 15 chunk times at F = 1, B = 2."""
     report = verified("1f1bv_p4_m8", "F=1,B=2")
     assert max(peaks(report)) == 3
     assert times(report)[1] == 15
 
 
 def test_chimera_meets_in_the_middle() -> None:
-    """Chimera, p = 4, one unit of p: p/2 + 1 at the ends, p in the middle; p - 2 idle at F = B, 4 of 16 at B = 2F."""
+    """At p = 4, one unit of p, Chimera holds p/2 + 1 at the ends and p in the middle, and idles p - 2 at F = B, 4 of 16
+    at B = 2F."""
     assert ours("chimera", p=4, m=4) == recorded("chimera_p4_d2_m4")
     assert peaks(verified("chimera_p4_d2_m4")) == [3, 4, 4, 3]
     assert times(verified("chimera_p4_d2_m4", "F=1,B=1"))[1] == 2

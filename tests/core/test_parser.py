@@ -233,7 +233,7 @@ def test_any_text_is_read_or_refused_with_reasons(case: tuple[ast.File, str], da
 @settings(max_examples=deep(75), deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_are_read_or_refused_with_reasons(raw: bytes) -> None:
-    """So does any other content of a file."""
+    """Any other content of a file is read, or refused with reasons."""
     refused(raw.decode("utf-8", "replace"))
 
 

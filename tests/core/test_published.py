@@ -173,7 +173,7 @@ SMALL_CAPS = [(p, k) for p in (2, 3, 4, 5, 7, 8, 11, 16) for k in range(2, (2 * 
     + [(64, 40, 512), (64, 3, 100), (64, 43, 200), (47, 31, 99)] * (deep(1) > 1),
 )
 def test_small_caps_meet_their_bound(p: int, k: int, m: int) -> None:
-    """The closed form: if microbatches are left after whole round trips no order is shorter."""
+    """By the closed form, no order is shorter if microbatches are left after whole round trips."""
     report = pipesched.verify("capped", p=p, k=k, m=m)
     assert report.memory is not None and report.time is not None
     assert max(report.memory.peak) == k

@@ -57,7 +57,7 @@ def test_an_error_has_place_and_remedy() -> None:
     [({"mem_capp": 3}, "`mem_cap`"), ({"max_op": 9}, "`max_ops`"), ({"cost": "F=1"}, "`costs`")],
 )
 def test_an_unknown_keyword_has_the_nearest_one(given: dict[str, object], said: str) -> None:
-    """PS225; it is not taken for a parameter of the schedule."""
+    """PS225 is reported; the keyword is not taken for a parameter of the schedule."""
     with pytest.raises(PipeschedError, match="has no keyword") as found:
         pipesched.verify("1f1b", p=4, **given)  # type: ignore[arg-type]
     assert found.value.diagnostics[0].help == f"did you mean {said}?"
@@ -72,7 +72,8 @@ def test_a_text_is_a_schedule() -> None:
 
 
 def test_a_table_is_an_order() -> None:
-    """A DataFrame without a header, NaN for a bubble; one whose header is a row is refused with the remedy."""
+    """A DataFrame without a header, with NaN for a bubble, is an order; one whose header is a row is refused with the
+    remedy."""
     pandas = pytest.importorskip("pandas")
     text = "0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n"
     report = pipesched.verify(pandas.read_csv(io.StringIO(text), header=None))

@@ -108,7 +108,7 @@ def test_deadlock_freedom_always_names_its_model(communication: Communication, s
 
 
 def test_a_peak_names_its_cap_its_rule_and_its_rank() -> None:
-    """The cap of the rank with the peak; a rule other than W is named; equal ranks are reported as such."""
+    """The report names the cap of the rank with the peak, and a rule other than W; it says if ranks are equal."""
     memory = Memory(
         "torch", "u", fractions(2, 3, 1), fractions(5, 4, 3), ("every rank holds 2 copies of its parameters",)
     )
@@ -144,7 +144,7 @@ def test_numbers_are_exact_or_fractions() -> None:
 
 
 def test_claims_that_say_nothing_here_are_not_counted() -> None:
-    """Not applicable is neither held nor failed."""
+    """A claim that is not applicable neither holds nor fails."""
     claims = (Claim("a", True), Claim("b", None), Claim("c", None))
     assert str(replace(INTERLEAVED, claims=claims)).endswith("claims 1 of 1 hold, 2 not applicable")
     assert str(replace(INTERLEAVED, claims=claims[1:])).endswith("claims: none of 2 applicable here")
@@ -196,7 +196,8 @@ KEYS = [
     "report", [INTERLEAVED, BAD, Report(None, None), replace(INTERLEAVED, claims=(Claim("x", None),))], ids=str
 )
 def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
-    """Right or wrong, known or not: the same keys, valid under the schema, and text that JSON can carry."""
+    """A right or wrong, known or unknown schedule gives the same keys, valid under the schema, and text that JSON can
+    carry."""
     value = json.loads(json.dumps(report.to_json()))
     assert list(value) == KEYS
     assert list(value["communication"]) == ["model", "holds", "fails", "capacity", "makespan", "makespan_decimal"]

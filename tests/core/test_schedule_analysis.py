@@ -65,7 +65,7 @@ def test_why_runs_the_order_at_two_sizes_and_nothing_else_twice(calls: Counter[s
 
 
 def test_diff_derives_each_side_once(calls: Counter[str]) -> None:
-    """Two files: each fact is derived twice."""
+    """For two files each fact is derived twice."""
     made = [examine(load(read(name), OPTIONS), OPTIONS) for name in ("1f1b", "gpipe")]
     assert all(side.report.ok for side in made)
     differ(*made).figures()
@@ -92,7 +92,7 @@ def same(a: Analysis, b: Analysis) -> None:
 @settings(deadline=None, max_examples=15)
 @given(strategies.SEEDS, st.data())
 def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.DataObject) -> None:
-    """A random schedule with all facts derived: with another program it equals a fresh value."""
+    """A random schedule with all facts derived equals a fresh value after it gets another program."""
     schedule = strategies.random_schedule(seed)
     costs = data.draw(strategies.costs(schedule.stages))
     alone = Analysis(schedule, costs)

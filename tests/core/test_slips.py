@@ -265,7 +265,7 @@ SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
 
 @pytest.mark.parametrize(("name", "slip", "expected"), SLIPS, ids=[slip.__name__.strip("_") for _, slip, _ in SLIPS])
 def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]], expected: set[str]) -> None:
-    """A right program with one slip: these codes alone, and the first of them points at the slip."""
+    """A right program with one slip has these codes alone, and the first of them points at the slip."""
     program = base(name)
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     rank, i = slip(lists)
@@ -282,7 +282,8 @@ rank r { repeat m { F }  repeat m { if r == 1 { I } else { B } } }
 
 
 def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
-    """It passes a gradient on and keeps none: right without a reduction, wrong with one; other stages need theirs."""
+    """A frozen stage passes a gradient on and keeps none: it is right without a reduction, and wrong with one; other
+    stages need theirs."""
     program = compiler.lower(pipesched.load(pipesched.Source("middle.ps", FROZEN)))
     lists = [program.instructions(rank) for rank in range(3)]
     assert [[x.stage for x in of if x.op is Op.REDUCE_GRAD] for of in lists] == [[0], [], [2]]

@@ -82,7 +82,8 @@ def test_the_least_of_all_orders(objective: str) -> None:
 
 
 def test_a_rank_begins_late_where_that_is_shorter() -> None:
-    """Loop, p=2 v=2 m=3: rank 1 begins with microbatch 1 and does not wait for it; the span is its work, 36."""
+    """On a loop with p=2, v=2, m=3, rank 1 begins with microbatch 1 and does not wait for it; the span is its work,
+    36."""
     costs, release = "F=[4,2,1,3],I=1,W=[2,2,2,3]", "W"
     by_hand = pipesched.verify(pipesched.Source("late.txt", LATE), mem_cap=[Fraction(5, 2)] * 2, costs=costs)
     answer = pipesched.optimize(
@@ -94,7 +95,7 @@ def test_a_rank_begins_late_where_that_is_shorter() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_schedule_is_outside_its_windows_and_below_its_bounds(seed: int) -> None:
-    """Random orders: their spans are not below the bound of any rank; and their starts, counted from the first of all,
+    """The spans of random orders are not below the bound of any rank; and their starts, counted from the first of all,
     are within the windows of their span.
     """
     problem = problem_of(random_span(seed, most=36))

@@ -93,7 +93,8 @@ def mine_sends(link: Link, mine: list[Instruction]) -> bool:
 
 @pytest.mark.parametrize("first", range(0, deep(100), 100))
 def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
-    """Random programs under every model: the computes before the stop that the explorer finds, and its ranks."""
+    """Random programs under every model run the computes that the explorer finds before the stop, and stop on its
+    ranks."""
     for seed in range(first, first + 100):
         case = random_program(random.Random(seed))
         script = Script(case)
@@ -109,7 +110,7 @@ def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES, ids=[name for name, _ in SIZES])
 def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int]) -> None:
-    """Programs of the library with moved messages: the drawing never has more than a random run computes, and all of it
+    """The drawing of a library program with moved messages never has more than a random run computes, and has all of it
     if no input is missing.
     """
     stopped = 0
@@ -232,7 +233,7 @@ def test_traces_and_graphs_mark_what_waits() -> None:
 def test_show_draws_under_the_model_that_is_asked_for(
     model: str, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The example of the issue: drawn complete under a model that holds, stopped under the others."""
+    """The example of the issue is drawn complete under a model that holds, and stopped under the others."""
     status = main(["show", str(FIXTURE), "--comm", model, "--width", "120", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert status == int(stops) and (told["stopped"] is not None) == stops

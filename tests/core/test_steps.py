@@ -151,7 +151,7 @@ def work(*arguments: str) -> tuple[float, dict[str, Any]]:
 
 @pytest.mark.timed
 def test_the_time_limit_is_of_all_that_is_done() -> None:
-    """98,304 operations and one second: reading the library, printing and verifying count too."""
+    """For 98,304 operations and one second, reading the library, printing and verifying count too."""
     command = ("--p", "64", "--m", "512", "--mem-cap", "40", "--time-limit", "1", "--cost", "F=10,I=12,W=8,C=1")
     seconds, told = work(*command)
     assert seconds < 8 and told["makespan"] is not None

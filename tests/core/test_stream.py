@@ -242,8 +242,8 @@ def test_all_that_a_stream_can_say_is_published(name: str, update_golden: bool) 
 
 
 def test_the_page_of_the_notation_has_every_word() -> None:
-    """Each row of emit/v2/README.md: the word is read as the instruction next to it, which is written as that word
-    again."""
+    """Each word of emit/v2/README.md is read as the instruction next to it, and that instruction is written as the
+    word."""
     page = (EMIT / "v2" / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| `(\{[^`]*\})` \|", page, re.MULTILINE)
     placement = Placement(np.arange(4, dtype=np.int32)[None], np.zeros(2, dtype=np.int32), 4, ("",))
@@ -375,7 +375,7 @@ def test_every_instruction_is_found_in_its_text(name: str, indent: int | None) -
 
 
 def test_the_fast_reader_is_never_more_lenient() -> None:
-    """A slip in a stream: `loads` reads what the fast reader reads, as the same text."""
+    """`loads` reads each stream with a slip that the fast reader reads, as the same text."""
     rng, taken = random.Random(0), 0
     for _ in range(2000):
         text = text_of(rng.choice(list(GOLDEN)))

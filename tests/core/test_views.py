@@ -22,7 +22,7 @@ def names(chart: Chart, how: Request) -> str:
 
 @pytest.fixture
 def with_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An extension of one view."""
+    """Return an extension of one view."""
     rows, work = ModuleType("pipesched.added.rows"), ModuleType("pipesched.added.work")
     vars(rows)["ROWS"] = (View("names", Lazy("added.work:names"), (".names",), ("begin",)),)
     vars(work)["names"] = names

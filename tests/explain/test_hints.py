@@ -33,7 +33,7 @@ FIRST = {  # a text, and the code, the line and the column of the first token th
 
 @pytest.fixture
 def without_hints() -> Iterator[None]:
-    """No extension at all."""
+    """Register no extension at all."""
     before = extension.registered()
     extension.register()
     yield

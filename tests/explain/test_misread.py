@@ -89,7 +89,8 @@ def test_a_file_of_another_shape_has_one_mistake(case: str) -> None:
 
 @pytest.mark.parametrize("case", [*CELLS, *(f"{case}.txt" for case in WORDS)])
 def test_what_is_no_cell_or_word_is_told_where_it_is(case: str) -> None:
-    """The first mistake of line 1, or the first contradiction of a transposed table; no finding is a guess."""
+    """The finding is the first mistake of line 1, or the first contradiction of a transposed table; no finding is a
+    guess."""
     name, (text, help) = ("x.txt", WORDS[case[:-4]]) if case.endswith(".txt") else ("x.csv", CELLS[case])
     found = errors(text, name)
     assert help in (found[0].help or "") and found[0].code == ("PS303" if case == "turned" else "PS801")
@@ -142,7 +143,7 @@ def simulate(orders: list[list[tuple[str, int, int]]]) -> bool:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_move_that_is_told_ends_a_cycle(seed: int) -> None:
-    """PS306: with one operation moved as the help says, every rank finishes."""
+    """After PS306, with one operation moved as the help says, every rank finishes."""
     dice = random.Random(seed)
     orders = [[(x[1], int(x[0]), int(x[2])) for x in line.split(",")] for line in THREE.splitlines()]
     for order in orders[: dice.randrange(1, 4)]:
@@ -162,6 +163,6 @@ def test_the_move_that_is_told_ends_a_cycle(seed: int) -> None:
 
 
 def test_a_cycle_of_two_ranks_gets_its_move() -> None:
-    """The published case: the help names the move."""
+    """In the published case the help names the move."""
     (found, *_) = errors("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
     assert found.code == "PS306" and found.help == "on rank 0, put F0.1 before B0.0: then no rank waits for ever"

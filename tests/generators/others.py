@@ -28,7 +28,7 @@ def stub(name: str, **has: Any) -> None:
 
 
 def bare(name: str) -> None:
-    """A package and its parents, without their imports."""
+    """Load a package and its parents, without their imports."""
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         stub(".".join(parts[:end]), __path__=[os.path.join(folder, *parts[:end]) for folder in sys.path])

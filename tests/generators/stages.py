@@ -7,7 +7,7 @@ TOKENS, WIDTH, WORDS = 32, 64, 101
 
 
 def stage(stage, stages):
-    """The module of a stage, and one microbatch of two sequences as its input."""
+    """Return the module of a stage, and one microbatch of two sequences as its input."""
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0, batch_first=True, norm_first=True)
     if stage == 0:
         return nn.Sequential(nn.Embedding(WORDS, WIDTH), layer), torch.randint(WORDS, (2, TOKENS))

@@ -43,7 +43,7 @@ def exact(value: Any) -> Fraction:
 
 @pytest.mark.parametrize("p", [2, 4, 8])
 def test_the_overhead_of_gpipe_and_1f1b(p: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """The bubble fraction of arXiv:2104.04473, section 2.2.1: (p-1)/m, at any costs."""
+    """The bubble fraction is (p-1)/m, at any costs (arXiv:2104.04473, section 2.2.1)."""
     for cost in ("F=1", "F=10,B=21"):
         found = rows(capsys, "gpipe", "1f1b", "--p", str(p), "--m", "4,8,16,32,64", "--cost", cost)
         assert len(found) == 10
@@ -87,7 +87,8 @@ def test_the_bubble_ratio_of_interleaving(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """The unit first; then idle time over the makespan, over the span, and over the work, as in half of the papers."""
+    """The unit comes first; then idle time over the makespan, over the span, and over the work, as in half of the
+    papers."""
     assert main(compared("1f1b", "interleaved", "zb_h2", "--p", "4", "--v", "2", "--m", "8")) == 0
     unit, empty, above, heads, *lines = capsys.readouterr().out.splitlines()
     assert unit == "unit of time: costs of 1/p of the model; one of S stages takes p/S of them" and not empty
@@ -149,7 +150,8 @@ COSTS = ["F=1", "F=10,I=13,W=7,C=2", "F=3,I=5,W=1,C=1/3"]
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_no_schedule_is_below_its_bound(cost: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """For every library schedule; 1F1B meets it: p-1 stages before the last rank, its work, and p-1 after it."""
+    """No library schedule is below its bound; 1F1B meets it: p-1 stages before the last rank, its work, and p-1 after
+    it."""
     for row in rows(capsys, "--all", "--p", "4", "--m", "8,13", "--cost", cost):
         if row["lower_bound"] is not None:
             assert exact(row["makespan"]) >= exact(row["lower_bound"]) > 0
@@ -318,7 +320,7 @@ def test_a_schedule_that_does_less_is_not_compared_in_silence(line: str, program
 
 
 def test_messages_share_the_links_of_a_rank_where_that_is_asked_for() -> None:
-    """`--comm one-stream`: a column with the makespan of `verify`; longer only if messages meet."""
+    """`--comm one-stream` adds a column with the makespan of `verify`; it is longer only if messages meet."""
     for cost, shared in (("F=1,I=1,W=1,C=0", False), ("F=1,I=1,W=1,C=2", True)):
         made = pipesched.compare("1f1b", "interleaved", p=4, m=8, costs=cost, comm="one-stream", cost_per="stage")
         for row in made.rows:

@@ -49,7 +49,7 @@ def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[l
 @CALM
 @given(st.permutations(range(7)))
 def test_the_fewest_moves_of_small_orders(permutation: list[int]) -> None:
-    """By trying all subsets: no larger one has the same order in both."""
+    """By a trial of all subsets, no larger one has the same order in both."""
     moved, gone, new = done(list(range(7)), permutation)
     increasing = (
         size
@@ -225,7 +225,7 @@ def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Messages posted together in one order and one by one in the other: one hangs, the other does not.
+    """One order posts messages together and the other one by one: one hangs, the other does not.
 
     A batch of one message is that message.
     """
@@ -324,7 +324,7 @@ def test_operations_that_move_to_one_place_are_one_line(capsys: pytest.CaptureFi
 
 
 def test_what_has_other_neighbours_at_its_old_step_has_moved(capsys: pytest.CaptureFixture[str]) -> None:
-    """ZB-H1 and ZB-H2: I2.3 is the tenth of rank 2 in both, but no line says that it moved from step 10 to 10."""
+    """In ZB-H1 and ZB-H2, I2.3 is the tenth of rank 2, but no line says that it moved from step 10 to 10."""
     assert all(str(order_of(name, p=4, m=8).order(2)[9]) == "I2.3" for name in ("zb_h1", "zb_h2"))
     assert main(["diff", "zb_h1", "zb_h2", "--p", "4", "--m", "8"]) == 1
     assert "rank 2: I2.3 moved, still at step 10, before F2.6\n" in capsys.readouterr().out

@@ -138,8 +138,8 @@ def test_a_section_has_source_and_claims(name: str) -> None:
 
 
 def test_the_gallery_is_complete() -> None:
-    """A section for each schedule, in the order of `pipesched list`, verified at the sizes of its picture; no picture
-    is unused.
+    """The gallery has a section for each schedule, in the order of `pipesched list`, verified at the sizes of its
+    picture; no picture is unused.
     """
     told = "`python -m tests.insight.test_gallery` begins what is missing"
     assert sorted(path.stem for path in PICTURES.iterdir()) == NAMES, told

@@ -203,7 +203,8 @@ def test_what_is_assumed_is_said() -> None:
     ],
 )
 def test_no_deviation_is_the_makespan(name: str, sizes: dict[str, int]) -> None:
-    """With and without overlaps, further inputs and copies; and with a deviation half of the draws are longer."""
+    """The makespan is the same with and without overlaps, further inputs and copies; with a deviation half of the draws
+    are longer."""
     made = examined(name, "0", **sizes)
     none = jitter.jitter(made)
     assert none is not None and none.p50 == none.p95 == made.analysis.makespan
@@ -239,7 +240,7 @@ def test_slack_is_how_late_one_message_may_be(name: str, sizes: dict[str, int]) 
 
 
 def test_the_report_says_it() -> None:
-    """In text, in one line a size and in JSON; the draws and their distribution are beside the numbers."""
+    """The draws and their distribution are beside the numbers in text, in one line per size and in JSON."""
     report = pipesched.verify("zb_v", p=4, m=8, jitter="5%")
     found = report.jitter
     assert found.draws == 1000 and found.share == Fraction(1, 20)

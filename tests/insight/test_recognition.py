@@ -108,7 +108,7 @@ def test_an_order_with_its_backwards_split_is_recognized() -> None:
 
 
 def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
-    """Two operations of ZB-H1 swapped on one rank: that rank differs there, and nowhere else."""
+    """With two operations of ZB-H1 swapped on one rank, that rank differs there, and no other rank does."""
     schedule = order_of("zb_h1", p=4, m=8)
     orders = [schedule.order(r) for r in range(4)]
     orders[2][7], orders[2][9] = orders[2][9], orders[2][7]
@@ -130,7 +130,7 @@ def test_a_rank_that_lacks_everything_is_said_so() -> None:
 
 
 def test_a_strange_order_is_nobody() -> None:
-    """Microbatches in reverse: nothing is where a published order has it; or the placement differs."""
+    """With reversed microbatches no operation is where a published order has it; or the placement differs."""
     schedule = order_of("gpipe", p=2, m=5)
     strange = [[Compute(x.op, x.stage, 4 - x.microbatch) for x in schedule.order(r)] for r in range(2)]
     assert recognize(rewritten(schedule, strange)) is None
@@ -251,7 +251,7 @@ def test_forwards_alone_are_no_order_that_trains() -> None:
 
 
 def test_an_order_that_lacks_something_is_told_by_its_rank() -> None:
-    """1F1B without the last backward of rank 0: no present operation differs, so the rank is named."""
+    """1F1B without the last backward of rank 0 has no differing operation, so the rank is named."""
     schedule = order_of("1f1b", p=4, m=8)
     mine = rewritten(schedule, [schedule.order(0)[:-1], *(schedule.order(r) for r in range(1, 4))])
     known = recognize(mine)

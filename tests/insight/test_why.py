@@ -165,7 +165,7 @@ def path_is_whole(schedule: Schedule, costs: Costs) -> None:
 @CALM
 @given(strategies.schedules(), st.data())
 def test_the_critical_path_is_as_long_as_the_makespan(schedule: Schedule, data: st.DataObject) -> None:
-    """Its slots and messages follow each other from 0 to the end, each by rank or by data."""
+    """The slots and messages of the path follow each other from 0 to the end, each by rank or by data."""
     path_is_whole(schedule, data.draw(strategies.costs(schedule.stages)))
 
 
@@ -209,7 +209,7 @@ def test_what_a_slow_stage_costs_is_imbalance() -> None:
 @settings(CALM, max_examples=deep(15))
 @given(strategies.SEEDS)
 def test_any_broken_order_is_told(seed: int) -> None:
-    """Missing, doubled and misplaced operations: the parts of what ran add up, and every line can be written."""
+    """With missing, doubled and misplaced operations, the parts of what ran add up, and every line can be written."""
     schedule = strategies.broken_schedule(seed)
     run = Examination(Loaded("broken", schedule), Options())
     found, gaps, split = explained(run.analysis)

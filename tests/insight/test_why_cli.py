@@ -30,7 +30,7 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int,
 
 
 def test_growth_is_what_a_microbatch_adds(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B: the slowest stage sets the growth of the makespan; a rank's idle time grows by its lead over that."""
+    """In 1F1B the slowest stage sets the growth of the makespan; a rank's idle time grows by its lead over that."""
     assert told(["1f1b", "--p", "3", "--m", "9"], capsys)[1]["growth"] == {
         "microbatches": 3,
         "makespan": 3,
@@ -81,7 +81,7 @@ def test_a_gap_is_told_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_long_wait_names_both_ends_of_its_chain(capsys: pytest.CaptureFixture[str]) -> None:
-    """GPipe with one microbatch: rank 0 waits for the whole round trip."""
+    """In GPipe with one microbatch, rank 0 waits for the whole round trip."""
     status, value = told(["gpipe", "--p", "3", "--m", "1", "--cost", "C=1"], capsys)
     gap = value["gaps"][0]
     assert status == 0 and gap["text"] == (
@@ -136,7 +136,7 @@ def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B by hand, with F of 1 and 3 on both stages, or of 2 each; B is 2 F."""
+    """By hand, 1F1B has F of 1 and 3 on both stages, or of 2 each; B is 2 F."""
     given = ("1f1b", "--p", "2", "--m", "2", "--cost", "F=[[1,3],[1,3]],B=[[2,6],[2,6]]")
     value = told([*given], capsys)[1]
     assert value["makespan"] == 19 and value["instead"] == {"even_microbatches": 18}
@@ -145,7 +145,7 @@ def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_ranks_without_a_stage_are_in_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As in the verdict: none of the figures counts them."""
+    """The head names them, as the verdict does: none of the figures counts them."""
     file = tmp_path / "x.ps"
     file.write_text("schedule x(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { F } repeat m { B } }\n")
     assert main(["why", str(file), "--p", "3", "--m", "4"]) == 0

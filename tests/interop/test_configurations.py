@@ -370,8 +370,8 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
 def test_a_text_is_read_as_its_trainer_reads_it(
     name: str, text: str, said: list[tuple[str, int]], more: str, tmp_path: Path
 ) -> None:
-    """Scripts with several commands, branches, options in strings and broken lines; sections that are values, `null`,
-    merged mappings, names in several sections.
+    """The texts are scripts with several commands, branches, options in strings and broken lines; sections that are
+    values, `null`, merged mappings, names in several sections.
     """
     if name.endswith("yaml"):
         pytest.importorskip("yaml")

@@ -34,7 +34,7 @@ OPERAND = re.compile(r"(?<=\()\d+(?=\))")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with pipe_schedules.py."""
+    """Return a folder with pipe_schedules.py."""
     shutil.copy(GENERATORS / "pipe_schedules.py", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -73,7 +73,7 @@ def test_one_buffer_fewer_is_one_microbatch_too_many() -> None:
 
 
 def test_one_loss_is_for_one_microbatch() -> None:
-    """Plain GPipe: F 1 of the last stage comes before B 0, so the engine would use the wrong loss."""
+    """In plain GPipe F 1 of the last stage comes before B 0, so the engine would use the wrong loss."""
     report = pipesched.verify("deepspeed:pipe_schedules.py:Forwards", p=3, m=4, **WHERE)
     (found,) = report.diagnostics
 
@@ -100,7 +100,7 @@ def recorded(module: dict[str, Any]) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("seed", range(deep(40)))
 def test_a_finding_is_what_the_engine_meets(seed: int) -> None:
-    """Two buffers merged, `Keep` and `Take` dropped, or neither: PS865 exactly if the engine fails."""
+    """With two buffers merged, `Keep` or `Take` dropped, or neither, PS865 is reported exactly if the engine fails."""
     rng = random.Random(seed)
     text = any_order(seed)
     expected = words(text)

@@ -34,7 +34,7 @@ LINES = {
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with slips.py; if the sandbox fails, the code writes here, not into a real home."""
+    """Return a folder with slips.py; if the sandbox fails, the code writes here, not into a real home."""
     shutil.copy(SLIPS, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -65,14 +65,15 @@ def test_every_shape_is_the_order_that_it_says(shape: str) -> None:
 
 
 def test_a_file_may_be_named_and_a_file_of_that_name_wins(folder: Path) -> None:
-    """`python:path/to/file.py:function` from anywhere; an existing file of that whole name is read, not executed."""
+    """`python:path/to/file.py:function` works from anywhere; an existing file of that whole name is read, not
+    executed."""
     assert pipesched.verify(f"python:{folder}/slips.py:rows", p=2, m=2).ok
     (folder / "python:slips:raises").write_text("rank 0: F0.0 B0.0\n")
     assert pipesched.verify("python:slips:raises").operations == 2
 
 
 def test_the_file_that_is_named_is_the_one_that_runs(folder: Path) -> None:
-    """Neither a package of its name beside it, nor a module of the standard library if the file is missing."""
+    """Neither a package of its name beside it runs, nor a module of the standard library if the file is missing."""
     (folder / "two.parts").mkdir()
     (folder / "slips").mkdir()
     (folder / "slips" / "__init__.py").write_text("def rows(p, m): return ['nonsense']\n")
@@ -127,7 +128,7 @@ def test_a_finding_names_the_line_that_yielded(folder: Path) -> None:
 
 
 def test_options_reach_the_function() -> None:
-    """A boolean, a word and a decimal, from Python and from the command line; other targets refuse them."""
+    """A boolean, a word and a decimal reach it, from Python and from the command line; other targets refuse them."""
     given = {"deep": True, "kind": "half", "share": 0.5}
     report = pipesched.verify("python:slips:options", p=2, m=2, **given)
     assert report.ok and report.notes == ("executed: slips:options with deep=true kind=half share=0.5",)
@@ -211,7 +212,8 @@ def landlock() -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
-    """By a database, a process, a library or an open folder: the file stays unchanged, and no other one appears."""
+    """After an attempt by a database, a process, a library or an open folder, the file is unchanged, and there is no
+    other one."""
     if way in ("library", "folder") and not landlock():
         pytest.skip("the kernel has no Landlock")
     mine = folder / "mine"
@@ -323,7 +325,7 @@ def test_a_framework_that_is_nearly_named_is_suggested(typed: str, capsys: pytes
     ["subprocess.run(['true'])", "os.system('true')", "os.fork()", "os.posix_spawn('/bin/true', ['true'], {})"],
 )
 def test_where_nothing_would_hold_it_no_process_is_begun(begins: str, tmp_path: Path) -> None:
-    """A kernel without Landlock: child processes are refused, by name."""
+    """On a kernel without Landlock, child processes are refused, by name."""
     program = f"""
 import os, subprocess
 from pipesched.interop.frameworks import fence

@@ -124,7 +124,7 @@ def test_groups_are_the_published_ones(site: Path, p: int) -> None:
 
 @each
 def test_batches_between_two_ranks(site: Path) -> None:
-    """p = 2, v > 1, m > p: activation and gradient are swapped, in both directions; not for m = p, nor for p = 3."""
+    """At p = 2, v > 1, m > p, activation and gradient are swapped, in both directions; not for m = p, nor for p = 3."""
     found = verified(source(rows(site, 2, 2, 4)), "strict")
     assert {code: len(messages) for code, messages in found.items()} == {"PS403": 2}
     assert not verified(source(rows(site, 2, 2, 2)), "strict")
@@ -249,7 +249,8 @@ def test_the_page_shows_what_verify_says() -> None:
 @executed
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_real_processes_do_what_is_predicted() -> None:
-    """As posted and with one queue per rank: right, wrong or hanging, as the verdict says; three of many."""
+    """As posted and with one queue per rank, real processes are right, wrong or hang, as the verdict says; three of
+    many."""
     code = (
         "import sys; from pathlib import Path; from tests.runtime import megatron_processes as m;"
         "core = m.megatron.load(Path(sys.argv[1]));"
@@ -267,7 +268,7 @@ def test_real_processes_do_what_is_predicted() -> None:
 
 
 def test_recorded_verdicts() -> None:
-    """Without a release: the recorded programs of 0.16.1 get the verdicts of executed ones."""
+    """Without a release, the recorded programs of 0.16.1 get the verdicts of executed ones."""
     batched = Source("x.txt", (DATA / "batched_p2_v2_m4.txt").read_text("utf-8"))
     assert {code: len(x) for code, x in verified(batched, "strict").items()} == {"PS403": 2}
     flush = Source("x.txt", (DATA / "flush_p4_v2_m8.txt").read_text("utf-8"))

@@ -148,7 +148,7 @@ def test_a_refusal_is_told_for_the_releases_that_have_it(options: str, since: st
 
 
 def test_layers_that_are_lost_are_told() -> None:
-    """Releases that silently build another number of layers: their own counts, by parser."""
+    """Releases that silently build another number of layers are listed with their own counts, by parser."""
     options = "pipeline-model-parallel-size 1, decoder-last-pipeline-num-layers 4"
     made = told("0.15", options)
     assert codes(made) == ["PS880"] and "gets 4 of its 12 layers" in made.diagnostics[0].message
@@ -256,7 +256,7 @@ def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.skipif(find_spec("megatron") is None, reason="needs megatron-core")
 @pytest.mark.skipif(find_spec("yaml") is None, reason="needs PyYAML")
 def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
-    """Random fields: refused by both or by neither; silently wrong ones are reported, and accepted by the core."""
+    """Random fields are refused by both or by neither; silently wrong ones are reported, and accepted by the core."""
     random_ = random.Random(22)
     cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(80))]
     found: Counter[str] = Counter()

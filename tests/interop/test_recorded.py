@@ -57,7 +57,7 @@ def codes(report: Report) -> list[str]:
 @pytest.mark.parametrize(("name", "sizes"), PLANS, ids=[name for name, _ in PLANS])
 @pytest.mark.parametrize("write", WRITERS)
 def test_what_keeps_to_its_plan_holds(name: str, sizes: dict[str, int], write: Writer, tmp_path: Path) -> None:
-    """Two steps of every schedule, with every recorder: no finding, and the player's counts."""
+    """Two steps of every schedule, with every recorder, have no finding, and the player's counts."""
     run = play(lists(name, **sizes), steps=2)
     write(run, tmp_path)
     report = pipesched.verify(name, recorded=tmp_path, **sizes)
@@ -180,7 +180,7 @@ def test_a_cycle_of_waits_is_told(write: Writer, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("batched", [False, True])
 def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_path: Path) -> None:
-    """With only the last entries of each rank: they cannot be counted, and the rank for which all wait is named."""
+    """With only the last entries of each rank, messages cannot be counted, and the rank for which all wait is named."""
     chance = random.Random(seed)
     name, sizes = PLANS[0]
     made = lists(name, **sizes)
@@ -337,7 +337,7 @@ BROKEN = [
 def test_what_is_no_record_is_refused(
     what: str, code: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with its code, its status and the file; no pickle is executed."""
+    """Each is refused with its code, its status and the file; no pickle is executed."""
     folder = tmp_path / "run"
     folder.mkdir()
     broken(folder, what)

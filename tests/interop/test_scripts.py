@@ -99,7 +99,7 @@ def agrees(said: Size, true: set[Size]) -> bool:
 
 
 def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
-    """p, v and m of random scripts; unreported sizes are not judged; most are reported."""
+    """The reported p, v and m of random scripts are right; unreported sizes are not judged; most are reported."""
     chance = random.Random(8)
     judged = 0
     texts = [script(chance) for _ in range(deep(40))]
@@ -116,7 +116,7 @@ def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("template", some(OPTIONS, 5))
 def test_a_dry_run_tells_what_bash_starts(template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way of passing options: exactly the sizes that bash starts."""
+    """With every way of passing options, the dry run reports exactly the sizes that bash starts."""
     options = "--pipeline-model-parallel-size 4 --global-batch-size 16 --num-layers 8 --micro-batch-size 1"
     text = template.replace("OPTS", options).replace("RUN", RUN)
     true = truth(text, tmp_path)

@@ -248,7 +248,8 @@ def words(schedule: Schedule, rank: int) -> list[str]:
 @CALM
 @given(strategies.schedules(pairs=0.5))
 def test_resident_stages_are_the_next_ones(schedule: Schedule) -> None:
-    """From every slot on: stages in the order of their next use, until three are found and their slot is done."""
+    """From every slot on, the resident stages are in the order of their next use, until three are found and their slot
+    is done."""
     program = compiler.lower(schedule)
     for rank in range(program.ranks):
         slots = [stages for _, stages in torch_actions._slots(program, rank)]
@@ -299,7 +300,7 @@ def test_fused_batches_go_to_torch_as_computes_only() -> None:
 
 @pytest.mark.parametrize("target", ["stream", "torch-csv", "torch-comms"])
 def test_a_program_is_judged_with_its_own_messages(target: str) -> None:
-    """Also if only its computes are emitted: a wrong receive is reported."""
+    """A wrong receive is reported even if only the computes of the program are emitted."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0\n"
     second = "rank 1: recv:F0.1<0 recv:F0.0<0 F1.0 B1.0 send:B1.0>0 F1.1 B1.1 send:B1.1>0 reduce:1\n"
     emission = emissions.emit(Source("a.txt", first + second), Options(), target)

@@ -41,7 +41,7 @@ def test_what_is_refused_trains_something_else() -> None:
 
 
 def test_the_settings_of_the_page_are_those_that_are_printed_with_the_file() -> None:
-    """Ranks, microbatches and the name of the schedule, key for key; the versions are those of the extra."""
+    """Ranks, microbatches and the name of the schedule are equal, key for key; the versions are those of the extra."""
     settings = tomllib.loads(torchtitan.scripts()["debug.toml"])
     printed = typed("emit", "zb_h1", "--p", "2", "--m", "8", "--target", "torch-csv").err.decode("utf-8")
     wanted = tomllib.loads(printed.partition("TOML file:\n")[2].partition("torchtitan 0.3.0")[0])

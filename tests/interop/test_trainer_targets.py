@@ -176,7 +176,7 @@ def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_messages_of_a_file_have_to_be_safe_with_sends_that_wait() -> None:
-    """For any requested model: a cycle under strict communication is PS401, and a safe file keeps its messages."""
+    """For any requested model, a cycle under strict communication is PS401, and a safe file keeps its messages."""
     first = "rank 0: F0.0 send:F0.0>1 F0.1 {} B0.0 recv:B1.1<1 B0.1 reduce:0 step\n"
     second = "rank 1: recv:F0.0<0 F1.0 B1.0 {} F1.1 B1.1 send:B1.1>0 reduce:1 step\n"
     stuck = first.format("send:F0.1>1 recv:B1.0<1") + second.format("send:B1.0>0 recv:F0.1<0")

@@ -130,7 +130,7 @@ def test_an_error_is_one_of_every_release_that_has_the_settings() -> None:
 
 
 def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
-    """A number from outside a script: errors and sizes that are reported without it hold for each value."""
+    """Errors and sizes that are reported without a number from outside the script hold for each of its values."""
     chance = random.Random(21)
     told = 0
     texts = [f"{RUN} --num-layers 25 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers $OPEN"]
@@ -152,7 +152,7 @@ def test_what_is_told_of_an_open_value_holds_whatever_it_is() -> None:
 
 
 def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
-    """null, -1, ??? and a reference: dependent settings are undecided, and not a mistake."""
+    """null, -1, ??? and a reference leave dependent settings undecided, and are no mistake."""
     pytest.importorskip("yaml")
     for value in ("null", "-1", "???", "${oc.env:PP}", "auto"):
         text = f"MODEL_ARGS:\n  --num-layers: 25\n  --pipeline-model-parallel-size: {value}\n  --global-batch-size: 8\n"

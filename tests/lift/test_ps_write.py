@@ -76,7 +76,7 @@ def sayable(schedule: Schedule) -> bool:
 @settings(max_examples=deep(37), deadline=None)
 @given(SEEDS)
 def test_random_schedules_are_read_back(seed: int) -> None:
-    """Random ones: any placement, routes that take turns, overlap pairs, W in any order."""
+    """Random schedules have any placement, routes that take turns, overlap pairs, and W in any order."""
     schedule = random_schedule(seed, ranks=5, microbatches=6)
     text = written(schedule)
     if isinstance(text, str):

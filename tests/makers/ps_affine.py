@@ -101,7 +101,7 @@ class Maker:
         return made, chosen
 
     def item(self) -> None:
-        """A loop, a loop in a loop, a choice in a loop, a choice of loops, an overlap, a drain."""
+        """Write a loop, a loop in a loop, a choice in a loop, a choice of loops, an overlap, or a drain."""
         rng = self.rng
         words, used = self.words()
         body = "  ".join(words)

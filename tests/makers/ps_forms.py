@@ -420,7 +420,7 @@ class File:
                 self.scope.taken.add(name)
 
     def let(self) -> None:
-        """A value, or a function of numbers, at top level."""
+        """Define a value, or a function of numbers, at top level."""
         rng, name = self.rng, self.e.fresh(self.scope)
         if rng.random() < 0.5:
             e, x = self.e.some(self.scope, 2)

@@ -97,7 +97,7 @@ def _meet(sides: dict[tuple[int, int, int, bool], list[Post]], rank: int, post: 
 
 
 def orders(run: Run, folder: Path) -> None:
-    """In the order notation, one file per rank."""
+    """Return the run in the order notation, one file per rank."""
     for rank, posts in enumerate(run.posts):
         words = [f"{'send' if p.send else 'recv'}:{p.name}{'>' if p.send else '<'}{p.what.peer}{_on(p)}" for p in posts]
         (folder / f"rank{rank}.txt").write_text(f"rank {rank}: {' '.join(words)}\n")
@@ -108,7 +108,7 @@ def _on(post: Post) -> str:
 
 
 def traces(run: Run, folder: Path) -> None:
-    """In our recorder's form, which has finished messages only, for a runtime that waits for no send."""
+    """Return the run in our recorder's form, which has finished messages only, for a runtime that waits for no send."""
     for rank, posts in enumerate(run.posts):
         events = [{"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}]
         for clock, p in enumerate(p for p in posts if p.over or p.send):
@@ -128,7 +128,7 @@ def dumps(
     sizes: Mapping[str, list[int]] | None = None,
     chatter: bool = True,
 ) -> None:
-    """In the form of torch's flight recorder on NCCL. sizes: by the first letter of a message's name."""
+    """Return the run in the form of torch's flight recorder on NCCL. sizes: by the first letter of a message's name."""
     ranks = list(job or range(len(run.posts)))
     lengths = sizes or {"F": [2, 8], "B": [2, 8]}
     groups = {"0": ("default_pg", list(range(max(ranks) + 1)))}

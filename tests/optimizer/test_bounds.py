@@ -51,7 +51,7 @@ def test_bounds_are_often_the_optimum(optima: dict[int, int | None]) -> None:
 
 
 def test_microbatches_may_as_well_keep_their_order(optima: dict[int, int | None]) -> None:
-    """The FIFO lemma: one of the best schedules runs every kind of a stage in microbatch order."""
+    """By the FIFO lemma, one of the best schedules runs every kind of a stage in microbatch order."""
     assert {seed for seed in SMALL if optimum(random_instance(seed), fifo=True) != optima[seed]} == set()
 
 
@@ -211,7 +211,7 @@ def test_published_schedules_reach_the_bound(row: dict[str, Any]) -> None:
 
 
 def test_large_sizes_are_told_at_once() -> None:
-    """p = 64, m = 1024 at cap p: ZB-H1, with makespan (p - 1) + 3m, is optimal."""
+    """At p = 64, m = 1024 and cap p, ZB-H1 is optimal, with makespan (p - 1) + 3m."""
     line = np.arange(64, dtype=np.int32)[None]
     problem = _asked(Placement(line, np.zeros(1024, dtype=np.int32), 64), 64, Costs())
     assert lower_bound(problem).value == 63 + 3 * 1024

@@ -55,7 +55,8 @@ def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject)
 
 
 def test_every_command_tells_the_same_bubble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Uneven stages: of a makespan of 72 rank 0 idles 48 and rank 3 12; of 4 x 72 all ranks 132, which is 45.8 %."""
+    """With uneven stages and makespan 72, rank 0 idles 48 and rank 3 idles 12; all ranks idle 132 of 4 x 72, which is
+    45.8 %."""
     one = [f"{command} 1f1b --p 4 --m 8 --cost {UNEVEN}" for command in ("verify", "compare", "why", "show")]
     values = [told(command, capsys) for command in one]
     found = [values[0]["time"], values[1]["rows"][0], values[2], values[3]]
@@ -79,7 +80,7 @@ def test_every_command_tells_the_same_bubble(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_even_work_is_told_as_a_sum() -> None:
-    """Then the bubble is idle / makespan of any rank; zero-bubble schedules show theirs by span too."""
+    """The bubble is idle / makespan of any rank; zero-bubble schedules show theirs by span too."""
     assert "makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)\n" in str(pipesched.verify("1f1b", p=4, m=8))
     line = "makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %"
     assert line in str(pipesched.verify("zb_h2", p=4, m=8))
@@ -95,7 +96,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize(("claim", "holds"), CLAIMS)
 def test_the_bubble_is_a_name_in_claims(claim: str, holds: bool) -> None:
-    """GPipe's formula; the other definition of the literature is another number."""
+    """GPipe's formula holds; the other definition of the literature is another number."""
     (found,) = pipesched.verify(gpipe(claim)).claims
     assert found.holds is holds
 

@@ -158,7 +158,7 @@ def all_seen(seeds: range) -> Iterator[tuple[int, Seen]]:
 
 @pytest.mark.parametrize("start", range(0, deep(24), 24))
 def test_engines_answers_and_trying_everything_agree(start: int) -> None:
-    """On random instances: all placements, routes, rules, costs, caps and both objectives."""
+    """Engines agree on random instances with all placements, routes, rules, costs, caps and both objectives."""
     pytest.importorskip("ortools")
     found = [one for _, one in all_seen(range(start, start + 24))]
     assert any(one.tried and one.best is not None for one in found)

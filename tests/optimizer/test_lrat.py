@@ -81,7 +81,7 @@ def possible(made: Problem, bound: int) -> bool:
 
 
 def compare(first: int, count: int, objective: str) -> Counter[str]:
-    """Return the raises AssertionError if the least objective of the clauses is not that of the best schedule."""
+    """Raise AssertionError if the least objective of the clauses is not that of the best schedule."""
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
         made = problem_of(x)
@@ -94,7 +94,7 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_clauses_hold_of_exactly_what_can_be_done(objective: str) -> None:
-    """They can hold at the best of all schedules, but not one tick below."""
+    """The clauses can hold at the best of all schedules, but not one tick below."""
     seen = compare(0, deep(80), objective)
     assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"]) > 4
 
@@ -176,7 +176,7 @@ def test_what_rests_on_a_word_is_proved_when_asked(answer: Optimum) -> None:
 
 
 def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
-    """Cut short, empty, not LRAT, or with another entry: each is reported."""
+    """A proof that is cut short, empty, not LRAT, or has another entry is reported as such."""
     text = unpacked(b64decode(own(answer)["lrat"]))
     for lines, said in (
         (text.splitlines(keepends=True)[:-1], "does not end in the empty clause"),
@@ -192,7 +192,7 @@ def test_a_proof_that_is_damaged_proves_nothing(answer: Optimum) -> None:
 
 
 def test_the_files_for_other_checkers_are_the_clauses_and_the_proof(answer: Optimum, folder: Path) -> None:
-    """optimize --certify --proof PATH: every line of PATH.lrat follows from PATH.cnf, by unit propagation. verify
+    """After optimize --certify --proof PATH, every line of PATH.lrat follows from PATH.cnf, by unit propagation. verify
     --proof PATH writes the same two files, or reports that the answer has no proof.
     """
     assert any("x.cnf" in note for note in answer.notes)
@@ -266,7 +266,7 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
 
 
 def test_what_is_too_large_is_said() -> None:
-    """More clauses than the limit of one proof: none is made or checked, with that reason."""
+    """With more clauses than the limit of one proof, none is made or checked, with that reason."""
     asked = Terms(linear(32, 512), Costs.parse("F=100,I=1,W=1"), AT_W, (Fraction(16),) * 32, False, "makespan")
     assert "more than 2,500,000 clauses" in unproved(b"10000000 0 1 0", problem(asked), 100_000)
 

@@ -49,7 +49,7 @@ def right(answer: Optimum, costs: str | None = None, release: str = "W", **sizes
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 5), (6, 9)])
 def test_at_the_memory_of_1f1b_the_optimum_is_that_of_zb_h1(p: int, m: int) -> None:
-    """Zero Bubble, 2.1: with p microbatches in flight the idle time is (p - 1)(tF + tI - tW); here it is the least."""
+    """With p microbatches in flight the idle time is (p - 1)(tF + tI - tW) (Zero Bubble, 2.1); here it is the least."""
     answer = pipesched.optimize(p=p, m=m, mem_cap=p, costs="F=4,I=3,W=2")
     assert answer.status == "proved optimal"
     assert answer.makespan == m * 9 + (p - 1) * (4 + 3 - 2)
@@ -66,14 +66,14 @@ def test_the_best_full_backward_is_1f1b(p: int, m: int) -> None:
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8)])
 def test_with_memory_for_2p_there_is_no_bubble_in_the_span(p: int, m: int) -> None:
-    """ZB-H2: with 2p - 1 microbatches in flight the span is work alone, the least possible."""
+    """With 2p - 1 microbatches in flight the span of ZB-H2 is work alone, the least possible."""
     answer = pipesched.optimize(p=p, m=m, mem_cap=2 * p - 1, objective="span")
     assert answer.status == "proved optimal" and answer.span == 3 * m
     right(answer)
 
 
 def test_at_the_least_memory_one_microbatch_goes_after_another() -> None:
-    """Cap 1: the next F of a rank waits for W, so rank 0 has a round trip of 2p + 1 for each, F to W."""
+    """At cap 1 the next F of a rank waits for W, so rank 0 has a round trip of 2p + 1 for each, F to W."""
     for p in (2, 3, 4):
         answer = pipesched.optimize(p=p, m=4, mem_cap=1)
         assert answer.status == "proved optimal" and answer.makespan == 4 * (2 * p + 1)
@@ -264,7 +264,7 @@ def test_the_least_at_one_m_alone_says_so() -> None:
 
 
 def test_python_and_the_command_line_give_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """All options by name; the JSON is the same except for the seconds, and follows the schema."""
+    """All options have their names; the JSON is the same except for the seconds, and follows the schema."""
     answer = pipesched.optimize(p=3, m=5, mem_cap=[2, 3, "5/2"], costs=SKEWED, release="I", objective="span")
     line = "--p 3 --m 5 --mem-cap 2,3,5/2 --release I --objective span --json --cost"
     assert main(["optimize", *line.split(), SKEWED]) == answer.exit_status

@@ -33,7 +33,7 @@ def cap(rank: int, activations: Q | int) -> Bytes:
 
 
 def test_a_cap_in_bytes_is_what_is_left_for_activations() -> None:
-    """Two stages by hand: three and a half and two microbatches; fused, so that nothing is kept for W. M is rounded up
+    """By hand, two stages hold 3.5 and 2 microbatches; fused, so that nothing is kept for W. M is rounded up
     and the caps down, each by a hundredth at most.
     """
     found = pipesched.optimize(p=2, m=4, backward="fused", model=MODEL, mem_cap=[cap(0, Q(7, 2)), cap(1, 2)])

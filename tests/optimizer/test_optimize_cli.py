@@ -213,7 +213,7 @@ def test_a_cap_of_just_the_minimum_is_enough(capsys: pytest.CaptureFixture[str])
 def test_no_time_is_time_for_a_schedule_and_a_bound(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A limit of 0 seconds: a schedule above a bound and status 3, or both meet."""
+    """A limit of 0 seconds gives a schedule above a bound and status 3, or both meet."""
     status, value = answered((*arguments, "--time-limit", "0"), capsys)
     assert value["source"] and Fraction(value["lower_bound"]) <= Fraction(value["makespan"])
     assert (status, value["status"]) in ((0, "proved optimal"), (3, "best found"))
@@ -221,7 +221,7 @@ def test_no_time_is_time_for_a_schedule_and_a_bound(
 
 
 def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS820 with the command that installs it, before any search; other engines work without it."""
+    """PS820 shows the command that installs it, before any search; other engines work without it."""
     monkeypatch.setitem(sys.modules, "ortools", None)
     for arguments in (("--engine", "cpsat"), ("--engine", "cpsat", "--p", "1")):
         assert main(["optimize", *arguments]) == 2

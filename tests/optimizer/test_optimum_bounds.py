@@ -86,7 +86,7 @@ def test_no_bound_is_above_the_optimum(objective: str) -> None:
 
 
 def leave_out(first: int, count: int) -> Counter[str]:
-    """Return the raises AssertionError if the best of m + n microbatches is less than that of m plus the distance of
+    """Raise AssertionError if the best of m + n microbatches is less than that of m plus the distance of
     n."""
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
