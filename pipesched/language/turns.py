@@ -176,8 +176,7 @@ class Arrays:
         for sites, mirror in zip(self.turns, (False, self.placement.slices > 1), strict=True):
             self._turn(made, chunks, unit, np.flatnonzero(sites[made.site]), keys, mirror)
         for kind, oldest in OLDEST.items():
-            at = np.flatnonzero(self.sites[kind][made.site])
-            if not len(at):
+            if not self.sites[kind].any() or not len(at := np.flatnonzero(self.sites[kind][made.site])):
                 continue
             source, named = np.flatnonzero(self.sites[oldest][made.site]), made.microbatch
             if self.placement.slices > 1 and kind in RESTORES:
