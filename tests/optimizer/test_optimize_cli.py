@@ -260,7 +260,7 @@ def test_an_answer_for_every_m_is_of_the_schema(capsys: pytest.CaptureFixture[st
 
 
 def test_every_way_to_write_the_schedule_writes_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the verdict, with -o to a file or to stdout, and in --json; it verifies."""
+    """The file is the same below the verdict, with -o to a file or to stdout, and in --json; it verifies."""
     assert main(["optimize", *SMALL, "-o", "best.ps"]) == 0
     verdict = capsys.readouterr().out
     text = Path("best.ps").read_text()

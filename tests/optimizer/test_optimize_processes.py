@@ -46,7 +46,7 @@ def group(leader: int) -> set[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_an_interrupt_ends_with_the_best_so_far() -> None:
-    """SIGINT in an endless search: status 3, a schedule with its bound, and no process is left."""
+    """SIGINT in an endless search gives status 3 and a schedule with its bound, and leaves no process."""
     with start(*HARD, "--time-limit", "300", "--json", stdout=subprocess.PIPE) as process:
         until = time.monotonic() + 60
         while len(group(process.pid)) < 3 and time.monotonic() < until:  # engines have started

@@ -123,7 +123,7 @@ def refuted(case: Case, rng: random.Random) -> None:
 
 
 def concluded(case: Case, lower: int) -> None:
-    """The verdict that follows from a lower bound."""
+    """Return the verdict that follows from a lower bound."""
     told = case.certificate
     gap = Fraction(told["schedule"] - lower, lower) if lower else Fraction(0)
     told["lower_bound"], told["gap"] = lower, int(gap) if gap.denominator == 1 else str(gap)
@@ -250,7 +250,8 @@ def _span(x: Instance, orders: Orders) -> int:
 
 @pytest.mark.parametrize("word", ["lattice", "cadical", "ranks"])
 def test_what_ranks_show_is_proved_whoever_says_it(word: str) -> None:
-    """From an older version, an engine, or the optimizer; a claim of less than its own terms give is refused."""
+    """A verdict that the ranks show is proved, from an older version, an engine or the optimizer; a claim of less than
+    its own terms give is refused."""
     x = random_instance(186, ranks=2, microbatches=3)
     best, orders = optimum(x), some_orders(x, random.Random(3), 5)
     assert best is not None and orders is not None and simulated(x, orders) == best
@@ -327,7 +328,7 @@ def test_the_verdict_of_an_answer_is_a_claim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["lattice", ""])
 def test_a_word_of_an_older_version_is_the_optimizers(engine: str, tmp_path: Path) -> None:
-    """If nothing derives its statement, it rests on the engine's unchecked word; so does one without a name."""
+    """A statement that nothing derives rests on the engine's unchecked word; so does one without a name."""
     page = (Path(pipesched.__file__).parent / "explain" / "pages" / "PS908.md").read_text("utf-8")
     told = json.loads(page.split("```json")[1].split("```")[0])
     told["certificate"]["refuted"]["engine"] = engine

@@ -114,7 +114,8 @@ def test_microbatches_that_are_left_out_take_at_least_what_they_are_apart() -> N
     + [(64, 44, 128, 507), (6, 4, 13, 53), (6, 4, 17, 67)],
 )
 def test_meetings_are_never_above_a_known_optimum(p: int, cap: int, m: int, best: int) -> None:
-    """Optima that engines proved; from k = 2 to below (2p + 2) / 3 the formula meets them."""
+    """The bound is not above the optima that engines proved; from k = 2 to below (2p + 2) / 3 the formula meets
+    them."""
     found = meetings(of(linear(p, m), Costs(), cap))
     assert 0 < found[0] <= best
 

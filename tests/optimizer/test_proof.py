@@ -62,8 +62,8 @@ def test_what_can_be_has_no_refutation(tmp_path: Path) -> None:
 
 
 def test_the_checker_refuses_whatever_has_a_model() -> None:
-    """All formulas of two clauses over two variables: one with a model has no short proof, and one without is refuted
-    by the empty clause after some unit.
+    """Of all formulas of two clauses over two variables, one with a model has no short proof, and one without is
+    refuted by the empty clause after some unit.
     """
     literals = (1, -1, 2, -2)
     some = [(a,) for a in literals] + [(1, 2), (1, -2), (-1, 2), (-1, -2)]

@@ -55,7 +55,8 @@ def codes(report: dict[str, Any]) -> list[str]:
 
 
 def test_an_engines_word_is_called_that_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    """In text, JSON, the printed file and the table of caps; the status is 0, and 3 if a proof is required."""
+    """The text, the JSON, the printed file and the table of caps call it that; the status is 0, and 3 if a proof is
+    required."""
     assert main(["optimize", *WORDED]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"{WORD}: makespan 57\n") and f'\n"{WORD[0].upper()}{WORD[1:]}: makespan 57.\n' in text

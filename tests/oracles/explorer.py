@@ -49,7 +49,7 @@ def read(program: Readable) -> Script:
 
 
 def stops(program: Readable, model: str) -> Stops:
-    """Per rank the instruction (from 0) that it can never complete; the list's length if only its SENDs are missing at
+    """Return by rank the instruction (from 0) that never completes; the list's length if only its SENDs are missing at
     the end; -1 if it finishes. Raises if interleavings differ.
     """
     script = read(program)

@@ -75,7 +75,7 @@ class Script:
         return [(end, other) for end, other in sorted(self.partner.items()) if self.sends(end)]
 
     def stops(self, at: Sequence[int]) -> Stops:
-        """Per rank the first instruction of its current line; -1 after its last line."""
+        """Return for each rank the first instruction of its current line; -1 after its last line."""
         return tuple(lines[n].first if n < len(lines) else -1 for lines, n in zip(self.lines, at, strict=True))
 
 

@@ -375,7 +375,7 @@ def v_zb(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def _whole(p: int) -> list[list[int]]:
-    """By rank the slots of the two forwards and of the two backwards of the first microbatch in 1F1B-V.
+    """Return by rank the slots of the two forwards and of the two backwards of the first microbatch in 1F1B-V.
 
     Forwards take a slot, backwards two, one rank after the other down, up, down, up; three slots are left free after
     the forwards where 3 divides p, and after every third backward, the first time after as many as make p + 2 of them

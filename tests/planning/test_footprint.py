@@ -86,8 +86,8 @@ def counted(schedule: Schedule, trained: Trained) -> Footprint | None:
 @pytest.mark.parametrize("layout", [(2, 2, 2, 2), (1, 2, 2, 3)])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1"])
 def test_the_bytes_of_a_schedule_are_those_of_its_lists(name: str, layout: tuple[int, ...]) -> None:
-    """Parameters, gradients and optimizer too, at 18 bytes per parameter; with an uneven layout
-    each rank has its own.
+    """The bytes have parameters, gradients and optimizer too, at 18 bytes per parameter; with an uneven layout each
+    rank has its own.
     """
     schedule = pipesched.load(name, p=4, m=6)
     used = counted(schedule, (GPT, replace(PLAIN, layout=layout)))
@@ -163,7 +163,7 @@ LLAMA = [  # Dubey et al. 2024, table 4: tokens, batch of a copy, t, c, p, d
 
 @pytest.mark.parametrize(("tokens", "batch", "t", "c", "p", "d"), LLAMA)
 def test_the_rows_of_llama_3_fit_80_gb(tokens: int, batch: int, t: int, c: int, p: int, d: int) -> None:
-    """Microbatches of one sequence; without context parallelism 131,072 tokens do not fit."""
+    """Microbatches of one sequence fit; without context parallelism 131,072 tokens do not fit."""
     model, training = read("llama3-405b")
     model = replace(model, sequence=tokens)
     training = replace(training, tensor=t, context=c, data=d, batch=batch * d)
@@ -237,7 +237,8 @@ def test_the_bubbles_of_megatron(p: int, v: int, m: int, printed: str) -> None:
 
 
 def test_what_is_offloaded_is_in_host_memory() -> None:
-    """From its O to its L: all bytes that its F has taken; meanwhile the rank is without them."""
+    """From its O to its L an activation is in host memory with all bytes that its F has taken; meanwhile the rank is
+    without them."""
     schedule = pipesched.load("pipeoffload", p=4, m=8)
     made = Analysis(schedule, owned=(Workload((GPT, PLAIN)),))
     used, counted = made.fact(footprint), made.memory.host
@@ -349,7 +350,7 @@ def test_both_routes_of_chimera_are_counted() -> None:
 
 
 def test_four_copies_are_counted() -> None:
-    """Chimera with two pairs at p=4: every rank has every stage, so the states of the whole model."""
+    """In Chimera with two pairs at p=4, every rank has every stage, and so the states of the whole model."""
     used = counted(pipesched.load("chimera2", p=4, m=8), (GPT, PLAIN))
     assert used is not None
     whole = 8 * OF_A_LAYER + (V + S) * H + (V + 2) * H
@@ -357,13 +358,14 @@ def test_four_copies_are_counted() -> None:
 
 
 def test_a_u_net_keeps_every_microbatch() -> None:
-    """In GPipe order, all m on every rank; skips are separate messages."""
+    """In GPipe order every rank keeps all m microbatches; skips are separate messages."""
     found, _ = most(pipesched.load("unet", p=4, m=8))
     assert found == [8 * (2 * 34 * SBH + extra) for extra in (SBH, 0, 0, OF_HEAD)]
 
 
 def test_a_frozen_stage_behind_a_trained_one_is_counted_from_above() -> None:
-    """Neither gradients nor optimizer, activations as in 1F1B, which is an upper bound, with a note."""
+    """The stage has neither gradients nor optimizer; its activations are counted as in 1F1B, an upper bound, with a
+    note."""
     text = """schedule middle(p = 4, m = 8)
 stage s in 0 .. p on rank s
 frozen s in 1 .. 2

@@ -94,7 +94,7 @@ CASES = [  # a text of the file, its replacement, the code, and the line
 
 @pytest.mark.parametrize(("old", "new", "code", "line"), CASES, ids=[f"{new}"[:40] for _, new, *_ in CASES])
 def test_a_bad_file_gets_its_code_at_its_line(old: str, new: str, code: str | None, line: int | None) -> None:
-    """The first finding; the file without the change is right."""
+    """The first finding has the code and the line; the file without the change is right."""
     source = Source("model.toml", GOOD.replace(old, new, 1))
     assert source.text != GOOD
     if code is None:
@@ -107,7 +107,7 @@ def test_a_bad_file_gets_its_code_at_its_line(old: str, new: str, code: str | No
 
 
 def test_the_file_without_a_slip_is_read() -> None:
-    """Its layout counts too."""
+    """The layout of the file counts too."""
     assert [len(layers) for layers in layers_of(*of_source(Source("model.toml", GOOD)), 4)] == [1, 2, 2, 3]
 
 

@@ -65,7 +65,8 @@ SMALL_PLAN = ["--model", "model.toml", "--gpus", "8", "--device", "device.toml",
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_knows_what_its_order_does_before_the_first_backward(row: Any) -> None:
-    """Forwards of each chunk, and the ranks of the stages, as in the order of the file; it accepts the same sizes."""
+    """The row gives the forwards of each chunk and the ranks of the stages as in the order of the file; it accepts the
+    same sizes."""
     for p, m in ((1, 3), (2, 1), (2, 4), (3, 5), (4, 4), (4, 8), (5, 20)):
         for v in [row.chunks] if row.chunks else [2, 3]:
             sizes = {"p": p, "m": m, **({} if row.chunks else {"v": v})}
@@ -108,8 +109,8 @@ def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Prob
 
 
 def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
-    """For every choice of a small cluster: time and bytes are at least the bounds; excluded choices do not fit; the
-    order of the fastest, one per layout, is that of all of them.
+    """For every choice of a small cluster, time and bytes are at least the bounds; excluded choices do not fit; the
+    order of the fastest, one per layout, is that of all choices.
     """
     few = replace(problem(gpus=4, b=(1,), c=(1,), zero=(0, 3), recompute=("none", "full")), overlap=Fraction(1, 2))
     for asked in (problem(b=(1, 2), c=(1, 2)), few):
@@ -221,7 +222,7 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
 
 
 def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    """For one rank, undivided layers, no recomputation: no rule is said to hold that could not fail."""
+    """For one rank, undivided layers and no recomputation, no rule is said to hold that could not fail."""
     lacking = {
         "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
         "p=4,t=1,zero=0,b=1,schedule=1f1b": ["no choice divides a layer", "no layer is divided"],
@@ -396,7 +397,7 @@ def test_the_tables_have_their_rows() -> None:
 
 @pytest.mark.parametrize("index", range(10) if deep(1) > 1 else (5,))
 def test_a_row_of_megatron_has_its_place(index: int) -> None:
-    """Narayanan et al., SC 2021, table 1: the places of the printed (t, p, d) are those on the page."""
+    """The places of the printed (t, p, d) are those of table 1 of Narayanan et al. (SC 2021)."""
     name, gpus, t, p, d, v, *places = TABLE[index]
     model = f"megatron-{name.replace(',', '')}b,gradient_bytes=2,optimizer_bytes=16"
     given: dict[str, Any] = {"gpus": int(gpus.replace(",", "")), "device": "a100", "batch": BATCHES[index]}
@@ -441,7 +442,7 @@ def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -
 @pytest.mark.timed
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 def test_ten_thousand_choices_in_a_minute() -> None:
-    """At p up to 64, on two cores; most are never written out."""
+    """The plan at p up to 64 takes less than a minute on two cores; most choices are never written out."""
     from pipesched.planning.layouts.search import executor
 
     transformer, training = read_model("llama3-70b")

@@ -19,7 +19,7 @@ HOW = ["--p", "4", "--m", "16", "--model", "megatron-7.5b", "--mem-cap", "14GB"]
 
 
 def heights(figure: str) -> list[dict[str, list[tuple[float, float]]]]:
-    """By panel and kind the upper edge, as (x, pixels above the bottom)."""
+    """Return by panel and kind the upper edge, as (x, pixels above the bottom)."""
     panels = []
     for part in re.split(r"(?=<text[^>]*>rank )", figure)[1:]:
         frame = re.search(r'<rect class="frame" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', part)

@@ -42,7 +42,8 @@ def test_the_ten_rows_of_megatron_have_their_parameters(name: str, printed: str)
     [("llama3-70b", 70.6, 70.6), ("llama3-405b", 405.9, 405.9), ("deepseek-v3", 671.0, 37.6)],
 )
 def test_models_have_the_parameters_that_their_owners_publish(name: str, billions: float, active: float) -> None:
-    """70.6 and 405.9 for Llama 3's files; 671 and 37 for DeepSeek-V3, where the embedding counts as active here."""
+    """Llama 3's files have 70.6 and 405.9 billion parameters; DeepSeek-V3 has 671 and 37, where the embedding counts as
+    active here."""
     model, _ = read(name)
     assert parameters.total(model) / 1e9 == pytest.approx(billions, abs=0.06)
     assert parameters.active(model) / 1e9 == pytest.approx(active, abs=0.06)
@@ -93,7 +94,7 @@ def test_a_layer_keeps_what_the_table_says(hidden: int, heads: int, micro: int) 
 
 @pytest.mark.parametrize(("expert", "on_rank"), [(1, 4), (2, 1)])
 def test_experts_that_t_splits_have_every_token_on_every_rank(expert: int, on_rank: int) -> None:
-    """Megatron-core: without expert parallelism a rank has a part of every expert, so all tokens come to it, k times
+    """In Megatron-core without expert parallelism, a rank has a part of every expert, so all tokens come to it, k times
     each; their inside is a t-th in both cases.
     """
     t, k, h, inner, n = 4, 2, 64, 48, 32
@@ -129,7 +130,7 @@ def test_zero_divides_states(zero: int, bytes_each: str) -> None:
 
 
 def test_a_layout_gives_each_stage_its_own() -> None:
-    """[1, 2, 2, 3]: bytes and parameters are proportional to the layers, except at the ends."""
+    """In the layout [1, 2, 2, 3] bytes and parameters are proportional to the layers, except at the ends."""
     model = Transformer(layers=8, hidden=64, heads=4, vocabulary=128, sequence=16)
     way = Training(layout=(1, 2, 2, 3))
     assert layers_of(model, way, 4) == (range(1), range(1, 3), range(3, 5), range(5, 8))

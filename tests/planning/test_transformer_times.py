@@ -35,7 +35,8 @@ def test_a_step_of_megatron_is_equation_3(name: str) -> None:
 
 
 def test_a_layer_is_the_papers() -> None:
-    """Its appendix: 24 b s h^2 + 4 b s^2 h forward; the gradients of weights do not include the attention."""
+    """By the paper's appendix a forward takes 24 b s h^2 + 4 b s^2 h; the gradients of weights do not include the
+    attention."""
     a = Transformer(layers=3, hidden=256, heads=8, vocabulary=1000, sequence=128)
     _, one, _ = flops.by_stage(a, Training(microbatch=2), 3)
     dense, scores = 24 * 2 * 128 * 256**2, 4 * 2 * 128**2 * 256
@@ -182,7 +183,7 @@ def test_a_reduction_leaves_a_node_by_as_many_adapters_as_it_has_ranks_there(apa
 
 
 def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:
-    """Keys and values of each of c - 1 others; with e ranks of experts, 1 / e of the tokens stay."""
+    """A rank gets the keys and values of each of c - 1 others; with e ranks of experts, 1 / e of the tokens stay."""
     a = Transformer(2, 64, 8, 100, 32, kv_heads=2, experts=Experts(8, 2, 48))
     assert traffic.forward(a, Training(context=4), 0).context == 3 * (32 // 4) * 2 * 2 * 8 * 2
     assert traffic.forward(a, Training(data=4, expert=4), 0).experts == 2 * Q(3, 4) * 32 * 2 * 64 * 2
@@ -192,7 +193,7 @@ def test_ranks_of_a_sequence_and_of_experts_send_what_others_need() -> None:
 
 
 def test_costs_are_operations_over_what_a_device_reaches() -> None:
-    """In milliseconds, to the nanosecond; a stage's messages use its slower link."""
+    """Costs are in milliseconds, right to the nanosecond; a stage's messages use its slower link."""
     a = Transformer(4, 256, 8, 1000, 128)
     x = Training(tensor=2, data=2)
     cost = times.costs(a, x, MINE, (0, 1, 2, 3), Q(1, 4))

@@ -45,7 +45,7 @@ FALSE = SMALL.replace("m * tM", "(m + (if p > 2 then 1 else 0)) * tM")
 
 @cache
 def written(text: str) -> str:
-    """The certificate of a text, or of a schedule of the library."""
+    """Return the certificate of a text, or of a schedule of the library."""
     source = Source("small.ps", text) if "\n" in text else text
     return json.dumps(pipesched.prove(source).to_json())
 
@@ -244,7 +244,7 @@ def test_a_second_opinion_agrees_and_can_contradict() -> None:
 
 
 def _places(tree: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all entries of a tree."""
+    """Yield the places of all entries of a tree."""
     if place:
         yield place
     children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
@@ -258,7 +258,7 @@ NUMBER = re.compile(r"\d+")
 
 
 def _other(value: Any, rng: random.Random) -> Any:
-    """A value that is nearly the same."""
+    """Return a value that is nearly the same."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -282,7 +282,7 @@ def _other(value: Any, rng: random.Random) -> Any:
 
 
 def damaged(entries: Entries, rng: random.Random) -> Entries:
-    """A certificate with an entry changed, left out, doubled, or in the place of another."""
+    """Return a certificate with an entry changed, left out, doubled, or in the place of another."""
     made = copy.deepcopy(entries)
     places = [*_places(made)]
     inner = [place for place in places if "guesses" in place]
@@ -305,7 +305,7 @@ def damaged(entries: Entries, rng: random.Random) -> Entries:
 
 
 def _said(entries: Entries) -> str:
-    """All but the guesses, what is said of open properties, and the name of the text, in one spelling."""
+    """Return everything but the guesses, the details of open properties, and the name of the text, in one spelling."""
     made = {**copy.deepcopy(entries), "source": ""}
     for answer in made["answers"]:
         answer.pop("guesses")
@@ -316,7 +316,7 @@ def _said(entries: Entries) -> str:
 
 
 def _value(cases: list[Entries], point: dict[str, int]) -> set[float]:
-    """The values of a guess at a point, as Python reads it."""
+    """Return the values of a guess at a point, as Python reads it."""
 
     def at(text: str, names: dict[str, Any]) -> Any:
         return eval(re.sub(r"(\d+)/(\d+)", r"F(\1,\2)", text), {"__builtins__": {}, "F": Fraction}, names)

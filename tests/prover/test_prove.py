@@ -51,7 +51,7 @@ def test_all_claims_of_these_are_theorems(name: str) -> None:
 
 
 def test_one_p_is_asked_where_all_are_out_of_reach() -> None:
-    """Interleaved 1F1B: quotients by p; each p alone is proved for every m."""
+    """Interleaved 1F1B has quotients by p; each p alone is proved for every m."""
     found = pipesched.prove("interleaved", p=3)
     assert found.ok and found.answers[0].domain == "every size with m % 3 == 0 and m >= 1"
     assert "v = 2" in str(found) and "p = 3" in str(found)
@@ -74,7 +74,7 @@ claim idle <= (p - 1) * (tF + tB) when tC == 0 and tF <= tB
 
 
 def test_a_false_claim_has_its_smallest_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The fewest ranks, then the fewest microbatches; `verify` finds it there."""
+    """The smallest size has the fewest ranks, then the fewest microbatches; `verify` finds the failure there."""
     path = tmp_path / "mine.ps"
     path.write_text(MINE, "utf-8")
     assert main(["prove", str(path), "--json"]) == 1
@@ -126,7 +126,7 @@ def test_a_quotient_is_proved_where_its_divisor_is_not_0(condition: str, where: 
 
 
 def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
-    """1F1B without its last backwards of rank 0: nothing is missing at p = 1."""
+    """1F1B without its last backwards of rank 0 is refuted; nothing is missing at p = 1."""
     found = theorems(MINE.replace("repeat warmup     { B }", "repeat min(warmup, 1) { B }"))
     assert found.exit_status == 1 and outcomes(found) == [["refuted"]]
     counterexample = found.answers[0].findings[0].counterexample

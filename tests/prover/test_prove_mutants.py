@@ -106,7 +106,8 @@ def costs(rng: random.Random) -> Iterator[Costs | None]:
 
 
 def wrong(source: Source, sizes: list[Size], rng: random.Random) -> tuple[dict[Size, str], dict[int, dict[Size, str]]]:
-    """By size what is wrong with the order, by claim and size at which costs it is false, as `verify` says."""
+    """Return, as `verify` reports them, the errors of the order by size, and by claim and size the costs at which it is
+    false."""
     orders: dict[Size, str] = {}
     claims: dict[int, dict[Size, str]] = {}
     for p, m in sizes:

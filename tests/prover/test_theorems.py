@@ -21,7 +21,7 @@ QUICK = {"1f1b", "gpipe", "gpipe_reversed", "zb_h1", "forward_only", "v_half", "
 
 
 def known() -> dict[str, Any]:
-    """By schedule what was proved."""
+    """Return the theorems by schedule."""
     read: dict[str, Any] = json.loads(DATA.read_text("utf-8")) if DATA.exists() else {}
     return read
 

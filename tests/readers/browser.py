@@ -102,7 +102,7 @@ class Page:
         return answer["result"].get("value")
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
-        """A real event: mouseMoved, mousePressed, mouseReleased or mouseWheel, at a point of the window."""
+        """Send a real event: mouseMoved, mousePressed, mouseReleased or mouseWheel, at a point of the window."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def click(self, x: float, y: float, modifiers: int = 0) -> None:
@@ -156,7 +156,7 @@ class Page:
 
 @contextmanager
 def browser(folder: Path, width: int = 1280, height: int = 720, patience: float = 60) -> Iterator[Page]:
-    """A tab in a new browser, with its profile in the folder; the browser is ended afterwards."""
+    """Yield a tab in a new browser, with its profile in the folder; the browser is ended afterwards."""
     program = executable()
     assert program is not None
     from_us, commands = os.pipe()

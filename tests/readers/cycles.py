@@ -72,7 +72,7 @@ def shortest(waits: Mapping[int, set[int]]) -> int:
 
 
 def stopped(schedule: Schedule) -> tuple[dict[int, int], dict[int, set[int]]]:
-    """By a slow run: the stop of each rank, and the ranks for which it waits there."""
+    """Return, by a slow run, the stop of each rank, and the ranks for which it waits there."""
     played = simulate.run(schedule, simulate.rows(Costs(), schedule.stages))
     made_by = simulate.producers(played.orders, schedule.stages)
     stands = {rank: i for rank, i in enumerate(played.stuck) if i is not None}

@@ -109,7 +109,7 @@ class Ranks:
 
 @contextmanager
 def ranks_of(size: int) -> Iterator[Ranks]:
-    """A set of processes, ended afterwards."""
+    """Yield a set of processes, which are ended afterwards."""
     made = Ranks(size)
     try:
         yield made
@@ -119,7 +119,7 @@ def ranks_of(size: int) -> Iterator[Ranks]:
 
 
 def script(rank: int, size: int, folder: str, *arguments: str) -> None:
-    """A process as a launcher would start it in the folder; its stderr goes to a file there."""
+    """Start a process as a launcher would start it in the folder; its stderr goes to a file there."""
     import runpy
     import sys
 
@@ -132,7 +132,7 @@ def script(rank: int, size: int, folder: str, *arguments: str) -> None:
 
 
 def torchrun(folder: str, *arguments: str) -> None:
-    """A process: torchrun with two ranks in the folder, which are forked from it; their output goes to a file there."""
+    """Start torchrun with two ranks in the folder, which are forked from it; their output goes to a file there."""
     from torch.distributed.run import main
 
     os.chdir(folder)

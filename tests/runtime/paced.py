@@ -15,7 +15,7 @@ Key = tuple[bool, int, int, int]  # backward, route, stage, microbatch
 
 
 def measured(ranks: Sequence[Taken]) -> float:
-    """From the first begin to the last end."""
+    """Return the time from the first begin to the last end."""
     return max(taken[-1][1] for taken in ranks) - min(taken[0][0] for taken in ranks)
 
 

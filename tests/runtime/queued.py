@@ -118,7 +118,7 @@ class Walk:
         return element
 
     def _serve(self, queue: SimpleQueue[Element | None]) -> None:
-        """The thread of a queue."""
+        """Serve a queue, as its thread."""
         while (element := queue.get()) is not None:
             for _, _, work in element.works or self._posted(element).works:
                 work.wait()
@@ -280,7 +280,7 @@ class Players:
 
 @contextmanager
 def players(size: int) -> Iterator[Players]:
-    """A set of processes, ended afterwards."""
+    """Yield a set of processes, which are ended afterwards."""
     made = Players(size)
     try:
         yield made

@@ -177,7 +177,7 @@ def processes(group: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def ended(supervisor: Callable[[], Launcher]) -> dict[str, Ended]:
-    """All cases, two at a time; a closed supervisor leaves no process."""
+    """Run all cases, two at a time; a closed supervisor leaves no process."""
 
     def run(launcher: Launcher, cases: list[Case]) -> dict[str, Ended]:
         return {case.name: Ended(launcher.run(case.job), processes(launcher.pid)) for case in cases}
@@ -243,7 +243,7 @@ def test_a_stall_says_who_waits_for_what(case: Case, ended: dict[str, Ended]) ->
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_it_ends_in_time(case: Case, ended: dict[str, Ended]) -> None:
-    """Limit of the issue: within the timeout + 2 s, without the time to start.
+    """The run ends within the timeout + 2 s, without the time to start.
 
     The supervisor kills the remaining ranks 2 s and the timeout after the first failure. It had no rank to kill.
     """
@@ -290,7 +290,7 @@ class Stopped(Launcher):
 
 
 def test_a_supervisor_that_is_stopped_is_ended_with_its_ranks() -> None:
-    """It is silent for the timeout and a few seconds: PS823, and no process is left."""
+    """The supervisor is silent for the timeout and a few seconds; then PS823 is reported, and no process is left."""
     broken = (Break("stall", 0, 1), Break("freeze", 1, 1))
     with Stopped() as launcher:
         assert launcher.run(replace(Case("1f1b", "raise@0:1", "PS825").job, timeout=1.0)).fault is not None

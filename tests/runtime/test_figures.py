@@ -75,7 +75,7 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_figure_stands_on_a_ground_of_its_own(name: str, scheme: str, tab: Page, tmp_path: Path) -> None:
-    """Opened alone in a browser with a light or dark theme: the figure paints the background of all its words, and
+    """Opened alone in a browser with a light or dark theme, the figure paints the background of all its words, and
     every word has a contrast of at least 4.5 to 1 with it (WCAG 2.2, 1.4.3).
     """
     file = tmp_path / "figure.svg"
@@ -187,7 +187,7 @@ def test_a_search_that_finds_nothing_says_so(opened: Opened) -> None:
 
 @pytest.fixture
 def phone(tab: Page) -> Iterator[Page]:
-    """A narrow window without a pointer."""
+    """Return a narrow window without a pointer."""
     tab.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
     media = [{"name": "hover", "value": "none"}, {"name": "pointer", "value": "coarse"}]
     tab.call("Emulation.setEmulatedMedia", features=media)
@@ -219,7 +219,7 @@ def test_a_phone_is_told_to_tap(name: str, phone: Page, opened: Opened) -> None:
 
 
 def test_boxes_of_a_page_are_named_alike(opened: Opened) -> None:
-    """Forwards of 1 and backwards of 6: full names if the forwards have room, else only numbers."""
+    """Forwards of 1 and backwards of 6 have full names if the forwards have room, else only numbers."""
     page = opened(chart(pipesched.load("1f1b", p=2, m=8), Costs.parse("F=1,B=6")))
     assert page.evaluate("pipesched.name(0)") == "0"
     for _ in range(4):

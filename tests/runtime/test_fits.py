@@ -107,7 +107,7 @@ def test_a_message_costs_what_its_sender_says(tmp_path: Path, capsys: Captured) 
 
 
 def test_a_pair_waits_for_both_of_its_inputs(tmp_path: Path, capsys: Captured) -> None:
-    """It begins at 20, the input of its B arrives at 50, it ends at 80: it took 30."""
+    """The pair begins at 20, the input of its B arrives at 50, and it ends at 80: it took 30."""
     first = [("0F0", 0, 10), ("(0F1;0B0)OVERLAP_F_B", 20, 60), ("0B1", 100, 40)]
     last = [("1F0", 10, 10), ("1B0", 20, 30), ("1F1", 81, 9), ("1B1", 90, 10)]
     ranks = [[{"ph": "X", "name": f"PP:{x}", "ts": t, "dur": d} for x, t, d in rank] for rank in (first, last)]
@@ -142,7 +142,8 @@ def test_fits_are_what_the_stages_slept(capsys: Captured) -> None:
 
 
 def test_costs_go_where_they_are_asked(tmp_path: Path, capsys: Captured) -> None:
-    """Without -o only a table; with -o FILE the costs there, with -o - on stdout and the table on stderr."""
+    """Without -o there is only a table; with -o FILE the costs are there, with -o - on stdout and the table on
+    stderr."""
     file = tmp_path / "costs.toml"
     assert main(["calibrate", *TORCH]) == 0
     table = capsys.readouterr().out

@@ -57,7 +57,7 @@ WAITS = Trouble("reduces between", (0, 1), more=1, timeout=1.0, limit=9.0)
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[Trouble, list[Ended]]:
-    """All of them, a few at a time."""
+    """Run all of them, a few at a time."""
     with ThreadPoolExecutor(6) as pool:
         every = [*FAULTS, *HEALTHY, WAITS]
         return dict(zip(every, pool.map(ended, every), strict=True))

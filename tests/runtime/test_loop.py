@@ -32,7 +32,7 @@ def asked(capsys: Captured, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture
 def costs(folder: Path, capsys: Captured, one_supervisor: None) -> dict[str, Any]:
-    """The costs of a run of 1F1B in the current folder, with full backwards, as in the file."""
+    """Return the costs of a run of 1F1B in the current folder, with full backwards, as in the file."""
     asked(capsys, "run", "1f1b", *SIZE, "--pace", "20", "--trace", "run.json")
     assert main(["calibrate", "run.json", "-o", "costs.toml"]) == 0
     capsys.readouterr()
@@ -41,7 +41,7 @@ def costs(folder: Path, capsys: Captured, one_supervisor: None) -> dict[str, Any
 
 
 def steps(trace: Path) -> list[list[Taken]]:
-    """By step and rank the time of each instruction."""
+    """Return by step and rank the time of each instruction."""
     events = [x for x in json.loads(trace.read_text("utf-8"))["traceEvents"] if x["ph"] == "X"]
     found: dict[int, dict[int, list[tuple[float, float, float]]]] = {}
     for event in events:
@@ -76,7 +76,8 @@ def test_the_optimized_order_takes_the_predicted_time(costs: dict[str, Any], fol
 
 
 def assert_it_is_predicted(time: dict[str, Any], costs: dict[str, Any], pace: int) -> None:
-    """A forward lasts the pace, though costs are microseconds; the prediction is the makespan without messages."""
+    """Assert that a forward lasts the pace, though costs are microseconds, and the prediction is the makespan without
+    messages."""
     alone = pipesched.verify("best.ps", costs="F=[{},{}],B=[{},{}],C=0".format(*costs["F"], *costs["B"])).time
     mean = sum(map(Fraction, costs["F"])) / 2
 
@@ -87,7 +88,7 @@ def assert_it_is_predicted(time: dict[str, Any], costs: dict[str, Any], pace: in
 
 
 def test_a_pace_of_a_microsecond_takes_the_measured_time(costs: dict[str, Any], capsys: Captured) -> None:
-    """Costs in microseconds of real length: no step exceeds the timeout, so a cost of 1 lasts the pace."""
+    """With costs in microseconds of real length no step exceeds the timeout, so a cost of 1 lasts the pace."""
     time = asked(capsys, "run", "1f1b", *SIZE, "--costs", "costs.toml", "--pace", "0.001", "--steps", "1")["time"]
 
     assert time["pace"] == pytest.approx(1e-6)

@@ -128,7 +128,7 @@ def test_nothing_is_wider_than_it_may_be(width: int, plain: bool, tmp_path: Path
 
 @pytest.mark.usefixtures("one_supervisor")
 def test_what_run_writes_is_read(tmp_path: Path, capsys: Captured) -> None:
-    """Real processes: the trace of `run` is laid over its plan, and fits are not below the pace."""
+    """The trace of `run` with real processes is laid over its plan, and fits are not below the pace."""
     pytest.importorskip("torch", reason="one of the commands is `run`")
     file = tmp_path / "run.json"
     asked = ["dualpipev", "--p", "2", "--m", "5"]

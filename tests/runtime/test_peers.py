@@ -72,7 +72,7 @@ def close(every: list[Peers]) -> None:
 
 
 def test_everybody_hears_everybody(collective: Collective) -> None:
-    """The last text of each, long ones too; then the close of each."""
+    """Each rank hears the last text of each, long ones too; then the close of each."""
     every = met(collective)
     for number, text in enumerate(("", "x" * 200_000, "ö")):
         for rank, one in enumerate(every):
@@ -164,7 +164,7 @@ def test_what_is_not_signed_ends_the_connection(collective: Collective, forgery:
 
 
 def test_a_rank_that_reads_nothing_holds_up_nobody(collective: Collective) -> None:
-    """Its buffer fills, further texts are dropped, and those that it reads in the end are complete."""
+    """The buffer of the rank fills, further texts are dropped, and those that it reads in the end are complete."""
     every = met(collective)
     began = time.monotonic()
     for number in range(300):

@@ -72,7 +72,7 @@ def test_bytes_are_counted_tensor_by_tensor() -> None:
 
 
 def test_a_stage_keeps_what_its_graph_needs() -> None:
-    """x + tanh(x W), in units of x: F keeps x, tanh and output; I leaves x, and gradients of output and product."""
+    """For x + tanh(x W), in units of x, F keeps x, tanh and output; I leaves x, and gradients of output and product."""
     _, found = rank("zb_h1", 1, p=4, m=8)
     one, x = found.stages[1], ROWS * WIDTH * FLOAT
     assert one.entering == one.leaving == x
@@ -235,7 +235,7 @@ def test_a_model_says_what_enters(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_rank_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """So are a missing factory, and a stage that reads several."""
+    """A missing factory is refused too, and so is a stage that reads several."""
     with pytest.raises(pipesched.PipeschedError, match="rank 4 does not exist"):
         pipesched.run_rank("1f1b", 4, STAGES, p=4)
     assert main(["run", "1f1b", "--p", "4", "--rank", "0"]) == 2
@@ -262,7 +262,7 @@ rank r { repeat m { F } repeat m { B } }
 def test_an_option_of_the_other_way_to_run_is_refused(
     line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All ranks, or one with your own stages: an option of the other kind is refused, and nothing runs."""
+    """With all ranks, or one with your own stages, an option of the other kind is refused, and nothing runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text("def f(stage, stages): open('ran', 'w')\n", encoding="utf-8")
     assert main(["run", "1f1b", "--p", "2", "--m", "2", *line.split()]) == 2

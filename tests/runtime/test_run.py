@@ -77,7 +77,8 @@ class TestWhatItTells:
         ids=lambda x: x if isinstance(x, str) else x[0],
     )
     def test_it_is_the_undivided_model(self, arguments: tuple[str, ...], net: str, capsys: Captured) -> None:
-        """Gradients to 1e-12; the peak, counted by autograd's saved tensors, is the predicted one on every rank."""
+        """Gradients agree to 1e-12; the peak, counted by autograd's saved tensors, is the predicted one on every
+        rank."""
         found = run_json(capsys, *arguments, "--net", net, "--steps", "2", "--pace", "0")
         sizes = {name.removeprefix("--"): int(n) for name, n in zip(arguments[1::2], arguments[2::2], strict=True)}
         memory = pipesched.verify(arguments[0], **sizes).memory

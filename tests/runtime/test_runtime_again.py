@@ -65,7 +65,7 @@ def made(order: str, p: int) -> Stream:
 
 @pytest.mark.parametrize("order", ["gpipe", "gpipe split", "vee"])
 def test_the_random_numbers_are_those_of_the_first_time(ranks: Ranks, order: str) -> None:
-    """Stages with dropout: gradients are those of the order without R, with the same seed."""
+    """For stages with dropout, gradients are those of the order without R, with the same seed."""
     plain = load(
         Source("plain.ps", ORDERS[order].replace("R[1]", "").replace("R[0]", "").replace("R ", "")),
         Options({"p": 2, "m": 3}),

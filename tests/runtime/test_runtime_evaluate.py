@@ -104,7 +104,7 @@ def of_stream(lists: list[tuple[stream.Instruction, ...]], placement: Placement)
 
 
 def test_the_forwards_of_what_finishes_finish() -> None:
-    """Under every model: random programs with batches and communicators keep exactly their forwards, with their
+    """Under every model, random programs with batches and communicators keep exactly their forwards, with their
     messages.
     """
     rng = random.Random(5)

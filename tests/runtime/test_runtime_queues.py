@@ -57,9 +57,7 @@ def differences(seeds: Iterable[int]) -> Iterator[tuple[int, bool, object]]:
 
 
 def test_programs_end_or_hang_where_predicted() -> None:
-    """With batches and communicators, under each model: every rank is at the instruction where the
-    analysis stops it.
-    """
+    """With batches and communicators, under any model, each rank is at the instruction where the analysis stops it."""
     found = list(differences(range(CASES)))
     assert [(seed, difference) for seed, _, difference in found if difference] == []
     assert CASES // 8 < sum(hangs for _, hangs, _ in found) < CASES

@@ -29,7 +29,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 def test_training_goes_on_as_undivided(ranks: Ranks) -> None:
-    """Three steps of an optimizer with accumulating gradients: the weights are those of undivided training.
+    """After three steps of an optimizer with accumulating gradients, the weights are those of undivided training.
 
     With or without receives posted ahead; on shared communicators with tags, or on one per direction without.
     """

@@ -84,7 +84,7 @@ def test_of_a_tensor_and_another_rank(ranks: Ranks) -> None:
 
 
 def test_what_nothing_is_said_of_is_refused(ranks: Ranks) -> None:
-    """By name, on every rank, with the remedy: an embedding whose first row is padding, and the head."""
+    """An embedding whose first row is padding, and the head, are refused by name, on every rank, with the remedy."""
     order, pair = stream("1f1b", 3, 4), [[(0, "embed_tokens.weight"), (2, "lm_head.weight")]]
     for code, text, _ in ranks.run(3, tied.said, order, "language", None):
         assert code == "PS831" and f"`Runtime(tied={pair})`" in text and "rank 2" in text

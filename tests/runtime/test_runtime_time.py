@@ -96,7 +96,7 @@ def test_steps_take_the_predicted_time(ranks: Ranks, p: int, m: int, costs: str)
 def test_recomputation_offload_and_slices_take_the_predicted_time_and_memory(
     name: str, sizes: dict[str, int], costs: str, without: tuple[str, dict[str, int], str]
 ) -> None:
-    """Within 10 % of the makespan; that without R, copies or slices is further away; the peak exactly."""
+    """The time is within 10 % of the makespan, and further from that without R, copies or slices; the peak is exact."""
     other = pipesched.verify(without[0], **without[1], costs=without[2]).makespan
     least = float("inf")
     for slower in SLOWER[1:]:

@@ -106,7 +106,7 @@ def test_what_is_refused(ranks: Ranks, kind: str) -> None:
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
 @pytest.mark.parametrize("kind", [*(kind for kind in trainers.AROUND if kind != "plain"), "autocast"])
 def test_what_is_put_around_stages(ranks: Ranks, name: str, kind: str) -> None:
-    """Two steps with an optimizer: gradients and weights are those of the same wrapping in one piece.
+    """After two steps with an optimizer, gradients and weights are those of the same wrapping in one piece.
 
     A compiled graph has one backward for all, so I runs it, with a warning.
     """
@@ -138,7 +138,7 @@ def test_a_scaler_that_ranks_share(ranks: Ranks, name: str) -> None:
 
 @pytest.mark.parametrize("where", ["microbatch", "step"])
 def test_shapes_that_change(where: str) -> None:
-    """They are refused on their rank, before anything is posted."""
+    """Changed shapes are refused on their rank, before anything is posted."""
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.reshaped, stream_of("1f1b", p=2, m=4), where, timeout=1)
     assert first.startswith("RunError: error[PS824]: the input of stage 0, microbatch ")

@@ -103,7 +103,7 @@ def test_a_weight_shared_across_ranks_is_noticed(ranks: Ranks) -> None:
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2"])
 @pytest.mark.parametrize("name", ["outputs", "recomputed", "no_weights", "frozen"])
 def test_one_rank_needs_no_process_group(ranks: Ranks, schedule: str, name: str) -> None:
-    """p = 1: every schedule that allows it runs without torch.distributed."""
+    """At p = 1 every schedule that allows it runs without torch.distributed."""
     stream = stream_of(schedule, p=1, m=3)
     (result,) = ranks.run(1, cases.variant, stream, name)
     assert result["error"] <= TOLERANCE

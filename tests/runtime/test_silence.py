@@ -65,8 +65,8 @@ CAUSES = [
 
 @pytest.mark.parametrize(("beats", "code", "rank", "help"), CAUSES)
 def test_the_cause_is_a_rank_that_waits_for_no_message(beats: list[Beat], code: str, rank: int, help: str) -> None:
-    """A rank in an instruction before one outside of a step, that before one in a collective of others; otherwise it is
-    a cycle.
+    """A rank in an instruction comes before one outside of a step, and that before one in a collective of others;
+    otherwise it is a cycle.
     """
     silence = Silence.begin(len(beats), 3.0, 0.0)
 
@@ -89,8 +89,8 @@ def test_a_rank_that_left_is_missed_by_those_who_take_another_step() -> None:
 
 
 def test_a_rank_that_tells_nothing_is_lost() -> None:
-    """Also one that has never reported; but not one that has announced its end. While one is silent no stall is
-    reported.
+    """A rank that has never reported is lost too, but not one that has announced its end. While one is silent no stall
+    is reported.
     """
     silence = Silence.begin(3, 4.0, 0.0)
 

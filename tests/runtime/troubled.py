@@ -144,7 +144,7 @@ class Loop:
             time.sleep(self.given.timeout * 0.6)
 
     def step_of_optimizer(self) -> None:
-        """The work of STEP."""
+        """Do the work of STEP."""
         if self.given.kind == "STEP sleeps" and self.come():
             time.sleep(FOREVER)
         if self.given.kind == "STEP reduces" and self.come():

@@ -42,7 +42,7 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
 
 
 def test_load_gives_a_schedule(tmp_path: Path) -> None:
-    """A built-in name, a path as text or Path, a Source: a Schedule, with the file's messages if it has some; a
+    """A built-in name, a path as text or Path, and a Source give a Schedule, with the file's messages if it has some; a
     schedule derived from it has none.
     """
     by_name = pipesched.load("1f1b", p=3, m=5)
@@ -101,7 +101,7 @@ def test_a_report_is_an_object_with_exact_numbers() -> None:
 
 
 def test_what_is_wrong_with_a_file_is_in_its_report() -> None:
-    """A wrong schedule, a syntax error, a missing file, a missing parameter: a report, not an exception."""
+    """A wrong schedule, a syntax error, a missing file or a missing parameter gives a report, not an exception."""
     wrong = {
         "PS301": pipesched.verify(Source("x.csv", BROKEN)),
         "PS101": pipesched.verify(Source("x.ps", "schedule x(p = 2)\nstage s in 0 .. p on on s\n")),
@@ -167,7 +167,7 @@ def test_sizes_of_a_csv_are_checked_against_it() -> None:
 
 
 def test_a_schedule_made_by_hand_is_verified() -> None:
-    """Operations and placement as records: no file is needed, and diagnostics have no span then."""
+    """Operations and placement are records: no file is needed, and diagnostics have no span then."""
     placement = Placement(np.array([[0, 1]]), np.array([0, 0]), 2)
     schedule = pipesched.load(Source("x.csv", CSV))
     made = Schedule.from_orders([schedule.order(0), schedule.order(1)[:-1]], placement, "mine")
@@ -179,7 +179,8 @@ def test_a_schedule_made_by_hand_is_verified() -> None:
 def test_nothing_is_printed_and_nothing_exits(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not on success, nor on errors, nor for a hundred broken schedules; and stdin is read only on request."""
+    """Nothing is printed on success, on errors, or for a hundred broken schedules; and stdin is read only on
+    request."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
     for target in ("1f1b", "nothing", Source("x.csv", BROKEN), Source("x.ps", "schedule"), "-"):
         sizes = {"p": 2} if target == "1f1b" else {}

@@ -109,7 +109,7 @@ QUOTED = st.one_of(NUMBERS, st.text()).map(json.dumps)
 @settings(max_examples=deep(200), deadline=None)
 @given(st.lists(st.one_of(NUMBERS, QUOTED, st.sampled_from(["-1.5e300", "true", '"\\\\"', '"\\""'])), max_size=6))
 def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
-    """At most 300, reported at their beginning; digits in quotes are not a number."""
+    """At most 300 digits are read, and the error is at their beginning; digits in quotes are not a number."""
     text = f"[{', '.join(entries)}]"
     long = [i for i, entry in enumerate(entries) if re.fullmatch("9{301,}", entry)]
     if not long:
@@ -195,7 +195,7 @@ FINEST = [[Fraction(1, 10**8 + 40 * stage + 2 * i + 1) for i in range(20)] for s
 
 @pytest.mark.parametrize("key", ["F", "M", "K"])
 def test_costs_of_many_denominators_are_refused(key: str) -> None:
-    """PS222, for any length of their common denominator; a double holds 308 digits."""
+    """PS222 refuses them, for any length of their common denominator; a double holds 308 digits."""
     assert lcm(*(x.denominator for row in FINEST for x in row)) > 10**308
     with pytest.raises(PipeschedError, match="PS222"):
         Costs({key: Grid.of(FINEST)})

@@ -23,7 +23,7 @@ UGLY = "schedule  s( p,m )\nstage s in 0..p on rank s\nrank r{repeat m{F}\nrepea
 
 
 def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    """1F1B on two ranks: the first warms up with one forward, the last alternates from the start."""
+    """In 1F1B on two ranks the first warms up with one forward, the last alternates from the start."""
     assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", "order"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     assert rows == ["rank 0: F0.0 F0.1 B0.0 B0.1", "rank 1: F1.0 B1.0 F1.1 B1.1"]
@@ -118,7 +118,7 @@ def test_list_names_every_schedule_and_its_source(capsys: pytest.CaptureFixture[
 
 
 def test_list_shows_the_file_of_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Letter by letter, by any name, in any folder; `explain` mentions the command."""
+    """The file is listed letter by letter, by any name, in any folder; `explain` mentions the command."""
     (folder / "dapple").write_text("mine")
     assert main(["list", "ScheduleZBVZeroBubble", "-o", "mine.ps"]) == 0
     text = asset("schedules", "zb_v.ps").read_text("utf-8")
@@ -147,7 +147,8 @@ def test_fmt_rewrites_in_place(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_fmt_can_check_and_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names or differences, status 1, nothing written; status 0 once all is canonical."""
+    """The command shows names or differences with status 1 and writes nothing; the status is 0 once all is
+    canonical."""
     file = folder / "ugly.ps"
     file.write_text(UGLY)
     assert main(["fmt", "--check", "ugly.ps"]) == 1 and capsys.readouterr().out == "ugly.ps\n"

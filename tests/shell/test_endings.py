@@ -77,7 +77,7 @@ NAMED = {
 
 @pytest.mark.parametrize(("line", "name"), NAMED, ids=lambda text: text[:50])
 def test_the_ending_says_what_a_file_holds(line: str, name: str, tmp_path: Path) -> None:
-    """By verb, by request, and by ending; an unknown ending takes any form."""
+    """The verb, the request and the ending decide; an unknown ending takes any form."""
     assert written(tmp_path, name, *line.split()) == NAMED[line, name]
 
 

@@ -37,7 +37,7 @@ def ran(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """The files of the page, and nothing else."""
+    """Return a folder with the files of the page, and nothing else."""
     page = (TOP / ".github" / "CONTRIBUTING.md").read_text("utf-8")
     files = dict(FILES.findall(page))
     assert len(files) == 2 and sum(text.count("\n") for text in files.values()) <= 80
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def test_the_extension_of_the_page_has_its_verb(folder: str) -> None:
-    """1F1B at p = 4, m = 8, F = 1, B = 2: every rank computes m / (m + p - 1) of the time."""
+    """In 1F1B at p = 4, m = 8, F = 1, B = 2, every rank computes m / (m + p - 1) of the time."""
     done = ran(WITH_IT, folder, "busy", "1f1b", "--p", "4", "--m", "8", "--json")
     assert done.returncode == 0, done.stderr
     m, p, forward, backward = 8, 4, 1, 2

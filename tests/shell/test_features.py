@@ -83,7 +83,7 @@ def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
 @pytest.mark.parametrize("consumer", [*COMMANDS, "optimizer"])
 @pytest.mark.parametrize("feature", WITH)
 def test_a_command_refuses_what_its_row_does_not_know(feature: str, consumer: str) -> None:
-    """By its code, with the consumer's title; a known feature is not refused for that."""
+    """The command refuses it by its code, with the consumer's title; a known feature is not refused for that."""
     loaded = pipesched.load(Source("mine.ps", WITH[feature]))
     found = [row.name for row in FEATURES if row.find(loaded, pipesched.Costs()) is not None]
     assert set(found) <= {feature}, "the example has more than its feature"

@@ -67,7 +67,7 @@ def test_only_an_answer_is_verified_by_the_optimizer(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which all imports of a command are compiled."""
+    """Return an environment in which all imports of a command are compiled."""
     folder = str(tmp_path_factory.mktemp("compiled"))
     made = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": folder, "PYTHONPATH": str(TOP)}
     made.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -104,7 +104,7 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch
 
 
 def test_generators_cannot_either(tmp_path: Path) -> None:
-    """Their names, their output, their exceptions and results; one process each."""
+    """Their names, output, exceptions and results make no line; one process each."""
     assert not [fault for one in some(list(foreign_texts.generators()), 6) for fault in faults(one, tmp_path)]
 
 
@@ -122,7 +122,7 @@ def test_a_file_beside_cannot_either(tmp_path: Path) -> None:
 
 
 def test_json_has_the_text_itself(tmp_path: Path) -> None:
-    """For any name: in a verdict, and in a stream written from it and read again."""
+    """JSON has any name, in a verdict, and in a stream written from it and read again."""
     stream = loads(typed("emit", "1f1b", "--p=2", "--m=2").out.decode())
     routes = (Route(HOSTILE, stream.placement[0].ranks, stream.placement[0].microbatches),)
     named = Stream(HOSTILE, {**stream.parameters, HOSTILE: 7}, routes, stream.ranks)
@@ -199,7 +199,7 @@ def test_a_name_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\tb", "\x1b[31m", "\u202e", "\u2028", "\x9b"])
 def test_no_word_of_a_command_line_steers(word: str) -> None:
-    """It is refused by its place and its character, which is not shown."""
+    """The word is refused by its place and its character, which is not shown."""
     done = typed("verify", word)
     steers = next(x for x in word if not x.isprintable())
     assert done.status == 2 and f"word 2 of the command line has the character U+{ord(steers):04X}" in done.err.decode()

@@ -52,7 +52,7 @@ def test_a_function_has_the_options_of_its_command(verb: str) -> None:
 
 
 def test_one_rank_has_the_options_of_its_command() -> None:
-    """Its rank and its stages are required; every other name and default is that of a row."""
+    """The rank and its stages are required; every other name and default is that of a row."""
     given = inspect.signature(pipesched.run_rank).parameters
     others = {"target", "rank", "factory", "parameters"}
     assert ELSEWHERE["run"] <= given.keys() and all(given[x].default is inspect.Parameter.empty for x in others)
@@ -144,7 +144,8 @@ def test_a_function_gives_what_its_command_prints(
 def test_emit_run_and_calibrate_give_what_their_commands_print(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The text of a stream; a run, except for measurements; costs of its trace, which are accepted."""
+    """The functions give the text of a stream; a run, except for measurements; and the costs of its trace, which are
+    accepted."""
     assert main(["emit", "zb_h1", "--p", "2", "--m", "3", "--target", "torch-csv"]) == 0
     assert capsys.readouterr().out == pipesched.emit("zb_h1", "torch-csv", p=2, m=3)
     status, known = printed(capsys, "run 1f1b --p 2 --m 2 --steps 2 --pace 1 --trace run.json")

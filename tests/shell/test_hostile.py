@@ -196,7 +196,7 @@ def steering_stream() -> str:
 
 @pytest.mark.parametrize("format", ["text", "svg", "html", "trace", "dag", "csv"])
 def test_names_of_a_file_cannot_steer(format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In no picture, terminal or annotation; XML and JSON are well-formed."""
+    """Names steer no picture, terminal or annotation; XML and JSON are well-formed."""
     path = tmp_path / "a.json"
     path.write_text(steering_stream(), "utf-8")
     pipesched(["show", str(path), "--format", format])
@@ -249,7 +249,7 @@ def test_a_tab_keeps_the_caret_right() -> None:
 
 
 def test_steering_characters_are_no_part_of_a_schedule() -> None:
-    """Not in comments either, where a reviewer would read a different program."""
+    """Steering characters are refused in comments too, where a reviewer would read a different program."""
     for character in "\x1b\x07\x85\u202e\u2066":
         report = verify(Source("a.ps", BOTH + f"# a {character} comment\n"), compile.Options({"p": 1, "m": 1}))
         assert [found.code for found in report.diagnostics] == [Code.CHARACTER]
@@ -309,7 +309,7 @@ def test_results_go_to_the_output_and_a_pipe_of_the_shell(tmp_path: Path) -> Non
 
 
 def test_a_run_that_is_killed_while_it_writes(tmp_path: Path) -> None:
-    """It leaves nothing in place of the file, and the next run writes it."""
+    """The killed run leaves nothing in place of the file, and the next run writes it."""
     target = tmp_path / "out.txt"
     pieces = "(os.kill(os.getpid(), 9) for _ in 'x')"
     code = f"import os\nfrom pipesched.support import files\nfiles.replace({str(target)!r}, {pieces})"

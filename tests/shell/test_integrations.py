@@ -53,7 +53,7 @@ def commit(folder: Path, name: str, *arguments: str) -> subprocess.CompletedProc
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a schedule that holds, one that is untidy and has a false claim, and a text."""
+    """Return a repository with a schedule that holds, one that is untidy and has a false claim, and a text."""
     (tmp_path / "1f1b.ps").write_text((TOP / "schedules" / "1f1b.ps").read_text("utf-8"), "utf-8")
     (tmp_path / "two.ps").write_text(UNTIDY, "utf-8")
     (tmp_path / "notes.txt").write_text("no schedule\n", "utf-8")
@@ -157,6 +157,6 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_a_script(shell: str, tmp_path: Path) -> None:
-    """It asks this program for completions."""
+    """The script asks this program for completions."""
     done = bash("pipesched", tmp_path, _PIPESCHED_COMPLETE=f"{shell}_source")
     assert done.returncode == 0 and f"_PIPESCHED_COMPLETE={shell}_complete" in done.stdout

@@ -50,7 +50,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of modules, each of which records its execution and ends the process."""
+    """Return a folder of modules, each of which records its execution and ends the process."""
     folder = tmp_path_factory.mktemp("trap")
     (folder / "trainer.toml").write_text("[parallelism]\npipeline_parallel_degree = 2\n")
     for name in PLANTED:

@@ -67,7 +67,7 @@ def test_schedules_are_short() -> None:
 
 
 def test_the_top_level_is_the_one_that_was_agreed() -> None:
-    """Four files and five folders; everything else begins with a dot or is not ours."""
+    """There are four files and five folders; everything else begins with a dot or is not ours."""
     listed = subprocess.run(["git", "ls-files"], cwd=TOP, capture_output=True, text=True, check=False, timeout=60)
     top = {line.split("/")[0] for line in listed.stdout.splitlines()} or {path.name for path in TOP.iterdir()}
     agreed = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"}

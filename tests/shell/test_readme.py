@@ -212,7 +212,8 @@ def test_the_readme_has_the_two_lines() -> None:
 
 
 def test_the_front_page_is_read_in_five_minutes() -> None:
-    """At most 180 lines; the first picture and the words come first, and each row is that of `pipesched explain`."""
+    """The front page has at most 180 lines; the first picture and the words come first, and each row is that of
+    `pipesched explain`."""
     lines = (TOP / "README.md").read_text("utf-8").splitlines()
     words = (TOP / "pipesched" / "explain" / "pages" / "words.md").read_text("utf-8").splitlines()
     rows = [line for line in lines if line.startswith("| ") and line.count(" | ") == 2]

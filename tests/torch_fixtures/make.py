@@ -235,7 +235,7 @@ def cells() -> dict[str, str]:
 
 
 def all_files() -> dict[str, str]:
-    """By name without ``.csv``."""
+    """Return all files by name without ``.csv``."""
     return good() | messages() | actions() | orders() | cells()
 
 

@@ -78,12 +78,12 @@ class Run:
 
     @property
     def words(self) -> list[str]:
-        """The options for the launcher: a flag alone, a bracketed list as its words."""
+        """Return the options for the launcher: a flag alone, a bracketed list as its words."""
         return [word for key, value in self.options.items() for word in (key, *_words(value))]
 
     @property
     def text(self) -> str:
-        """YAML file of a functional test."""
+        """Return the YAML file of a functional test."""
         lines = [f"  {key}: {_yaml(value)}\n" for key, value in self.options.items()]
         return f"ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n{''.join(lines)}"
 

@@ -29,7 +29,7 @@ def test_svg_and_png_are_drawn_where_dot_is() -> None:
 
 
 def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None, not an error: the caller has DOT text."""
+    """The drawing is None, not an error: the caller has DOT text."""
     monkeypatch.setenv("PATH", "")
     drawn = chart(pipesched.load("gpipe", p=2, m=2))
     assert graph.drawn(drawn, "svg") is None and graph.drawn(drawn, "png") is None
@@ -37,7 +37,7 @@ def test_without_dot_there_is_no_drawing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_graph_that_nobody_could_read_is_refused_unless_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PS815 above the limit, with the way out; GraphML has no such limit."""
+    """PS815 is reported above the limit, with the way out; GraphML has no such limit."""
     assert graph.MAX_OPS == 3_000
     monkeypatch.setattr(graph, "MAX_OPS", 31)
     drawn = chart(pipesched.load("1f1b", p=4, m=4))

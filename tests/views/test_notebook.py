@@ -66,7 +66,7 @@ def test_the_notebook_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_notebook_holds_no_outputs() -> None:
-    """It is source: no stored results that could become outdated, and a format version with cell ids."""
+    """The notebook is source: no stored results that could become outdated, and a format version with cell ids."""
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     for cell in notebook["cells"]:

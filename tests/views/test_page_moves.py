@@ -30,7 +30,7 @@ def test_the_wheel_zooms_about_the_pointer(opened: Opened) -> None:
 
 
 def test_keys_drags_and_fingers_move_and_zoom(opened: Opened) -> None:
-    """+ and - undo each other; a drag moves the picture; two fingers moving apart zoom in."""
+    """The keys + and - undo each other; a drag moves the picture; two fingers moving apart zoom in."""
     page = opened(chart(pipesched.load("interleaved", **ALL_SIX["interleaved"])))
     wide = page.evaluate("pipesched.view.perPixel")
     page.key("+")

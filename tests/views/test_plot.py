@@ -41,7 +41,7 @@ def test_the_plot_has_every_point_where_it_belongs(folder: Path, capsys: pytest.
 
 
 def test_a_plot_is_never_named_what_it_is_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """SVG in a .png would not open: status 2, before any work, and no file."""
+    """SVG in a .png would not open: status 2 is reported before any work, and no file is written."""
     assert main(["compare", "gpipe", "--p", "2", "--plot", "a.png"]) == 2
     told = capsys.readouterr()
     assert "a.png" in told.err and ".svg" in told.err and told.out == "" and not list(folder.iterdir())
@@ -95,7 +95,7 @@ def _at(element: ElementTree.Element, x: str, y: str) -> tuple[float, float]:
     ],
 )
 def test_what_cannot_be_compared_is_said_beside_the_plot(line: str, program: str, why: str) -> None:
-    """It has no mark; its name and the reason are below the axes."""
+    """The schedule has no mark; its name and the reason are below the axes."""
     text = f"schedule less(p, m)\nstage s in 0 .. p on rank s\n{line}\nrank r {{ {program} }}\n"
     made = pipesched.compare(pipesched.Source("less.ps", text), "1f1b", p=2, m=4)
     assert [point.series for point in made.points()] == ["1f1b"]
