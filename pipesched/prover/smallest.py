@@ -67,8 +67,8 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
     if source is None or reader_of(source).name != "ps":
         raise fail(
             Code.USAGE,
-            "--smallest needs a .ps file: nothing else has other sizes",
-            help="leave it out; `pipesched emit ORDER --target ps` writes an order as a file of one size",
+            "--smallest needs a .ps file: a CSV, an order or a stream has one size",
+            help="leave it out, or give the file that the order was made from",
         )
     why = _not_sought(report, source)
     costs = None if made is None else options.counted(made.loaded)
