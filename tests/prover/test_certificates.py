@@ -338,10 +338,9 @@ def same(one: Entries, other: Entries) -> str:
     if _said(one) != _said(other):
         return ""
     for mine, others in zip(one["answers"], other["answers"], strict=True):
-        if mine["guesses"].keys() != others["guesses"].keys():
-            return ""
-        for name, cases in mine["guesses"].items():
-            if cases != others["guesses"][name] and not MANY.match(name) and not _alike(mine, name, others):
+        for name in mine["guesses"].keys() | others["guesses"].keys():
+            pair = [answer["guesses"].get(name) for answer in (mine, others)]
+            if pair[0] != pair[1] and not MANY.match(name) and (None in pair or not _alike(mine, name, others)):
                 return ""
     return "the same is said"
 
