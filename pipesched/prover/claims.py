@@ -138,7 +138,8 @@ class Proof:
             if "K" in used:
                 raise Unsettled("it depends on what an F keeps for its R")
             return ["M"]
-        names = [*dict.fromkeys((*self.question.timeline.letters, "C", *sorted(used)))]
+        letters = self.question.settled(lambda: self.question.timeline.letters)
+        names = [*dict.fromkeys((*letters, "C", *sorted(used)))]
         if len(names) > VARY or used & _MEMORY:
             raise Unsettled("it mentions too many costs")
         return names

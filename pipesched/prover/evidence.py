@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipesched.prover.presburger import PwAff, Set, Space, UnionMap, UnionSet
+from pipesched.prover.presburger import PwAff, Set, Space, UnionMap, UnionSet, spend
 from pipesched.prover.written import cases, expression
 
 Points: TypeAlias = Set | UnionSet | UnionMap
@@ -71,7 +71,12 @@ class Evidence:
         return expression(self.known[name], space, f"{self.place}.guesses[{name}]")
 
     def holds(self, what: str, left: Points, right: Points) -> bool:
-        """Return True if one set is within another, which is noted."""
+        """Return True if one set is within another, which is noted.
+
+        Raises:
+            TooHard: the question took too much memory.
+        """
+        spend(1)
         if not left.is_subset(right):
             return False
         name = self._named(what)

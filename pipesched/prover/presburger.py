@@ -8,6 +8,7 @@ Only this module imports the library; its objects have no static types.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ POINTS = 60_000  # most points of a set that are listed
 _A_POINT = 100  # steps charged for each point
 
 
+MEMORY = 2**30  # bytes by which a question may raise what the process holds
 STEPS = 100_000_000  # our own steps for one question; a row of a fit is one step
 
 
@@ -41,19 +43,29 @@ class TooHard(Exception):
 
 
 class _Left:
-    """The budget of our own steps that is left for a question."""
+    """The budget of our own steps that is left for a question, and the memory that the process may reach."""
 
     steps = STEPS
+    memory = MEMORY
+
+
+def _peak() -> int:
+    """Return the most bytes that the process has held, or 0 if the system does not say."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:  # Windows
+        return 0
+    return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def spend(steps: int) -> None:
     """Charge our own steps to the budget.
 
     Raises:
-        TooHard: the budget is exhausted.
+        TooHard: the budget is exhausted, or the question took too much memory.
     """
     _Left.steps -= steps
-    if _Left.steps < 0:
+    if _Left.steps < 0 or _peak() > _Left.memory:
         raise TooHard
 
 
@@ -89,7 +101,7 @@ def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
     """
     context.reset_operations()
     context.set_max_operations(operations)
-    _Left.steps = STEPS
+    _Left.steps, _Left.memory = STEPS, _peak() + MEMORY
     try:
         yield
     except (isl().Error, TypeError):

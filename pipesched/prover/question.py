@@ -65,7 +65,7 @@ class Question:
         except Uncarried:
             raise Unsettled("the carries of a number in base p have no bound") from None
         except TooHard:
-            raise Unsettled("it takes more steps than are given") from None
+            raise Unsettled("it takes more steps or memory than are given") from None
         except NotAffine as error:
             raise Unsettled(f"line {error.span.line}: `{error.span.text}`: {error.reason}") from None
         except isl().Error:

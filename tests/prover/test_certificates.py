@@ -240,6 +240,14 @@ def test_a_second_opinion_agrees_and_can_contradict() -> None:
         assert said == status
 
 
+def test_a_question_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proof that takes more is not settled, and a certificate that takes more is refused."""
+    text = written(SMALL)
+    monkeypatch.setattr("pipesched.prover.presburger.MEMORY", -(2**50))
+    assert pipesched.prove(Source("small.ps", SMALL)).exit_status == 3
+    assert [str(x.code) for x in verdict(text).diagnostics] == ["PS721"]
+
+
 # Damage
 
 
