@@ -25,7 +25,7 @@ from pipesched.model.ops import HOLDING, Op
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
 
-FEW = 1000  # most forwards for which programs are run operation by operation at once
+FEW = 200  # most forwards for which programs are run operation by operation at once
 PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
 
 
