@@ -113,7 +113,7 @@ class Guesses:
         rows, columns = self._weighed
         found = cases(rows, np.array(values, dtype=np.int64), self._guards)
         if found is None:
-            return None if self.halved else self._halved.through(values)
+            return None if self.halved or not self.space.dims[1:] else self._halved.through(values)
         total: Value | None = None
         for case in found:
             made = self.space.combination([*case.weights], columns)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
+import random
+
+import numpy as np
 import pytest
 
 import pipesched
@@ -17,7 +20,9 @@ from pipesched.language.typecheck import check_text
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
 from pipesched.model.schedule import Schedule
+from pipesched.prover.guess import Guesses
 from pipesched.prover.model import Model
+from pipesched.prover.presburger import Space
 from pipesched.prover.presburger import TooHard, bounded
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.sampling import Sample, Stuck, sizes
@@ -88,6 +93,15 @@ def test_what_has_no_form_is_refused(name: str) -> None:
     with pytest.raises(NotAffine) as refused:
         assert Model(file, {"p": 4}).statements
     assert refused.value.span.text and refused.value.reason
+
+
+@pytest.mark.parametrize("dims", [("r",), ("r", "i0")])
+def test_values_at_random_have_no_guess(dims: tuple[str, ...]) -> None:
+    """With loops and without: no few cases fit them, and the search ends."""
+    rng = random.Random(0)
+    rows = np.array([(1, p, m, *(rng.randrange(p) for _ in dims)) for p in range(1, 6) for m in range(1, 9)])
+    guesses = Guesses(Space(isl.Context(), ("p", "m"), dims), rows)
+    assert guesses.through([rng.randrange(100) for _ in rows]) is None
 
 
 def random_text(seed: int) -> tuple[str, dict[str, int]]:
