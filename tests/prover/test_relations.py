@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -22,8 +21,7 @@ from pipesched.library.inputs import read
 from pipesched.model.schedule import Schedule
 from pipesched.prover.guess import Guesses
 from pipesched.prover.model import Model
-from pipesched.prover.presburger import Space
-from pipesched.prover.presburger import TooHard, bounded
+from pipesched.prover.presburger import Space, TooHard, bounded
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.sampling import Sample, Stuck, sizes
 from pipesched.prover.scope import NotAffine
