@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Raw = TypeVar("Raw")
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
-_FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
+FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
 
 
 class Not(ValueError):
@@ -59,15 +59,6 @@ def whole(value: object) -> int:
     raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
 
 
-def seconds(value: object) -> float:
-    """Return a time limit: a nonnegative number of seconds."""
-    if isinstance(value, str):
-        return float(exact(value))
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise Not(value, _FROM_0)
-
-
 def significant(value: object) -> int:
     """Return a number of digits, 1 to 15, as many as a double has."""
     digits = whole(value)
@@ -95,7 +86,7 @@ def exact(value: object) -> Fraction:
             found = Fraction(str(value))
             if found >= 0:
                 return found
-    raise Not(value, _FROM_0)
+    raise Not(value, FROM_0)
 
 
 def cap(value: object) -> Fraction:
@@ -109,7 +100,7 @@ def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fract
     """Return ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: the reader of one."""
     if isinstance(value, str):
         return tuple(each(part.strip()) for part in value.split(","))
-    return tuple(map(each, listed(value, _FROM_0) if isinstance(value, Iterable) else [value]))
+    return tuple(map(each, listed(value, FROM_0) if isinstance(value, Iterable) else [value]))
 
 
 def ranks(value: object) -> tuple[int, ...]:
@@ -129,11 +120,6 @@ def listed(value: object, what: str) -> Iterable[object]:
     if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
         raise Not(value, what)
     return value
-
-
-def texts(value: object) -> tuple[str, ...]:
-    """Return a text or several as a tuple."""
-    return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 
 def costs(text: str) -> Costs:

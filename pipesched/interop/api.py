@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fsdecode, fspath
 from typing import TYPE_CHECKING
 
-from pipesched.command import options, values
+from pipesched.command import options
 from pipesched.common import keywords
 from pipesched.common.keywords import File
+from pipesched.common.values import texts
 from pipesched.diagnostics import Code, fail
 from pipesched.library.inputs import read_path
 from pipesched.support.source import Source
@@ -42,7 +43,7 @@ def check(
 
     asked = options.request(verb.Asked, given)
     if isinstance(file, list | tuple):
-        return verb.check_command(values.texts(file), asked)
+        return verb.check_command(texts(file), asked)
     if dry_run_script:
         if isinstance(file, Source):
             raise fail(Code.USAGE, "a script is executed from its file", help="give its path")

@@ -67,7 +67,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Option(
         "framework_time",
-        Lazy("command.values:seconds"),
+        Lazy("common.values:seconds"),
         "Seconds that its code may take.",
         "SECONDS",
         60,

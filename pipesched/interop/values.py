@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from os import PathLike, fsdecode
 
-from pipesched.command.values import Not, text, texts
+from pipesched.command.values import Not, text
+from pipesched.common.values import texts
 
 
 def variable(value: object) -> tuple[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipesched.command import values
 from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
 from pipesched.command.values import text, whole
+from pipesched.common.values import seconds
 from pipesched.extension import Option, flag
 from pipesched.optimizer.values import caps_or_range, placement
 from pipesched.planning.rows import CAP
@@ -26,7 +26,7 @@ OPTIMIZE = (
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
-    Option("time_limit", values.seconds, None, "SECONDS", 60),
+    Option("time_limit", seconds, None, "SECONDS", 60),
     Option("engine", choices=("auto", "z3", "sat", "cpsat"), default="auto"),
     Option("seed", whole, "Where chance begins.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
-from pipesched.command.values import text, texts, whole
+from pipesched.command.values import text, whole
+from pipesched.common.values import texts
 from pipesched.extension import Option
 from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
 from pipesched.planning.values import amount, byte_cap, fraction, named_model

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command.options import COLOR, COMM, COST, COSTS, FILE, JSON, LIMIT, RESULTS, SIZES, TORCH
-from pipesched.command.values import text, texts, whole
+from pipesched.command.values import text, whole
+from pipesched.common.values import texts
 from pipesched.extension import Option, flag
 from pipesched.runtime.values import counts, real
 
