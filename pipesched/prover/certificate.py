@@ -209,7 +209,7 @@ class Checker:
         except Damaged as error:
             raise self.damaged(error.place, error.reason) from None
         except (Unsettled, NotAffine) as error:
-            raise self.refused(place, f"it is not proved: {error}") from None
+            raise self.refused(place, f"`{self._names[number]}` is not proved: {error}") from None
 
     def _refuted(self, name: str, at: int, entry: Mapping[str, object], question: Question, place: str) -> Finding:
         """Return a finding on what `verify` finds wrong at a size of a certificate."""

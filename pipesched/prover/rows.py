@@ -10,8 +10,9 @@ _OPINION = Lazy[type]("prover.asked:Opinion")
 
 
 def _certificate(first: str, text: str) -> bool:
-    """Return True for a text that says that it is a certificate."""
-    return first.startswith("{") and re.search(r'"format"\s*:\s*"pipesched-proof"', text) is not None
+    """Return True for a text that says that it is a certificate, or has its parts."""
+    marks = r'"format"\s*:\s*"pipesched-proof"', r'"guesses"\s*:.*"obligations"\s*:'
+    return first.startswith("{") and any(re.search(mark, text, re.S) for mark in marks)
 
 
 ROWS: tuple[Row, ...] = (

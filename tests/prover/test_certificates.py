@@ -173,6 +173,7 @@ FORGERIES: dict[str, Callable[[Entries], object]] = {
     "an entry more": lambda e: e.update(proved_for="all"),
     "no answers": lambda e: e.update(answers=[]),
     "answers twice": lambda e: e["answers"].append(copy.deepcopy(first(e))) or e["answers"][1].update(domain="all"),
+    "another format": lambda e: e.update(format="pipesched-prof"),
     "another version": lambda e: e.update(version=2),
     "true for 1": lambda e: e.update(version=True),
     "syntax of isl": lambda e: guess(e, "peak").update(value="m } ; { [0]"),
