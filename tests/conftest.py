@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[depth.VARIABLE] = str(config.getoption("--depth"))
     progress.EVERY = 1e6  # seconds: how fast a machine is does not change what commands print here
-    os.environ["OMP_NUM_THREADS"] = "1"  # of torch here, which is not imported yet: cores are for other tests
+    os.environ["OMP_NUM_THREADS"] = "1"  # for torch, not imported yet: the cores are for other tests
     if hasattr(config.option, "loadscopereorder"):  # of xdist: our order is better than that by number of tests
         config.option.loadscopereorder = False
 

@@ -133,7 +133,7 @@ class Together:
         return cls(parts, _ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))
 
     def column(self, name: str) -> Column:
-        """Return a column of all."""
+        """Return a column of all schedules, one after the other."""
         return np.concatenate([getattr(made.schedule, name) for made in self.parts])
 
     def sizes(self, name: str, ends: Ints) -> Ints:

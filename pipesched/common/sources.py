@@ -75,7 +75,7 @@ def source(target: object) -> Source:
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
-    """Return a schedule is written down, operation for operation, or with its messages.
+    """Return the source of a schedule that is written down, operation for operation, or with its messages.
 
     An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
     """
@@ -98,7 +98,7 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 
 
 def known_parameters(source: Source) -> tuple[str, ...] | None:
-    """Return the parameters that a file has; None for all, and where it cannot be read: loading it says why."""
+    """Return the parameters of a file; None if it takes any, or if it cannot be read (loading it reports why)."""
     if reader_of(source) is not PS:
         return None if source.origin else ("p", "m")
     try:

@@ -72,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings; of several on a line with the same remedy only the first."""
+    """Return the findings, only the first of several on a line with the same remedy."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)

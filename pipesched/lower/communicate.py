@@ -98,7 +98,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 def _laid_out(rank: Ints, order: Column, count: list[int], ranks: int) -> tuple[Column, Column, Ints]:
     """Return the rows of all parts by rank, in the order of their instants; the ranks; and the offsets by rank.
 
-    A message and a SYNC have a row in two parts, at one instant. rank: of each row; it is overwritten.
+    A message and a SYNC have a row in two parts, at one instant. rank: the rank of each row, overwritten.
     """
     first = np.cumsum([0, *count], dtype=PLACE)
     order[order >= first[2]] += first[2] - first[1]

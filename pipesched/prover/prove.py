@@ -172,7 +172,7 @@ def said(claim: ast.Claim) -> str:
 
 
 def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
-    """Return what is proved of a claim.
+    """Return the outcome of a claim.
 
     Raises:
         Unsettled: nothing.

@@ -30,7 +30,7 @@ Column: TypeAlias = tuple[Any, int, Term]
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """What Z3 says of inclusions. agreed: of how many it finds the same; open: those that it does not decide."""
+    """The answers of Z3 about inclusions. agreed: how many it confirms; open: those that it does not decide."""
 
     agreed: int
     open: tuple[str, ...]
@@ -67,7 +67,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Question:
-    """One inclusion in terms of Z3."""
+    """An inclusion in terms of Z3."""
 
     def __init__(self, z3: Any) -> None:
         self.z3, self.quotients = z3, 0

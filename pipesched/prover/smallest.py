@@ -217,7 +217,7 @@ class _Search:
         return None
 
     def _halved(self, tried: int, total: int) -> tuple[Report, str]:
-        """Halve a size as long as it fails so; as far as there are steps, none does with a number of it less by one."""
+        """Halve a size while it fails in the same way, then lower its numbers by one while steps are left."""
         self.left, size, report = STEPS, self.most, self.failed
         for shift in range(1, max(size.values()).bit_length() + 1):
             while (found := self._less(size, shift)) is not None:

@@ -65,7 +65,7 @@ class Timeline:
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """The letter of the cost of each node."""
+        """The cost letter of each node."""
         second = {x.pair: x.letter for x in self.rel.statements if x.second}
         return {x.name: x.letter + (second[x.pair] if x.pair >= 0 else "") for x in self.flow.nodes}
 

@@ -155,10 +155,10 @@ def _refuted(theorems: Theorems) -> list[Diagnostic]:
 
 
 def require_certificate(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report; a second opinion is on a certificate.
+    """Return the report if no second opinion is requested, or if it has a certificate to give one on.
 
     Raises:
-        PipeschedError: PS225, it is none.
+        PipeschedError: PS225, it has no certificate.
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"

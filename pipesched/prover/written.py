@@ -46,7 +46,7 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
     """Return the weights of 1 and of each name in a sum.
 
     Raises:
-        ValueError: it is not spelled as `spelled` does.
+        ValueError: the text is not one that `spelled` writes.
     """
     if not isinstance(text, str) or _SUM.fullmatch(text) is None:
         raise ValueError

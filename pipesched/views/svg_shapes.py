@@ -95,7 +95,7 @@ class Cells:
             yield "</g>"
 
     def copies(self) -> Iterator[str]:
-        """Yield the copies under each rank, those to the host above those back."""
+        """Yield the copies under each rank: copies to the host above copies back."""
         found, frame, schedule = self.chart.times.copies, self.frame, self.chart.schedule
         if found is None:
             return

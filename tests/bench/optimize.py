@@ -52,7 +52,7 @@ def unit() -> Iterator[Case]:
 
 
 def z3() -> Iterator[Case]:
-    """Yield Z3 alone, without heuristics: it finds, and refutes C - 1."""
+    """Yield questions to Z3 alone, without heuristics: it finds C, and refutes C - 1."""
     for cap in range(1, 16):
         yield case(f"z3 p=8 m=16 cap {cap}", 5, f"--p 8 --m 16 --mem-cap {cap} --engine z3")
     yield case("z3 p=8 m=64 cap 8", 30, "--p 8 --m 64 --mem-cap 8 --engine z3 --no-portfolio")
@@ -66,7 +66,7 @@ def every() -> Iterator[Case]:
 
 
 def large() -> Iterator[Case]:
-    """Yield a known order meets the bound."""
+    """Yield the cases in which a known order meets the bound."""
     yield case("p=64 m=1024 cap 64", 10, "--p 64 --m 1024 --mem-cap 64")
 
 

@@ -71,7 +71,7 @@ def zb_v(ranks: int, microbatches: int, path: Path) -> Path:
 
 
 def recorded_run(folder: Path) -> list[list[str]]:
-    """Return 1f1b on 64 ranks, 2,000 messages each: verify the plan alone, and with dumps of a flight recorder."""
+    """Measure 1f1b on 64 ranks, 2,000 messages each: verify the plan alone, and with dumps of a flight recorder."""
     plan, dumps_of = folder / "plan.txt", folder / "recorded"
     sizes = ["--p", "64", "--m", "500"]
     command = [sys.executable, "-m", "pipesched", "emit", "1f1b", *sizes, "--target", "program", "-o", str(plan)]
@@ -84,7 +84,7 @@ def recorded_run(folder: Path) -> list[list[str]]:
 
 
 def torch_seconds(path: Path) -> dict[str, float]:
-    """Return CPU seconds of torch on a file: load, simulate."""
+    """Return the CPU seconds of torch to load and simulate a file."""
     code = f"from tests.bench.torch_peer import load_and_simulate; load_and_simulate({str(path)!r})"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

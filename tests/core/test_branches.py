@@ -131,7 +131,7 @@ def small(rng: random.Random) -> Analysis:
 
 
 def harmed(made: Analysis, rng: random.Random) -> Program:
-    """Swap neighbours in its program, or drop one end of a message."""
+    """Return its program with swapped neighbours, or without one end of a message."""
     assert made.program is not None
     lists = [made.program.instructions(rank) for rank in range(made.program.ranks)]
     for _ in range(rng.randint(0, 4)):

@@ -52,7 +52,7 @@ class Runs:
         return [column.tolist() for column in columns], unit.names.budget.left, unit.costs.to_json()
 
     def alike(self, text: str, sizes: Mapping[str, Any], most: int = 20_000) -> bool:
-        """Return both ways give the same operations, steps left and mistakes; whether it was run as arrays."""
+        """Assert that both ways give the same operations, steps left and mistakes; return whether arrays were used."""
         before = self.suited
         assert self.written(text, sizes, -1, most) == self.written(text, sizes, 10**9, most), text
         return self.suited > before

@@ -285,6 +285,6 @@ def test_a_claim_is_true_false_or_not_applicable() -> None:
     ids=str,
 )
 def test_the_schema_refuses_what_is_no_report(change: dict[str, object]) -> None:
-    """The schema is strict: another key, a float, a wrong type is not a report."""
+    """The schema is strict: it refuses another key, a float, and a wrong type."""
     Draft202012Validator.check_schema(SCHEMA)
     assert not VALIDATOR.is_valid({**INTERLEAVED.to_json(), **change})

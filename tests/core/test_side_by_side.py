@@ -45,7 +45,8 @@ def loaded(sizes: Iterator[tuple[str, Options]]) -> Iterator[tuple[Loaded, Optio
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_of_a_sweep_have_the_reports_of_each_alone(name: str) -> None:
-    """Of all sizes, whatever their microbatches; what is not a chain, or copies, is examined alone."""
+    """The reports agree at all sizes and numbers of microbatches; a schedule that is no chain, or has copies, is
+    examined alone."""
     sizes = [Options({"p": p, "m": m}) for p in range(2, 6) for m in (2, 3, 4, 8, 16)]
     found = [examine(*one) for one in loaded((name, options) for options in sizes)]
     settled = same(found)

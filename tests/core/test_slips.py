@@ -114,7 +114,7 @@ def _late_receive(lists: Lists) -> tuple[int, int]:
 
 
 def _received_elsewhere(lists: Lists) -> tuple[int, int]:
-    """Return the gradient for rank 1 goes to rank 0, which takes it, so rank 1 has no input."""
+    """Send the gradient for rank 1 to rank 0, which takes it, so rank 1 has no input."""
     i = at(lists, 2, "2SEND_B3")
     lists[2][i] = replace(lists[2][i], peer=0)
     put(lists, 0, take(lists, 1, "1RECV_B3"), "0RECV_B3")
@@ -229,7 +229,7 @@ def _synced_early(lists: Lists) -> tuple[int, int]:
 
 
 def _syncs_out_of_turn(lists: Lists) -> tuple[int, int]:
-    """Return the ranks 0 and 2 meet before they meet 1 and 3, so 1 and 3 end with the gradients of 0 and 2 twice."""
+    """Let ranks 0 and 2 meet before they meet 1 and 3, so 1 and 3 end with the gradients of 0 and 2 twice."""
     for rank in (0, 2):
         first = at(lists, rank, "0SYNC")
         lists[rank][first : first + 2] = lists[rank][first : first + 2][::-1]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.quick
 
 TEXTS = [chunk.source.text for chunk in CHUNKS if chunk.expected] + [text for text, _ in CASES.values()]
 HEAD = "schedule f(p, m = 2)\nstage s in 0 .. p on rank s\n"
-FIRST = {  # a text, and the code, the line and the column of the first token that the language does not have there
+FIRST = {  # a text, and the code, line and column of its first misplaced token
     "": ("PS101", 1, 1),
     "# nothing\n": ("PS101", 2, 1),
     "schedule f(p": ("PS101", 1, 13),

@@ -151,7 +151,7 @@ def removes(file: str = "") -> None:
 
 
 def orphans(file: str = "", p: int = 1, m: int = 1) -> list[str]:
-    """Return the leaves a process in a separate session, whose command line has a word to find it by."""
+    """Leave a process in a separate session, whose command line has a word to find it by; return an order."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", file], start_new_session=True)
     time.sleep(0.3)
     return rows(p, m)

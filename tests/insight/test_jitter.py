@@ -85,7 +85,7 @@ def drawn_of(drawn: jitter.Drawn, draws: int) -> Iterator[tuple[dict[Key, int], 
 
 
 def test_quantiles_are_those_of_runs_one_by_one() -> None:
-    """What is drawn, given as costs by stage and microbatch, has the same makespan, and so the same quantiles."""
+    """The drawn costs, given by stage and microbatch, have the same makespan, and so the same quantiles."""
     made = examined("1f1b", p=3, m=5)
     ends, finer = jitter.makespans(made.analysis, 0.2, deep(60))
     alone = []
@@ -113,7 +113,7 @@ def test_draws_with_messages_are_those_of_runs_one_by_one(name: str, p: int, m: 
 
 
 def test_an_operation_has_one_factor_in_every_schedule() -> None:
-    """Of all schedules and sizes that have it; and operations of one schedule have different ones."""
+    """An operation has the same factor in all schedules and sizes that have it; others have different ones."""
     factors: dict[Key, Any] = {}
     for name, sizes in (("1f1b", {"p": 2, "m": 4}), ("gpipe", {"p": 4, "m": 9}), ("zb_v", {"p": 3, "m": 6})):
         schedule = examined(name, **sizes).analysis.schedule
@@ -173,7 +173,7 @@ def test_a_rule_has_draws(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compare_has_the_quantiles_beside_the_makespan() -> None:
-    """Those of verify, at the costs of the row; with what was assumed below the table."""
+    """The quantiles are those of verify, at the costs of the row; the assumptions are below the table."""
     found = pipesched.compare("1f1b", "zb_v", p=3, m=6, jitter="5%", costs="F=1,B=2,C=1")
     for row in found.rows:
         costs = ",".join(f"{key}={row.costs[key]}" for key in ("F", "I", "W", "B", "C"))

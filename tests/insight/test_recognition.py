@@ -154,7 +154,7 @@ Orders = list[list[Compute]]
 
 
 def slots(order: list[Compute]) -> list[list[Compute]]:
-    """Return an overlap pair is one slot."""
+    """Count an overlap pair as one slot."""
     found: list[list[Compute]] = []
     for x in order:
         found[-1:] = [[*found[-1], x]] if x.second else [*found[-1:], [x]]

@@ -58,7 +58,7 @@ def duplicate_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def rename_message(rng: random.Random, lists: Lists) -> bool:
-    """Return both ends name another microbatch."""
+    """Let both ends name another microbatch."""
     ends = _both_ends(rng, lists)
     microbatch = rng.randint(0, top(lists, "microbatch") + 1)
     for rank, i in ends or ():
@@ -67,7 +67,7 @@ def rename_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def shift_message(rng: random.Random, lists: Lists) -> bool:
-    """Return both ends name another stage, at the same distance."""
+    """Let both ends name another stage, at the same distance."""
     ends = _both_ends(rng, lists)
     by = rng.choice((-2, -1, 1, 2))
     for rank, i in ends or ():
@@ -76,7 +76,7 @@ def shift_message(rng: random.Random, lists: Lists) -> bool:
 
 
 def own_communicator(rng: random.Random, lists: Lists) -> bool:
-    """Return both ends use a communicator of their own."""
+    """Let both ends use a communicator of their own."""
     ends = _both_ends(rng, lists)
     for rank, i in ends or ():
         lists[rank][i] = replace(lists[rank][i], communicator=1)

@@ -46,8 +46,7 @@ RULES = {(0, 1): "W", (1, 1): "I", (1, 3): "split:2/3", (-3, 5): "torch"}
 
 
 def instance(seed: int) -> Instance:
-    """Return every other instance is small enough to try everything; some ask for the span, some have F of no
-    length."""
+    """Return an instance, every other one small enough to try everything; some ask for the span."""
     rng = random.Random(seed)
     x = random_instance(seed) if seed % 2 else random_instance(seed, ranks=4, microbatches=5)
     ranks = max(max(row) for row in x.rank_of) + 1  # a file ends at the last rank with a stage

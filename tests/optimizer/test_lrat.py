@@ -256,7 +256,7 @@ def test_z3_is_a_second_voice(answer: Optimum) -> None:
 
 
 def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A python-sat without that call, or with another output: PS820, at once."""
+    """A python-sat without that call, or with another output, gives PS820 at once."""
     for broken in ({}, {"cadical195_tracepr": lambda solver, file: None}):
         monkeypatch.setitem(
             sys.modules, "pysolvers", SimpleNamespace(cadical195_del=lambda solver, file: None, **broken)

@@ -96,7 +96,7 @@ def test_what_i_leaves_counts_where_it_is_left(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_schedules_are_compared_in_bytes() -> None:
-    """The bytes of `verify`, by rank; a row over the cap has its verdict, and the bound is for any memory."""
+    """Each row has the bytes of `verify`, by rank; a row over the cap has that verdict; the bound is for any memory."""
     given = {"p": 4, "m": 8, "model": "llama3-70b", "device": "h100", "mem_cap": "55GB"}
     found = pipesched.compare("1f1b", "zb_h1", **given)
     for row, name in zip(found.rows, ("1f1b", "zb_h1"), strict=True):

@@ -17,7 +17,7 @@ SAID = {"cake_lpr": "s VERIFIED UNSAT", "lrat-check": "c VERIFIED", "drat-trim":
 
 
 def installed() -> list[str]:
-    """Return the their names."""
+    """Return the names of the installed programs."""
     found = [name for name in SAID if shutil.which(name)]
     return [*found, "dratify"] if find_spec("dratify") else found
 

@@ -131,8 +131,7 @@ def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fracti
 
 
 def run(schedule: Schedule, costs: Costs) -> Played:
-    """Return the sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait
-    for it."""
+    """Sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait for it."""
     orders = orders_of(schedule)
     made_by = producers(orders, schedule.stages)
     left = [list(slots(order)) for order in orders]

@@ -68,7 +68,7 @@ def _shape(event: Event) -> Iterator[str]:
 
 
 def _metadata(events: list[Event]) -> Iterator[str]:
-    """Yield each process and each thread has one name and one place."""
+    """Yield the broken rules of names: each process and each thread has one name and one place."""
     told: dict[tuple[str, int, int], int] = defaultdict(int)
     for event in events:
         if event["ph"] != "M":

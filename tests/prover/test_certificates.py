@@ -96,7 +96,7 @@ def test_what_is_open_stays_open() -> None:
 
 
 def test_a_counterexample_is_tried() -> None:
-    """What is refuted is refuted again; at a size at which it holds it is not."""
+    """A refuted claim is refuted again; at a size at which it holds it is not."""
     entries = certificate(FALSE)
     found = verdict(entries)
     assert found.exit_status == 1 and [str(x.code) for x in found.diagnostics] == ["PS221"]

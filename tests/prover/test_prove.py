@@ -165,7 +165,7 @@ LINEAR = "stage s in 0 .. p on rank s\nrank r { repeat m { F B } }\n"
     ],
 )
 def test_what_cannot_be_asked_is_refused_with_a_remedy(text: str, given: dict[str, Any], code: str, said: str) -> None:
-    """One size, a parameter that is not there or missing, a list, a typing error, an order."""
+    """A single size, an unknown or missing parameter, a list, a typing error and an order are refused."""
     with pytest.raises(pipesched.PipeschedError) as refused:
         pipesched.prove(Source("mine", text), **given)
     assert code in str(refused.value) and said in str(refused.value)

@@ -164,7 +164,7 @@ def of_page(made: Chart) -> Read:
 
 def of_figure(made: Chart) -> Read:
     """Return the rectangles with their titles, which stand at their times; a pair is two halves, F above. An arrow goes
-    to the start of who takes its message; the steps under a rank are on one scale. What takes no time is not there.
+    to the start of the operation that takes it; the steps under a rank are on one scale. Zero time is not drawn.
     """
     root = ElementTree.fromstring(svg.render(made, svg.Svg(messages=True, memory=True)))
     marks = [x for x in root.iter(f"{NS}text") if x.get("class") == "t c"]

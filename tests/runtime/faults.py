@@ -35,7 +35,7 @@ def refused(rank: int, stream: Stream, fault: str) -> str:
 
 
 def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Return the stage 0 returns one column less than agreed."""
+    """Make stage 0 return one column less than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made[:, 1:])
@@ -43,7 +43,7 @@ def _narrow(stream: Stream, mine: Modules, example: Any) -> Any:
 
 
 def _single(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Return the stage 0 returns another dtype than agreed."""
+    """Make stage 0 return another dtype than agreed."""
     agreed = boundaries_of([nn.Identity() for _ in range(stream.stages)], example)
     if (0, 0) in mine:
         mine[0, 0] = Cut(mine[0, 0], lambda made: made.float())
@@ -55,7 +55,7 @@ def _missing(stream: Stream, mine: Modules, example: Any) -> Any:
 
 
 def _raising(stream: Stream, mine: Modules, example: Any) -> Any:
-    """Return the stage 0 cannot take its input."""
+    """Make stage 0 fail on its input."""
     if (0, 0) in mine:
         mine[0, 0] = nn.Linear(1, 1)
 

@@ -69,8 +69,7 @@ class Embedding(nn.Module):
 
 
 def part(stage: int, how: Training) -> Part:
-    """Return the last stage keeps its output until its backward, as torch's pipelining does with that of every
-    stage."""
+    """Return the modules of a stage; the last one keeps its output until its backward, as torch's pipelining does."""
     assert how.layout is not None
     layers: list[nn.Module] = [Layer(how) for _ in range(how.layout[stage])]
     if stage == len(how.layout) - 1:

@@ -95,7 +95,7 @@ def with_swapped_receives(name: str, rank: int) -> Stream:
 
 
 def with_another_microbatch(name: str, rank: int) -> Stream:
-    """Return the first forward takes the last microbatch of its route."""
+    """Return the stream in which the first forward takes the last microbatch of its route."""
     stream = stream_of(name)
     mine = list(stream.ranks[rank])
     at = next(i for i, x in enumerate(mine) if x.op == "F")

@@ -91,7 +91,7 @@ class Loop:
             for _ in range(2 if self.given.kind == "twice" else 1):
                 self.train(STREAMS[ranks], groups[self.rank // ranks], self.rank % ranks)
         else:
-            time.sleep(FOREVER)  # another replica, which does not come
+            time.sleep(FOREVER)  # in another replica, which never arrives
 
     def train(self, stream: Stream, group: Any, rank: int) -> None:
         inputs, targets = batch(MICROBATCHES)

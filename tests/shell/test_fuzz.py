@@ -146,7 +146,7 @@ def _measured(text: str) -> str:
 
 
 def _arguments(text: str) -> str:
-    """Return the output of a command line, one word per line, if it ends like one."""
+    """Return the output of a command line, given one word per line, if it ends as a command should."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = pipesched([word.replace("\0", "") for word in text.split("\n")])

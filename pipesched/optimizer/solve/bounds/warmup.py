@@ -9,7 +9,7 @@ with F and delaying W. So, for times t from the beginning and u from the end,
                                                                        if there is a rest: otherwise they may overlap
 
 With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
-gradient at 3p - 1; and after its last F of 3p ticks it has only I and W of k chunks left:
+gradient at 3p - 1; in the 3p ticks after its last F it has only I and W of k chunks left:
 
     C >= 6m + max(0, 3p - 1 - k) + max(0, 3p - 2k)
 """

@@ -14,7 +14,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 ROOM = 300  # most orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
-"""The value in ticks, name, orders."""
+"""An order that was found: its value in ticks, its name, its orders."""
 Candidate: TypeAlias = tuple[str, Orders | None]
 """A name with orders; None for the orders if there are no new ones, so that the caller can check the meter."""
 

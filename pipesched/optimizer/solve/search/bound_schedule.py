@@ -75,8 +75,8 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """Return the next question for a better schedule, or, if there is none yet, for any at growing guesses; None if
-        there is none.
+        """Return the next question: a better schedule, or, if there is no schedule yet, any within a growing bound;
+        None if no question is left.
         """
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
