@@ -14,10 +14,10 @@ An operation is stored as two integers, its site and stage * microbatches + micr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
@@ -128,16 +128,15 @@ class Emitter:
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
-        self.base = _by_chunk([stage * placement.microbatches for _, _, stage in chunks])
+        self.base = [stage * placement.microbatches for _, _, stage in chunks]
         self.written = [op for op in COMPUTES if op is Op.W or op.name in letters]
         missing = [op for op in self.written if op in OLDEST]
         self.missing = {op: Pending(len(chunks), slices if op in RESTORES else 1) for op in missing}
         self.pending = self.missing[Op.W]
-        self.turns: dict[Result, dict[int | None, Turn]] = {}
+        self.turns: dict[Result, list[Turn]] = {}
         for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}:
             along = slices if result is Result.GRADIENT else 1
-            turns = [Turn(low, end, along) for low, end, _ in chunks]
-            self.turns[result] = _by_chunk(turns)
+            self.turns[result] = [Turn(low, end, along) for low, end, _ in chunks]
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
@@ -173,7 +172,7 @@ class Emitter:
         self._require(op, chunk, every=op is Op.W)
         if op in OLDEST:
             return self.missing[op].oldest(chunk)
-        turn = self.turns[op.kind.makes[0]][chunk]
+        turn = self.turns[op.kind.makes[0]][chunk or 0]
         return (chunk or 0, mirrored(turn.next, turn.slices)) if turn.next < turn.end else None
 
     def _named(self, op: Op, chunk: int | None, microbatch: int) -> Entry:
@@ -218,7 +217,9 @@ class Emitter:
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
         """Refuse an unknown chunk, and a missing one if there are several, unless any is allowed."""
-        if chunk not in self.base and not (every and chunk is None):
+        count = len(self.chunks)
+        known = 0 <= chunk < count if chunk is not None else every or count == 1
+        if not known:
             raise self._no_chunk(op.name, chunk, said)
 
     def _no_chunk(self, op: str, chunk: int | None, said: str = "") -> Halt:
@@ -237,7 +238,7 @@ class Emitter:
         """Return the error for an operation of a kind that has no next microbatch."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
-            fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT].values())
+            fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT])
             letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
             message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
             help = "an I must come first" + letters * fused
@@ -251,12 +252,3 @@ class Emitter:
         message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had their {name}"
         help = "check the bounds of the loops: they ask for more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)
-
-
-Part = TypeVar("Part")
-
-
-def _by_chunk(parts: Sequence[Part]) -> dict[int | None, Part]:
-    """Return the parts by chunk; a single one also under None, for operations that name no chunk."""
-    made: dict[int | None, Part] = dict(enumerate(parts))
-    return made | {None: parts[0]} if len(parts) == 1 else made
