@@ -17,6 +17,7 @@ The contents of a file are shown, never obeyed (`safe`); tabs and wide character
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -220,9 +221,15 @@ def columns(characters: str) -> int:
     """Return the number of terminal columns that the characters take."""
     if characters.isascii():
         return len(characters) + characters.count("\t") * (len(_TAB) - 1)
-    from rich.cells import cell_len
+    return sum(map(_width, characters))
 
-    return cell_len("".join(map(_cell, characters)))
+
+def _width(character: str) -> int:
+    if character == "\t":
+        return len(_TAB)
+    if unicodedata.category(clean(character)) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _where(diagnostic: Diagnostic) -> Span | None:

@@ -5,6 +5,7 @@ order of compute ── sound? ── program: messages, deadlock ── memory 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -48,12 +49,12 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     """
     analysis = subject.analysis
     clean = analysis.clean
-    found = [] if clean else [x for check in ORDER_CHECKS for x in check.found(subject)]
+    found = _found(() if clean else ORDER_CHECKS, subject)
     sound = not any(x.severity == "error" for x in found)
     told = explained("order", found, analysis.schedule) if subject.written and found else found
     _ = analysis.memory  # fails before anything is derived from the program
     program, own = clean or analysis.program is not None, analysis.own is not None
-    given = {
+    met = {
         Needs.PROGRAM: program,
         Needs.MESSAGES: program and (own or not found),
         Needs.OWN: own,
@@ -62,7 +63,11 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         Needs.CAPS: bool(subject.caps),
         Needs.TORCH: subject.for_torch,
     }
-    there = reduce(or_, (need for need, met in given.items() if met), Needs.NOTHING)
+    there = reduce(or_, (need for need in met if met[need]), Needs.NOTHING)
     of_core = [check for check in PROGRAM_CHECKS if not clean or Needs.CAPS in check.needs]
     checks = sorted([*of_core, *counting(Check, subject)], key=lambda row: row.place)
-    return [*told, *(x for check in checks if check.needs in there for x in check.found(subject))], sound
+    return [*told, *_found((check for check in checks if check.needs in there), subject)], sound
+
+
+def _found(checks: Iterable[Check[Subject]], subject: Subject) -> list[Diagnostic]:
+    return [diagnostic for check in checks for diagnostic in check.found(subject)]

@@ -11,7 +11,7 @@ lower bound    no order of these operations on this placement is faster, whateve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -224,11 +224,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
             yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
-    if drawn := [row.jitter for row in comparison.rows if row.jitter]:
-        fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
-        count = most if fewest == most else f"{fewest} to {most}"
-        yield f"p50, p95: makespans that 50 and 95 % of {count} draws do not exceed"
-        yield from dict.fromkeys(said for x in drawn for said in x.assumed)
+    yield from _draws([row.jitter for row in comparison.rows if row.jitter])
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
@@ -236,6 +232,15 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     said = grouped((remark, row.name) for remarks, row in own_remarks for remark in (*remarks, *row.work))
     for remark, names in said.items():
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
+
+
+def _draws(drawn: Sequence[Jitter]) -> Iterator[str]:
+    """Yield what p50 and p95 are of, and what the draws assume."""
+    if drawn:
+        fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
+        count = most if fewest == most else f"{fewest} to {most}"
+        yield f"p50, p95: makespans that 50 and 95 % of {count} draws do not exceed"
+        yield from dict.fromkeys(said for x in drawn for said in x.assumed)
 
 
 def _row_json(row: Row) -> dict[str, object]:

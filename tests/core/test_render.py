@@ -7,7 +7,7 @@ import re
 from textwrap import dedent
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipesched import render
@@ -222,6 +222,7 @@ def test_ascii_keeps_the_sense() -> None:
     assert render.plain("complete · data flow, 1 … 2 → 3 漢") == "complete, data flow, 1 ... 2 -> 3 ?"
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # characters of all kinds, on a busy machine
 @given(st.text(max_size=400), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=5), st.booleans())
 def test_any_text_and_any_spans_can_be_drawn(content: str, places: list[tuple[int, int]], color: bool) -> None:
     """Every form takes every source and every span inside it; marks are below the first character of the label."""
