@@ -40,7 +40,8 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
     the makespan with messages that wait for their turn is shown with the ideal one.
     An answer is judged by what can be derived anew; an engine's word is reported as such, not as a proof.
-    Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file.
+    Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file,
+    3 a certificate leaves something open.
     """
     from pipesched.verbs.library import lists
 
