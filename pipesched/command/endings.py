@@ -37,7 +37,7 @@ KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's file: as asked, by its ending, or the default. forms: if it makes others this time.
+    """Return the form of the verb's file: as asked, by its ending, or the default. forms: replace those of the verb.
 
     Raises:
         PipeschedError: PS225, an ending that contradicts the request, or the forms of the verb.

@@ -50,7 +50,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target whose sizes are its own, if it is not a file."""
+    """Return the source of a target; a schedule at given sizes is written down, so that it needs none."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 

@@ -135,7 +135,7 @@ def _missing(order: Schedule | Program, mine: Named, other: Named) -> tuple[Alon
 
 
 def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
-    """Yield the sizes, then the ranks of stages, that differ."""
+    """Yield the differing sizes, then the stages on different ranks."""
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"

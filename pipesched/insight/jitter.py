@@ -279,7 +279,7 @@ class Levels:
 
     @classmethod
     def of(cls, lists: Lists) -> Levels:
-        """Return the levels of lists whose delays are the numbers of the waits."""
+        """Return the levels of lists; a delay in the lists is the number of its wait."""
         size = len(lists.cost)
         _, turn, _ = run_events(lists) if len(lists.further[0]) else run_rounds(lists)
         order = np.argsort(turn, kind="stable")

@@ -4,7 +4,7 @@
                                                                                          │
                                                     each entry of the certificate  ==  what follows
 
-Nothing is fitted, sampled or scheduled, and what is printed is what follows.
+Nothing is fitted, sampled or scheduled, and the derived results are printed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check(certificate: Certificate, *, keeps: bool = False) -> tuple[Theorems, l
 
 
 def _plain(entries: Mapping[str, object]) -> dict[str, object]:
-    """Return entries as a file of them is read."""
+    """Return the entries in the form in which a file of them is read back."""
     return {key: _value(value) for key, value in entries.items()}
 
 

@@ -285,15 +285,15 @@ class Number:
         )
 
     def pos_set(self) -> Set:
-        """Return where the number is above 0."""
+        """Return the set where the number is above 0."""
         return self.nonneg_set().subtract(self.zero_set())
 
     def ge_set(self, other: Number) -> Set:
-        """Return where the number is at least the other."""
+        """Return the set where the number is at least the other one."""
         return self.sub(other).nonneg_set()
 
     def gt_set(self, other: Number) -> Set:
-        """Return where the number is above the other."""
+        """Return the set where the number is above the other one."""
         return self.sub(other).pos_set()
 
     def le_set(self, other: Number) -> Set:

@@ -157,7 +157,7 @@ class Space:
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
 
     def digits(self, value: Value) -> list[PwAff]:
-        """Return a value as dimensions of a point."""
+        """Return the dimensions that a value has in a point."""
         return [value]
 
     def joined(self, digits: list[PwAff]) -> Value:

@@ -37,7 +37,7 @@ BOUND, PERIODIC = "pipesched.optimizer.solve.bounds.lower_bound", "pipesched.opt
 
 
 def always(arguments: tuple[object, ...], found: object) -> bool:
-    """Return a call counts as use."""
+    """Wrap a function so that a call counts as use."""
     return True
 
 

@@ -164,7 +164,7 @@ def _moved(listed: list[Instruction], i: int, j: int) -> list[Instruction]:
 
 
 def ring_of_sends(length: int, more: int) -> Program:
-    """Return each of the first ranks sends to the next before it receives from the previous one; others wait for rank
+    """Return a program where each of the first ranks sends to the next one before it receives; others wait for rank
     0."""
     lists = [
         [Instruction(Op.SEND_F, r, 0, (r + 1) % length), Instruction(Op.RECV_F, r, 0, (r - 1) % length)]

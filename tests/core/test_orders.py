@@ -130,7 +130,7 @@ def test_the_blocks_give_the_same_order(name: str, p: int) -> None:
 
 def test_1f1b_v_is_the_recorded_order_but_for_its_moves() -> None:
     """The block of 1F1B-V with the moves of the authors' warm-up gives their code's order, word for word; the file has
-    the block. The moves change no peak. At F = 1, B = 2 they take 18, 43 and 68 of idle to 15, 33 and 52.
+    the block. The moves change no peak. At F = 1, B = 2 they lower the idle time from 18, 43 and 68 to 15, 33 and 52.
     """
     assert rules.text([iter(words) for words in rules.moved_1f1b_v(4, 8)]) == recorded("1f1bv_p4_m8")
     for p, before, after in ((4, 18, 15), (8, 43, 33), (12, 68, 52)):

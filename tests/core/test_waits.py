@@ -54,7 +54,7 @@ def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
 
 
 def test_what_is_right_is_accepted() -> None:
-    """Every order in which waits come after the operations that they end."""
+    """Every order is accepted in which waits come after the operations that they end."""
     assert found_in(LISTS) == 0
 
 

@@ -162,7 +162,7 @@ def slots(order: list[Compute]) -> list[list[Compute]]:
 
 
 def mutated(orders: list[list[list[Compute]]], rng: random.Random) -> None:
-    """A slip, or a harmless change: swap neighbours; move, drop, double, split or rename a slot; put off a W."""
+    """Make a slip, or a harmless change: swap neighbours; move, drop, double, split or rename a slot; put off a W."""
     order = rng.choice([order for order in orders if len(order) > 2])
     i, j = rng.randrange(len(order)), rng.randrange(len(order))
     x = order[i][0]

@@ -46,7 +46,7 @@ UNREAD = {  # scripts with 4 ranks, of which a reader of texts need not know: th
 
 @pytest.mark.parametrize("name", UNREAD)
 def test_no_default_is_told_of_what_stands_unread(name: str) -> None:
-    """Status 4, the line is named, and p is not reported, neither as a number nor as a missing pipeline."""
+    """The status is 4, the line is named, and p is not reported, neither as a number nor as a missing pipeline."""
     text, line = UNREAD[name]
     made = pipesched.check(pipesched.Source("a.sh", text))
     assert made.exit_status == 4 and not made.ok and made.plan.off is None and made.plan.ranks is None, str(made)

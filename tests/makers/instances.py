@@ -110,7 +110,7 @@ def schedule_of(x: Instance, orders: list[list[Compute]]) -> Schedule:
 
 
 def problem_of_case(case: Case) -> Problem:
-    """Return the problem of a case of `walk`."""
+    """Return a case of `walk` as a problem."""
     size = np.array(case.size)
     at_input, at_weight = (np.array([int(x * share) for x in case.size]) for share in case.shares)
     f, i, w, c, caps = map(np.array, (case.forward, case.input, case.weight, case.message, case.caps))

@@ -42,7 +42,7 @@ class Sliced(Writer):
         return found
 
     def oldest(self, step: Step) -> int:
-        """Return an L runs in reverse order of its sequence, like R; an O does not."""
+        """Return the operation whose turn it is: an L runs in reverse order of its sequence, like R; an O does not."""
         waiting = self.waiting(step)
         return self.turn(waiting) if step[0] == "L" else waiting[0]
 

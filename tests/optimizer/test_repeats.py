@@ -77,7 +77,7 @@ def orders(text: str, m: int) -> list[list[str]]:
 
 @pytest.mark.parametrize("why", OTHERS)
 def test_what_is_no_repeated_part_is_named(why: str) -> None:
-    """Each of these may run a different order at some m, and is not accepted as copies of a part."""
+    """An order that may be different at some m is not accepted as copies of a part."""
     assert all(why in said(*case) for case in OTHERS[why]), [said(*case) for case in OTHERS[why]]
 
 

@@ -285,12 +285,12 @@ def _walked(p: int, m: int, r: int, ways: Sequence[Sequence[int]]) -> Iterator[s
 
 
 def chimera(p: int, m: int, r: int) -> Iterator[str]:
-    """Return the down and up."""
+    """Return the orders of two routes, down and up."""
     return _walked(p, m, r, [range(p), range(p)[::-1]])
 
 
 def chimera2(p: int, m: int, r: int) -> Iterator[str]:
-    """Return the down and up from the ends, and down and up from the middle."""
+    """Return the orders of two routes down and up from the ends, and two from the middle."""
     half = p // 2
     starts = [[*range(p)], [*range(half, p), *range(half)]]
     return _walked(p, m, r, [way[::turn] for way in starts for turn in (1, -1)])
@@ -457,9 +457,9 @@ def mario(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def capped(p: int, k: int, m: int, r: int) -> Iterator[str]:
-    """Yield the microbatch nk + 2t starts on rank 0 at n(2p+2) + 6t, and nk + 2t + 1 two slots later; its I on rank r
-    is 2p-1-2r slots after its F there, W in the first free slots. Where (m-1) % k is even the last one starts a slot
-    earlier, and each I that is due from its F on goes a slot later.
+    """Yield the order where microbatch nk + 2t starts on rank 0 at n(2p+2) + 6t, and nk + 2t + 1 two slots later;
+    its I on rank r is 2p-1-2r slots after its F there, W in the first free slots. Where (m-1) % k is even the last
+    one starts a slot earlier, and each I that is due from its F on goes a slot later.
     """
     start = [i // k * (2 * p + 2) + i % k // 2 * 6 + i % k % 2 * 2 for i in range(m)]
     shifted = (m - 1) % k % 2 == 0

@@ -138,7 +138,7 @@ def test_far_away_the_prover_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_islpy_sizes_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search needs no extra; what it did not try is said."""
+    """The search needs no extra; it says which sizes it did not try."""
     from pipesched.prover import presburger
     from pipesched.prover import smallest as search
 

@@ -155,7 +155,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a case. left: processes of the supervisor's group, other than itself, right after the last rank."""
+    """The end of a case. left: other processes of the supervisor's group when the last rank ends."""
 
     outcome: Outcome
     left: list[int]

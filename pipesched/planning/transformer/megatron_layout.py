@@ -72,7 +72,7 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
 
 
 def _in_one_last(x: Layout) -> bool:
-    """Return True if all m are in one stage of a last chunk."""
+    """Return True if all prediction layers (`m`) are in one stage of a last chunk."""
     return len(x.predicting) <= 1 and all(number >= len(x.stages) - x.ranks for number in x.predicting)
 
 

@@ -90,12 +90,12 @@ def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fractio
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
-    """Return the number on one rank, either of experts only or of all others."""
+    """Return the number of parameters on one rank, either of experts only or of all other parts."""
     return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
 
 
 def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
-    """Return the numbers on one rank: without the experts, and of the experts."""
+    """Return the numbers of parameters on one rank: without the experts, and of the experts."""
     return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
 
 
