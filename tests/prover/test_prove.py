@@ -20,19 +20,6 @@ from pipesched.support.source import Source
 
 pytest.importorskip("islpy")
 
-FULL = (
-    "1f1b",
-    "eager_1f1b",
-    "gpipe",
-    "gpipe_reversed",
-    "zb_h1",
-    "zb_h2",
-    "forward_only",
-    "unet",
-    "seq1f1b",
-    "terapipe",
-)
-
 
 def theorems(text: str, **sizes: int) -> Theorems:
     return pipesched.prove(Source("mine.ps", text), **sizes)
@@ -40,14 +27,6 @@ def theorems(text: str, **sizes: int) -> Theorems:
 
 def outcomes(found: Theorems) -> list[list[str]]:
     return [[finding.outcome for finding in answer.findings] for answer in found.answers]
-
-
-@pytest.mark.parametrize("name", FULL)
-def test_all_claims_of_these_are_theorems(name: str) -> None:
-    """For every p, every m that the file takes, and all costs of each claim's condition."""
-    found = pipesched.prove(name)
-    assert found.ok and found.exit_status == 0 and len(found.answers) == 1
-    assert "p >= 1" in found.answers[0].domain or name == "zb_h2"
 
 
 def test_one_p_is_asked_where_all_are_out_of_reach() -> None:
