@@ -17,7 +17,7 @@ from pipesched.prover.presburger import PwAff, TooHard, bounded, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay
 from pipesched.prover.sampling import Sample, Stuck, sizes
-from pipesched.prover.scope import NotAffine
+from pipesched.prover.scope import Divides, NotAffine
 from pipesched.prover.timeline import Timeline, Times, clock
 from pipesched.prover.written import conditions
 
@@ -28,7 +28,7 @@ def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = 
     """Return the question on a file, in base p if it divides by p while p varies."""
     own = Evidence() if evidence is None else evidence
     question = Question(file, given, own)
-    if question.model.varying == SIZES and not question.affine:
+    if question.model.varying == SIZES and question.divides:
         digits = Question(file, given, own, digits=True)
         return digits if digits.affine else question
     return question
@@ -80,6 +80,15 @@ class Question:
             return bool(self.settled(lambda: (self.model.sizes, self.model.statements)))
         except Unsettled:
             return False
+
+    @cached_property
+    def divides(self) -> bool:
+        """True if the file has no form that is known because it divides by a value that varies."""
+        try:
+            with bounded(self.model.context):
+                return not (self.model.sizes, self.model.statements)
+        except (NotAffine, TooHard, isl().Error) as error:
+            return isinstance(error, Divides)
 
     @cached_property
     def relations(self) -> Relations:

@@ -33,6 +33,10 @@ class NotAffine(Exception):
         self.span, self.reason = span, reason
 
 
+class Divides(NotAffine):
+    """An expression divides by a value that varies."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure in a claim: ``peak(r)`` of one rank, or ``peak``, the largest."""
@@ -286,13 +290,13 @@ def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Valu
     space, context = scope.space, scope.context
     zero = space.number(0)
     if not context.is_subset(right.ge_set(space.number(1))):
-        raise NotAffine(node.span, "it divides by a value that varies")
+        raise Divides(node.span, "it divides by a value that varies")
     for turns in (1, 2, 4, 8, TURNS):
         most = right.scale_val(space.value(turns))
         if context.is_subset(left.lt_set(most).intersect(left.ge_set(most.neg()))):
             break
     else:
-        raise NotAffine(node.span, "it divides by a value that varies")
+        raise Divides(node.span, "it divides by a value that varies")
     unit = space.number(1) if node.operator == "//" else right.neg()
     total = zero if node.operator == "//" else left
     for k in range(-turns + 1, turns):
