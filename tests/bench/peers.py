@@ -127,7 +127,7 @@ def main() -> None:
     large = [*TOOL, "verify", "interleaved", "--p", "64", "--v", "4", "--m", str(asked.m)]
     ten_million = [*large[:-1], "6528", "--max-ops", "4000000"]
     hanayo = [*TOOL, "verify", "hanayo", "--p", "64", "--m", str(asked.m)]
-    expansion(asked.m, asked.runs)
+    expansion(asked.m, 5 * asked.runs)
     with tempfile.TemporaryDirectory() as folder:
         if asked.torch_m:
             csv = write_csv(pipesched.load("interleaved", p=64, v=4, m=asked.torch_m), Path(folder) / "order.csv")
