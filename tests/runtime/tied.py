@@ -35,7 +35,7 @@ class Wordy(nn.Module):
 
 
 class First(nn.Module):
-    """Named like a usual first stage of a language model; the padding's row is zero."""
+    """A stage with the names of a usual first stage of a language model; the padding's row is zero."""
 
     def __init__(self) -> None:
         super().__init__()
