@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -34,7 +33,7 @@ from pipesched.compile import load
 from pipesched.examine import Options
 from pipesched.language.rank_programs import Programs
 from pipesched.library.inputs import read
-from tests.bench.scale import Figures, measure, torch_seconds, write_csv
+from tests.bench.scale import ONE_CORE, Figures, measure, torch_seconds, write_csv
 
 TOP = Path(__file__).parents[2]
 TOOL = [sys.executable, "-m", "pipesched"]
@@ -106,8 +105,8 @@ def beside(name: str, ours: list[str], peer: list[str], runs: int, *, tree: Path
     found: tuple[list[Figures], list[Figures]] = ([], [])
     for _ in range(runs + 1):  # the first compiles
         for figures, command, where in zip(found, (ours, peer), (TOP, tree), strict=True):
-            os.environ["PYTHONPATH"] = str(where)
-            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+            ONE_CORE["PYTHONPATH"] = str(where)
+            ONE_CORE.pop("PYTHONDONTWRITEBYTECODE", None)
             figures.append(measure(command))
     (cpu, other), (memory, its) = ([min(getattr(x, of) for x in part) for part in found] for of in ("cpu", "memory"))
     print(
