@@ -145,6 +145,15 @@ def costs_file(path: str) -> Costs:
     return of_costs(Costs.from_toml, read_path(path).text)
 
 
+def seconds(value: object) -> float:
+    """Return a time limit: a nonnegative number of seconds."""
+    if isinstance(value, str):
+        return float(exact(value))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise Not(value, FROM_0)
+
+
 def release(value: object) -> Release:
     """Return a release rule, also from its text."""
     from pipesched.model.release import Release

@@ -67,7 +67,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Option(
         "framework_time",
-        Lazy("common.values:seconds"),
+        Lazy("command.values:seconds"),
         "Seconds that its code may take.",
         "SECONDS",
         60,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
-from pipesched.command.values import text, whole
-from pipesched.common.values import seconds
+from pipesched.command.values import seconds, text, whole
 from pipesched.extension import Option, flag
 from pipesched.optimizer.values import caps_or_range, placement
 from pipesched.planning.rows import CAP
