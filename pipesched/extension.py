@@ -262,8 +262,8 @@ class Codes(Row):
 class Hint(Row):
     """A better explanation of mistakes. on: where they occur, such as `syntax` or `torch-csv`.
 
-    explain: returns the mistakes to show, from the mistakes found and their subject; unchanged if it has nothing
-    better.
+    explain: takes the mistakes found and their subject, and returns the mistakes to show: the same ones if it cannot
+    improve on them.
     """
 
     on: str

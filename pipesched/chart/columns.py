@@ -3,8 +3,8 @@
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
-Where slots are wider than columns, each has the columns from its start to its end, both rounded. Where columns hold
-several slots, each shows the kind in it that is owed most: its time up to here, less the columns that it has.
+Where slots are wider than columns, a slot has the columns from its start to its end, both rounded. Where a column
+covers several slots, it shows the kind among them with the most time so far that no column has shown.
 """
 
 from __future__ import annotations

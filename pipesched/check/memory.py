@@ -69,7 +69,7 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """Return M of the stages that are not even; by microbatch if it differs."""
+    """Return a note on every stage whose M is not 1, per microbatch if M differs between microbatches."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:

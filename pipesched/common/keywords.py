@@ -144,7 +144,7 @@ def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[st
 
 
 def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
-    """Raises PipeschedError: PS225, a keyword that no .ps file has as a parameter, and close to one of the function."""
+    """Raise PS225 for a keyword that is no parameter of the .ps file but resembles a keyword of the function."""
     near = {name: close[0] for name in names if (close := get_close_matches(name, own, 1, 0.75))}
     if not near or not isinstance(target, str | PathLike | Source):
         return

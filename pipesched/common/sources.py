@@ -93,7 +93,7 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
 
 
 def parameters_of(source: Source) -> tuple[str, ...]:
-    """Return the parameters of a .ps file, () of any other and of one that cannot be read."""
+    """Return the parameters of a .ps file; () for any other file, or for one that cannot be read."""
     return (known_parameters(source) or ()) if reader_of(source) is PS else ()
 
 

@@ -122,7 +122,7 @@ def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Co
 
 
 def place(table: Column, ranks: int) -> Placement:
-    """Return the placement with this table: equal columns become one route, by first microbatch."""
+    """Return the placement: microbatches (columns) that agree share a route; routes in order of first microbatch."""
     route_of = np.zeros(table.shape[1], dtype=np.int32)
     if not table.size or bool(np.all(table == table[:, :1])):
         return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))

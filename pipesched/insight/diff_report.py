@@ -51,9 +51,10 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """All differences, by rank. facts: on sizes and placement, in words. pairs: overlap pairs that only a, only b has.
+    """All differences, by rank. facts: differences in sizes and placement, in words.
 
-    split: each B that is I and W in the other order. messages: whether messages are compared too.
+    pairs_a, pairs_b: overlap pairs that only one of the two orders has. split_a, split_b: each B of one order that the
+    other order splits into I and W. messages: whether messages are compared too.
     """
 
     a: Examination

@@ -207,8 +207,8 @@ def _case(
 
 
 def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
-    """Report only the sizes of a configuration for an unknown trainer, if it has the options of a known trainer's
-    forks.
+    """Report a configuration of an unknown trainer. If it has the options that a known trainer shares with its forks,
+    report the sizes; no rule is tried.
     """
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:

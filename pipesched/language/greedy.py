@@ -38,8 +38,8 @@ _FALSE = "its condition is false"
 class Clock:
     """The ranks on one clock.
 
-    free: the time at which each rank is free; done: the number of its list's entries that have begun; made: the time of
-    each result of a stage and microbatch.
+    free: the time at which each rank is next free; done: how many entries of each rank's list have started; made: the
+    time at which each result of a stage and microbatch is ready.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The programs of all ranks as columns: the output of `lanes`, each operation with its stage and microbatch.
 
-For a kind that takes turns, the n-th operation of a chunk has the n-th microbatch; for one that follows another (W an
-I, R and O an F, L an O), the n-th has that of the n-th of the other. `drain W` stands for all W that are missing there.
-`operations` does the same one operation after the other; a program whose order depends on more than such counts is
-`Unsuited`.
+If a kind counts for itself, its n-th operation in a chunk has the n-th microbatch. If a kind follows another (W an I,
+R and O an F, L an O), it has the microbatch of the other kind's n-th operation. `drain W` stands for all W that are
+missing there. `operations` does the same one operation at a time; a program whose order depends on more than such
+counts is `Unsuited`.
 """
 
 from __future__ import annotations

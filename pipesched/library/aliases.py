@@ -49,7 +49,7 @@ ROWS = tuple(
 """The rows: one name of each row is that of its file in the library."""
 
 _MOVED = "the block as it repeats, before its authors move operations of both ends"
-_SAID = {  # remarks on names that others also use for further orders
+_SAID = {  # remarks on names that others also use for different orders
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
     "zbvformatted": "its order from 2p microbatches on",

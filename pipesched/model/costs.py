@@ -328,7 +328,7 @@ class Costs:
         """Return the activations that one F of each stage holds, shape (S,). Unit: ranks / stages of a peak's unit.
 
         Raises:
-            PipeschedError: PS222, as for `ticks`; or if it differs between microbatches.
+            PipeschedError: PS222, as for `ticks`, or because M differs between microbatches.
         """
         return self.held(stages).column
 

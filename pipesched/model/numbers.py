@@ -48,7 +48,7 @@ def number(text: str, what: str) -> Fraction:
 
 
 def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the end of each run of consecutive numbers; they are in ascending order."""
+    """Yield the start and the end (exclusive) of each run of consecutive numbers; `numbers` must be ascending."""
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         found = [number for _, number in run]
         yield found[0], found[-1] + 1

@@ -84,7 +84,8 @@ def own_costs(
     """Return the costs of a file without a device; with a device, those of the model on it, and M and K of the file.
 
     Raises:
-        PipeschedError: PS225, a device without a model, or the reverse; PS235; PS244, an efficiency of 0.
+        PipeschedError: PS225, a device without a model, or an efficiency without a device; PS235, layers do not divide;
+            PS244, the efficiency is 0.
     """
     model, device, efficiency = asked.model, asked.device, asked.efficiency
     if device is None and efficiency is None:

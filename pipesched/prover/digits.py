@@ -24,7 +24,7 @@ Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
 
 
 class Uncarried(Exception):
-    """A last digit may be any multiple of p, so its carries cannot be told apart."""
+    """A last digit has no known bounds in multiples of p, or too wide ones, so its carries cannot be enumerated."""
 
 
 @dataclass(frozen=True, eq=False)

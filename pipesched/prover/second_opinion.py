@@ -77,7 +77,7 @@ class _Question:
         return self._equal(shown.factors) if shown.factors else self.holds(shown.left, shown.right)
 
     def holds(self, left: Points, right: Points) -> bool | None:
-        """Return True if Z3 finds no point of one that is not in the other, None if it does not decide that."""
+        """Return True if Z3 proves that left is a subset of right, False if it is not, None if Z3 cannot decide."""
         other = _union(right)
         verdicts = [self._within(part, other.extract_set(part.get_space())) for part in parts(_union(left))]
         return False if False in verdicts else None if None in verdicts else True

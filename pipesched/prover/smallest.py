@@ -136,7 +136,7 @@ class _Search:
         return made
 
     def report(self, size: Size) -> Report | None:
-        """Return the verdict at a size; None where the file does not take it, or it has no answer."""
+        """Return the verdict at a size; None if the file does not accept the size, or verify gives no verdict."""
         parameters = self.parameters(size)
         if not takes(self.file, parameters):
             self.left -= _A_LOOK

@@ -122,7 +122,7 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def _derived(theorems: Theorems) -> Theorems:
-    """Return theorems without what the certificate says of properties that it does not prove."""
+    """Return the theorems with our own wording for each property that the certificate leaves open."""
     return replace(theorems, answers=tuple(replace(x, findings=tuple(map(_own, x.findings))) for x in theorems.answers))
 
 

@@ -50,9 +50,8 @@ class Prediction:
 
     @classmethod
     def of(cls, emission: Emission, pace: float, timeout: float) -> Prediction:
-        """Predict the makespan of an emission at `pace` seconds for a cost of 1. If the step would then exceed the
-        timeout, a forward takes `pace` seconds instead, so that costs in microseconds, as `calibrate` writes them, run
-        at any pace.
+        """Predict the makespan of an emission at `pace` seconds for a cost of 1. If that exceeds the timeout (as with
+        costs in microseconds, which `calibrate` writes), a mean forward takes `pace` seconds instead.
         """
         time, order = emission.report.time, emission.order
         assert isinstance(order, Program)

@@ -1,4 +1,4 @@
-"""``pipesched list``: the built-in schedules, each with its publication; or the file of one."""
+"""``pipesched list`` prints the built-in schedules with their publications, or the file of one schedule."""
 
 from __future__ import annotations
 

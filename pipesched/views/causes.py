@@ -13,7 +13,7 @@ operations and its messages add up to the makespan.
              warm-up      waits           cool-down              = the sum of the five parts
 
     warm-up     before the first operation of the rank
-    cool-down   after its last one; all of it on a rank without operations
+    cool-down   after its last one; all of the idle time if the rank has no operations
     waits       between two operations. Such a gap ends with an operation whose input comes from another rank. The
                 chain of causes is followed back from there to the begin of the gap. It covers the gap without a
                 hole with operations of other ranks (`compute`) and messages in transit (`message`); copies to host

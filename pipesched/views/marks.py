@@ -15,7 +15,7 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a rank that never ends. link: its step of the cycle, if it is in it."""
+    """A mark in the row of a rank that is blocked for ever. link: the rank's step of the cycle, None if it has none."""
 
     blocked: Blocked
     link: Link | None

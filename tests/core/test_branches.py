@@ -1,4 +1,4 @@
-"""Stages that read others than the one before them: time, memory, messages and verdicts are those of a simulation.
+"""Stages that read from other than the previous stage: time, memory, messages and verdicts match a simulation.
 
 The oracle (`oracles/branches.py`) knows names and sets alone; files are written as text (`makers/branches.py`).
 """

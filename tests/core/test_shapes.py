@@ -1,4 +1,4 @@
-"""Messages that carry a shape: named by their message, on channels like others, and blocking in list order."""
+"""Messages that carry a shape: named after the message they announce, on ordinary channels, and always blocking."""
 
 from __future__ import annotations
 

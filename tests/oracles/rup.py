@@ -1,7 +1,7 @@
 """A minimal checker of refutations: every clause of a proof follows by unit propagation.
 
-A clause follows (it is RUP, "reverse unit propagation") if calling all its literals false ends in a clause without a
-literal that can be true. A proof is a list of such clauses, and of clauses no longer needed, ends in the empty one,
+A clause follows (it is RUP, "reverse unit propagation") if assigning false to all its literals propagates to a clause
+with no literal left. A proof is a list of such clauses, and of clauses no longer needed. It ends in the empty clause,
 and so shows that the formula has no model. Goldberg and Novikov, DATE 2003; Wetzler, Heule and Hunt, SAT 2014.
 """
 

@@ -1,4 +1,4 @@
-"""Bytes by rank: by walking the lists of a program one instruction at a time, with sizes from the papers."""
+"""Bytes per rank agree with a walk over the program, one instruction at a time, with sizes from the papers."""
 
 from __future__ import annotations
 

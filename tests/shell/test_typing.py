@@ -1,6 +1,6 @@
 """Public annotations are honest: typical user code, and that of every README, passes mypy --strict.
 
-The files of `typing/` are such programs. mypy keeps its cache beside the one of CI, so that a second run is cheap.
+The files of `typing/` are such programs. mypy uses the repository's cache, as CI does, so a second run is cheap.
 """
 
 from __future__ import annotations

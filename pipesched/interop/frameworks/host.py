@@ -132,7 +132,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
         help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
         raise fail(InteropCode.FRAMEWORK, f"--framework-path {path} is not a folder", help=help)
     own = Path(path, "bin", "python").absolute()
-    if own.exists():  # any version of Python: -I is older than -P
+    if own.exists():  # this Python may be too old for -P; every version has -I
         return [], [str(own), "-I", *command[2:]]
     return [str(Path(path).absolute())], command
 

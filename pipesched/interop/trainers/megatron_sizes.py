@@ -37,7 +37,7 @@ class Sizes(tables.Facts):
         return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
-        """Return True if all these values are known: each key is in the text and not open, or the text is complete."""
+        """Return True if all values are known: each is in the text, or the text is complete, and none is left open."""
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:

@@ -173,7 +173,7 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
     if bool((start[later] < start[earlier] + delay).any()):
         return "an operation starts before its input arrives"
     if problem.value(start) > bound:
-        return f"the objective is {problem.value(start)} ticks"
+        return f"the objective is {problem.value(start)} ticks, above the bound of {bound}"
     change = (problem.takes - problem.frees)[problem.sequence]
     end = start + problem.duration[problem.sequence]
     for rank, order in enumerate(by_start(problem, start)):

@@ -52,8 +52,8 @@ class Problem:
 
     op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: memory taken at the start;
     frees: memory freed at the end, negative if more is taken. before, after, lag: int64, shape (edges,): operation i of
-    sequence `after` starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: of
-    times.
+    sequence `after` starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: the
+    unit of times.
     """
 
     placement: Placement

@@ -64,7 +64,7 @@ def end_process(fault: Fault) -> NoReturn:
 class Guard:
     """The guard of one rank. Enter it on all ranks of the group, around the steps.
 
-    group: that of the runtime. timeout: seconds without a finished instruction that count as a stall; longer than the
+    group: the runtime's group. timeout: seconds without a finished instruction that count as a stall; must exceed the
     longest instruction. end: called when the main thread is stuck; must not return.
 
     Raises:

@@ -3,9 +3,9 @@
     error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model, which takes the microbatches in turn
                         through all stages: gradients of their mean loss, or, for a schedule without a backward,
                         the outputs of each microbatch
-    activations alive   each forward of a stage gets a token, and everything that autograd saves during it holds the
-                        token; when the last of it is freed the activation is no longer alive. On a rank that offloads
-                        some, an activation counts while any of it is on the device
+    activations alive   each forward of a stage gets a token, held by everything that autograd saves during the forward;
+                        the activation is alive until the last holder is freed. On a rank that offloads activations, an
+                        activation counts while any part of it is on the device
 
 The result is plain data: the losses, the largest error and its location, the most activations alive, and the times of
 every instruction.

@@ -12,7 +12,7 @@ narrower window on one rank moves the heads and tails of the others (`tighten`),
 
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 
-The result is either narrower time windows that lose no schedule, or that there is no schedule. With several chunks per
+The pass either narrows the time windows without losing a schedule, or shows that none exists. With several chunks per
 rank this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
 chunks, often decides the optimum. Most refutable objectives are refuted here in the time that writing the clauses
 takes; for the others fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962), with counts

@@ -104,8 +104,8 @@ def _slope(problem: Problem, held: list[int], w: int) -> int:
 
 
 def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
-    """Return the memory of one microbatch at the end of I of w's stage, with the memory that I takes; 0 if I takes none
-    or no F is here.
+    """Return the memory that one microbatch holds when I of w's stage ends, I's own included; 0 if I takes none, or if
+    `below` has no F of that stage.
     """
     same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
     more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])

@@ -45,7 +45,7 @@ ENGINES = ("cadical", "z3", "cpsat")
 class Task:
     """A question and its problem, restricted to the ranks of the question. merged: the problem with merged W.
 
-    links: of the merged problem. kept: numbers of the operations in the whole problem; low, high: their time windows.
+    links: the links of `merged`. kept: numbers of the operations in the whole problem; low, high: their time windows.
     """
 
     question: Question

@@ -3,8 +3,8 @@
     key[x]     the most urgent operation has the smallest key; compared only among arrived operations
     W          runs in a gap that is long enough, and to free memory if a forward has no room
 
-A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run deadlocks for no placement
-that has a schedule. Events: O(operations x log ranks), without the time of `safe`.
+A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run never deadlocks if the
+placement has a schedule. Events: O(operations x log ranks), without the time of `safe`.
 """
 
 from __future__ import annotations

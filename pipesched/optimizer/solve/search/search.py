@@ -86,7 +86,7 @@ def _look(problem: Problem) -> int:
 
 
 def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) -> None:
-    """Record a refutation if single ranks show that the best schedule is optimal."""
+    """Record a refutation if checks of one rank at a time prove that the best schedule is optimal."""
     if state.value is not None and not state.proved and refutes(state.value - 1, steps):
         state.refuted = Refutation(state.value - 1, "ranks", None)
 
