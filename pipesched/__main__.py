@@ -23,7 +23,7 @@ _DIGITS = 4300  # most digits of a number that is read or written; the environme
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line (default: that of the process) and return the exit status."""
+    """Run a command line (default: the command line of the process) and return the exit status."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which is used on one core
     sys.set_int_max_str_digits(_DIGITS)
     gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: collecting them took a fifth of the time

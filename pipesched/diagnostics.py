@@ -53,7 +53,7 @@ class AnyCode(enum.StrEnum):
 
 
 class Code(AnyCode):
-    """The kinds of findings of the core; those of checks alone are in `check.rows`."""
+    """The kinds of findings of the core; the codes that only checks raise are in `check.rows`."""
 
     SYNTAX = "PS101"
     CHARACTER = "PS102"

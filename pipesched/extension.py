@@ -118,10 +118,10 @@ class Option(Row):
     """An option of verbs. read: converts a Python value, and a text of the command line unless `typed` does; None for a
     text as it is. choices: all allowed values, if they are few.
 
-    flags: on the command line, if not the name. terminal: it is not a keyword of a function; sizes are, as parameters
-    of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there. into: the
-    class of the value in `Extended` whose fields are the options with this `into`; or a function of these and of all
-    given options that builds the value, and may remove some of the latter so that they do not reach the core.
+    flags: the command line's flags, if not ``--name``. terminal: it is not a keyword of a function; sizes are, as
+    parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
+    into: the class of the value in `Extended` whose fields are the options with this `into`; or a function of these
+    and of all given options that builds the value, and may remove some of those so that the core does not see them.
     """
 
     name: str
@@ -149,14 +149,14 @@ def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
 
 
 class CostModel(Row):
-    """The costs that follow from an extension's options. costs: of a loaded file and options; None for its own."""
+    """The costs that follow from an extension's options. costs: made from a loaded file and options, or None."""
 
     costs: Lazy[Callable[..., object]]
 
 
 class Measure(Row):
-    """A part of a report. key: in JSON, and as an attribute of the report. part: of an examination, a
-    `report.parts.Part`; None if there is nothing to report.
+    """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
+    `report.parts.Part` of an examination, None if there is nothing to report.
     """
 
     key: str
@@ -175,7 +175,7 @@ class Needs(Flag):
     """The facts that must be known before a check runs."""
 
     NOTHING = 0
-    PROGRAM = auto()  # instructions: those of the file, or the lowering of its order
+    PROGRAM = auto()  # the instructions of the file, or the lowering of its order
     MESSAGES = auto()  # likewise, but the lowering of a wrong order does not count
     OWN = auto()  # the file itself has instructions
     ENDS = auto()  # every operation runs: no compute orders wait for each other
@@ -201,7 +201,7 @@ class View(Row):
     """A picture. draw: returns its text or bytes, from a chart and a request.
 
     suffixes: endings of files that select the view. takes: the options that apply to it. forms: by suffix, if a view is
-    written in several forms; form: of a file without a suffix.
+    written in several forms; form: the form of a file without a suffix.
     """
 
     name: str
@@ -278,7 +278,7 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
 
 
 class Reader(Row):
-    """A kind of text. title: its name for people. ending: of a file's name, None for any.
+    """A kind of text. title: its name for people. ending: how the file's name ends, None for any.
 
     known: recognizes such a text by its first meaningful line, and by all of it. read: returns its contents, or another
     text to read in turn. takes: the options of `read`, by name. verify: the verdict on such a text, from a source and
@@ -316,7 +316,7 @@ class Later(Row):
 
 
 class Target(Row):
-    """A form in which an order is written. title: for the help text. ending: of its files.
+    """A form in which an order is written. title: for the help text. ending: how the names of its files end.
 
     writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it is for a
     version of torch. blocks: whether its sends wait for their receives, whatever the requested model. judged: whether

@@ -22,7 +22,7 @@ from pipesched.extension import explained
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A communication model. `capacity` is that of ``buffered``; None means unbounded there."""
+    """A communication model. `capacity` is the capacity of ``buffered``; None means unbounded there."""
 
     kind: str
     capacity: int | None = None

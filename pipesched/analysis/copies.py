@@ -30,7 +30,7 @@ class Copies:
     """The copies by engine, in the order in which they run.
 
     op: the O or L. after: the operation at whose end a copy may start; waits: the operation that waits for it; -1 for
-    none. first: whether it is the first of its engine. start, end: in ticks, -1 for a copy that never runs.
+    none. first: whether it is the first of its engine. start, end: times in ticks, -1 for a copy that never runs.
     """
 
     op: Ints

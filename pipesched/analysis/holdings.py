@@ -227,7 +227,7 @@ def buffers(program: Program) -> Buffers:
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
     """Return each instruction's change of messages received but not yet used, and made but not yet sent.
 
-    size: of each instruction's message.
+    size: the size of each instruction's message.
     """
     received, unsent = (np.zeros(len(program), dtype=np.int64) for _ in range(2))
     for op in [op for op in (*SENDS, *RECEIVES) if not op.kind.shape]:

@@ -40,7 +40,7 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """The lists. cost: of each entry. cut: the entries by list.
+    """The lists. cost: the cost of each entry. cut: the entries by list.
 
     inputs: columns with the entry for which each one waits and a delay, None for no delays; entry len(cost) has the end
     0. further: the remaining inputs of entries that wait for many.
@@ -89,8 +89,8 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    The least ends that satisfy every wait are those of the run. They are raised from `least` until they do, list by
-    list, which is fast if few entries are late; otherwise the lists are run.
+    The run has the least ends that satisfy every wait. They are raised from `least` until they do, list by list, which
+    is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further

@@ -44,9 +44,9 @@ class Blocked:
 class Link:
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
-    needs: the instruction that an operation lacks, such as its receive. direction: of the message between them, 1 if it
-    is for `other`, -1 if it comes from there, 0 for a SYNC. queue: not the rank is blocked but its posted message; the
-    rank may be elsewhere, or done. places: in a program, of what the rank is at, its end of the message, and `until`.
+    needs: the instruction that an operation lacks, such as its receive. direction: of the message between the two
+    ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: its posted message is blocked, not
+    the rank, which may be elsewhere, or done. places: in a program, of what the rank is at, its message, and `until`.
     """
 
     blocked: Blocked

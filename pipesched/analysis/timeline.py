@@ -7,7 +7,7 @@ communication model of the deadlock check. An overlap pair starts when both inpu
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
 Copies to host memory and back run meanwhile (`analysis.copies`): O waits until its own copy has ended, and an I or B
-until that of its L has. In the run (`analysis.lists`) ranks are lists of slots, and each engine is another list.
+waits until the copy of its L has ended. In the run (`analysis.lists`) ranks and engines are lists of slots.
 
 A run in which ranks wait for each other stops there; the stopped operations are part of the answer.
 """
@@ -30,11 +30,11 @@ from pipesched.model.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The times of a schedule. start, end: in ticks, shape (operations,), the same for both parts of a pair; -1 for
+    """The times of a schedule. start, end: times in ticks, shape (operations,), equal for both parts of a pair; -1 for
     operations that never run.
 
     turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs, or
-    -1. copies: those of O and L, whose own start and end are the instant at which their rank passes them.
+    -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant at which its rank passes.
     """
 
     start: Ints
@@ -74,7 +74,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the costs that times depend on: of the kinds that run, and FB for each overlapping F and B."""
+    """Return the costs that times depend on: the costs of the kinds that run, and FB for each overlapping F and B."""
     second = np.flatnonzero(schedule.joined)
     pairs, count = second[schedule.op[second] == Op.B], np.array(schedule.counts)
     if len(pairs) and "FB" in costs.given:

@@ -39,7 +39,7 @@ COLUMNS = 80
 class Request:
     """A request for a picture. written: for a figure svg, pdf or png; for a graph dot, graphml, svg, pdf or png.
 
-    width, ascii, color: of a text. begin, end: in the unit of costs. more: options of extensions that are given.
+    width, ascii, color: the form of a text chart. begin, end: in the unit of costs. more: given options of extensions.
     """
 
     format: str = "text"
@@ -109,7 +109,7 @@ def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
 
 
 def takes(view: View) -> tuple[str, ...]:
-    """Return the options that apply to a view, with those of overlays."""
+    """Return the options that apply to a view, with the options of overlays."""
     return (*view.takes, *(row.option for row in rows(Overlay) if view.name in row.draw))
 
 

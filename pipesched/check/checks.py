@@ -1,4 +1,4 @@
-"""The subject of judgement, and the run of all checks: those of `rows`, and those that extensions add.
+"""The subject of judgement, and the run of all checks: the checks of `rows`, and the checks that extensions add.
 
 order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 """
@@ -23,8 +23,8 @@ from pipesched.schedule_analysis import Analysis
 class Subject(Extended):
     """The schedule to be judged. torch: the version whose rules count if `for_torch`; explicit: the user named it.
 
-    written: the order is written operation by operation, so that slips are likely. owned: of the options and of the
-    reader.
+    written: the order is written operation by operation, so that slips are likely. owned: values of extensions, from
+    the options and the reader.
     """
 
     analysis: Analysis

@@ -88,7 +88,7 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
-    """Yield pairs that are not an F and a B or I of different microbatches: of the same one, the B depends on the F."""
+    """Yield pairs that are not an F and a B or I of different microbatches: in one microbatch, B depends on F."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     if not len(second):

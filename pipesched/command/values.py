@@ -1,7 +1,7 @@
 """Readers of option values: from a text of the command line, or from an equivalent Python value.
 
 A reader takes either, and raises `Not` for anything else, with the expected form, or any ValueError whose text gives
-the fault. The caller adds the name of the option: click that of `--p`, `keywords.value` that of the keyword.
+the fault. The caller adds the name: click the name of the option `--p`, `keywords.value` the name of the keyword.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Not(ValueError):
 
 
 def short(value: object) -> str:
-    """Return a value for a message: on one line, and cut if it is long."""
+    """Return a value for a message: on one line, and shortened if the value is long."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
     shown = " ".join(repr(value).split())

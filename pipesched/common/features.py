@@ -36,7 +36,7 @@ _LISTED = 8  # most ranks that a message names
 
 @dataclass(frozen=True)
 class Found:
-    """A feature of one schedule. why: in the words of a refusal. at: its first operation, -1 if it has no place."""
+    """A feature of one schedule. why: the text for a refusal. at: its first operation, -1 if it has no place."""
 
     why: str
     at: int = -1
@@ -108,9 +108,9 @@ FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, U
 class Consumer:
     """A reader of schedules that supports some features and refuses all others.
 
-    title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: of the refusal. kinds: of operations.
-    knows: the features. because: by feature, the fact about the consumer that forbids it. helps: by feature, the
-    remedy, if it is not `help`.
+    title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: the code of the refusal. kinds: the
+    kinds of operations. knows: the features. because: by feature, the fact about the consumer that forbids it. helps:
+    by feature, the remedy, if it is not `help`.
     """
 
     title: str

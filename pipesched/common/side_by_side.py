@@ -1,4 +1,4 @@
-"""Many small schedules in one analysis: side by side they are one, whose ranks and stages are those of all.
+"""Many small schedules in one analysis: side by side they form one schedule with the ranks and stages of all of them.
 
     a    rank 0 1       stage 0 1        side by side    rank  0 1 2 3 4
     b    rank 0 1 2     stage 0 1 2                            a a b b b
@@ -105,12 +105,12 @@ def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
 
 @dataclass(frozen=True, eq=False)
 class Beside(Placement):
-    """Stages of several schedules. first: where those of each begin, and the last end; it reads no other's."""
+    """Stages of several schedules. first: where each schedule's stages begin, and the end; none reads another's."""
 
     first: Ints = field(kw_only=True)
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """Return what each stage reads, or what reads it: of its own schedule."""
+        """Return what each stage reads, or what reads it, within the stage's own schedule."""
         nearest, *others = super().neighbours(of)
         if of != SAME:
             nearest[self.first[1:] - 1 if of == BEHIND else self.first[:-1]] = -1

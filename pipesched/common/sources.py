@@ -21,9 +21,9 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 
 
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
-    """Return the source and its sizes: a schedule of torch with one stage per rank is that of its name in the library.
+    """Return the source and its sizes; for torch's schedules of one stage per rank, the library's of the same name.
 
-    computes: of a program its computes alone.
+    computes: take only the computes of a program.
     """
     if isinstance(target, Schedule | Program):
         loaded(target, Options(sizes))

@@ -107,7 +107,7 @@ def _called(meant: AnyCode | Word) -> str:
 
 
 def codes() -> list[AnyCode]:
-    """Return all codes, those of the core and of extensions, by number."""
+    """Return all codes of the core and of extensions, by number."""
     owners: list[type[AnyCode]] = [Code, CheckCode, *(row.all.load() for row in rows(Codes))]
     return sorted(code for owner in owners for code in owner)
 

@@ -48,8 +48,8 @@ def distinct(*columns: Column) -> tuple[list[int], Column]:
 def write(texts: Sequence[str], kind: Column, number: Column) -> str:
     """Return all lines, one after the other.
 
-    texts: of each kind of line, with at most one ``%d``. kind: of each line, shape (lines,). number: the number of each
-    line, shape (lines,).
+    texts: the text of each kind of line, with at most one ``%d``. kind: the kind of each line, shape (lines,). number:
+    the number of each line, shape (lines,).
     """
     numbered = np.array(["%d" in text for text in texts], dtype=np.bool_)[kind]
     return "".join(np.array(texts, dtype=np.object_)[kind].tolist()) % tuple(number[numbered].tolist())

@@ -52,7 +52,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
     given (`rows.SIZES`): what the file must agree with.
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
     without operations, PS803 a file that disagrees with what was given, PS210 more ranks than `most_ranks`.
-    Fragments are read too: a rank that a message names is that of the stage at its other end.
+    Fragments are read too: the rank that a message names is the rank of the stage at the message's other end.
     """
     notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
     problems, turn = list[Diagnostic](), 0

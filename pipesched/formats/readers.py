@@ -48,7 +48,7 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 @dataclass(frozen=True)
 class Loaded(Extended):
-    """The contents of a file. unit: of a .ps file. torch: it is a torch CSV. notes: on an extension's conversion.
+    """The contents of a file. unit: the unit of a .ps file. torch: it is a torch CSV. notes: remarks of an extension.
 
     comm: the model that its posts follow, if known. owned: values of extensions.
     """
@@ -77,7 +77,7 @@ class Loaded(Extended):
         return self.unit.costs if self.unit else Costs()
 
     def costs(self, asked: Costs | None) -> Costs:
-        """Return the costs in effect: the requested ones, over those of the file."""
+        """Return the costs in effect: the requested costs, over the costs of the file."""
         return self.own_costs if asked is None else asked.over(self.own_costs)
 
 

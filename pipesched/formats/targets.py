@@ -61,7 +61,7 @@ class Writer(ABC):
         return program
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Return an order with the operations that the target requires in addition to those of the file."""
+        """Return an order with the operations that the target requires beyond the operations of the file."""
         return schedule
 
 

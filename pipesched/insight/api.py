@@ -74,7 +74,7 @@ def compare(
 ) -> Comparison:
     """Compare schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
-    library: as ``--all``, add every built-in schedule. cost_per: costs are those of 1/p of the model (``rank``) or of
+    library: as ``--all``, add every built-in schedule. cost_per: the costs are for 1/p of the model (``rank``) or for
     one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
     rank's links are shared by its messages: `row.queued` of each row. jitter: the standard deviation of every time, as
     "5%": `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided anew

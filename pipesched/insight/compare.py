@@ -3,8 +3,8 @@
 A parameter applies to the files that have it: with `--v 2` only the interleaved schedules get it, and the others run
 once without it. A size that a schedule refuses is a row with the reason.
 
-Costs are those of 1/p of the model, so that an operation of one of S stages takes p/S of them; or, on request, those of
-one stage, whatever its size. Messages cost the same in both cases.
+Costs are for 1/p of the model, so that an operation of one of S stages takes p/S of them; or, on request, for one
+stage, whatever its size. Messages cost the same in both cases.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:
-    """Yield reasons why a schedule's figures are not those of a full training step of a chain."""
+    """Yield reasons why a schedule's figures do not describe a full training step of a chain."""
     if schedule.forward_only:
         yield "forward-only: nothing is trained"
     if frozen := schedule.placement.frozen:

@@ -43,12 +43,12 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Row(Judged):
-    """The figures of a schedule at a size; None if the file has an error that prevents them. share: of the model, on
-    the rank that holds most. own_costs: whether the file gives some of the costs. assumed: costs that were not given,
-    each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on: the
-    assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that this
-    one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication model.
-    jitter: the makespan with varying times. bytes: by rank the most that it needs, if a model gives it.
+    """The figures of a schedule at a size; None if the file has an error that prevents them. share: the share of the
+    model on the rank that holds most. own_costs: whether the file gives some of the costs. assumed: costs that were not
+    given, each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on:
+    the assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that
+    this one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication
+    model. jitter: the makespan with varying times. bytes: the most bytes that each rank needs, if a model is given.
     """
 
     source: str
@@ -84,8 +84,8 @@ class Row(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, file by file, sizes in order. unit: of times. timed: whether costs are times of a model's stages on a
-    device.
+    """The rows, file by file, sizes in order. unit: the unit of times. timed: whether costs are times of a model's
+    stages on a device.
     """
 
     rows: tuple[Row, ...]

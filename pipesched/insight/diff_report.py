@@ -28,7 +28,8 @@ Said: TypeAlias = Callable[[Fraction], str]
 
 @dataclass(frozen=True)
 class Move:
-    """A group of neighbours in both orders that moved together. step_a, step_b: of the first of them, from 1.
+    """A group of neighbours in both orders that moved together. step_a, step_b: the steps of the first operation of the
+    group, from 1.
 
     before: the next operation in the second order that has not moved; None at the end.
     """
@@ -42,7 +43,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Alone:
-    """The operations of a rank that only one order has. step: of each, from 1."""
+    """The operations of a rank that only one order has. steps: the step of each operation, from 1."""
 
     rank: int
     operations: tuple[str, ...]

@@ -265,7 +265,7 @@ def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The entries of lists by turn: those of one turn wait for earlier ones alone.
+    """The entries of lists by turn: entries of one turn wait for entries of earlier turns only.
 
     order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of what
     it waits for and the number of the wait; first the entry before it in its list. The place behind all, and the wait

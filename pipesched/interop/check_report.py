@@ -18,7 +18,7 @@ class Checked(Judged):
 
     not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
     the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then
-    the diagnostics are those of all commands, and all other fields are empty.
+    the diagnostics are of all commands, and all other fields are empty.
     """
 
     source: str

@@ -61,7 +61,7 @@ class Unit:
 def at_size(
     checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
 ) -> Unit:
-    """Run a checked file at a size. deciding: the costs at which a rule decides, in place of those of the file.
+    """Run a checked file at a size. deciding: the costs at which a rule decides, in place of the costs of the file.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
@@ -144,7 +144,7 @@ def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
 
 
 def require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
-    """Require that the given parameters are those of the file."""
+    """Require that the file has every given parameter, and that no parameter without a default is missing."""
     known = checked.parameters
     wrong = [_unknown(name, checked) for name in given if name not in known]
     missing = [x for x in known if x not in given and known[x].default is None]

@@ -1,6 +1,6 @@
 """The canonical form of a file, for `pipesched fmt`.
 
-Only blanks and line ends change: the tokens, including comments, are those of the file, in order.
+Only blanks and line ends change: the tokens of the file, including comments, stay in order.
 
 - Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
   user's lines, two blanks apart. An expression keeps its breaks at operators, the rest moved in.

@@ -46,7 +46,7 @@ unet: skip connections
 ROWS = tuple(
     (name, *re.split(r",\s+", others)) for name, others in re.findall(r"^(\w+): (.+(?:\n  .+)*)", _NAMES, re.MULTILINE)
 )
-"""The rows: one name of each row is that of its file in the library."""
+"""The rows: one name of each row is the name of its file in the library."""
 
 _MOVED = "the block as it repeats, before its authors move operations of both ends"
 _SAID = {  # remarks on names that others also use for different orders

@@ -122,7 +122,7 @@ class Folder:
         """Return the least cost of word[low:high]; and for each end the begin of the last part and its period, 0 for a
         letter.
 
-        ends: the squares of the word, which include those of its parts.
+        ends: the squares of the word, including the squares of its parts.
         """
         best, choice = [0], [(0, 0)]
         squares: dict[tuple[int, int], tuple[int, int]] = {}

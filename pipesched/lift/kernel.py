@@ -96,7 +96,7 @@ def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
 
 
 def _in_order(op: Column, stage: Column) -> Column:
-    """Return the microbatch of every operation if those of a kind and a stage run in microbatch order."""
+    """Return the microbatch of every operation if the operations of each kind and stage run in microbatch order."""
     key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")
     microbatch = np.empty(len(key), dtype=np.int32)

@@ -251,7 +251,7 @@ LEAST = 4
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The microbatches first, first + step, …; turn: the number of the series among those of its rank and chunk."""
+    """The microbatches first, first + step, …; turn: its number among the series of its rank and chunk."""
 
     first: int
     step: int

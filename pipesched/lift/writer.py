@@ -44,7 +44,7 @@ def write(
 ) -> str:
     """Return the text of a .ps file that evaluates to this schedule, operation for operation.
 
-    name: by default that of the schedule, made legal. documentation: its double quotes become single ones. costs:
+    name: by default the name of the schedule, made legal. documentation: its double quotes become single ones. costs:
     written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
     for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number.
 

@@ -143,7 +143,7 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 class Costs:
     """The given costs; the others follow from them, or have their defaults.
 
-    note: the source of the costs, in words. unit: of all times.
+    note: the source of the costs, in words. unit: the unit of all times.
     """
 
     given: Mapping[str, Cost] = field(default_factory=dict)
@@ -267,7 +267,7 @@ class Costs:
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
     def over(self, base: Costs) -> Costs:
-        """Return these costs, with those of `base` for missing ones, converted to its unit if both have one."""
+        """Return these costs, completed by the costs of `base`, converted to the unit of `base` if both have a unit."""
         if not base.given and not base.unit and not base.note:
             return self
         unit, own = base.unit or self.unit, dict(self.given)

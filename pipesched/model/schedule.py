@@ -5,7 +5,7 @@
     program    rank 0   F SEND_F F SEND_F F SEND_F RECV_B B ...
 
 Both are columns (`model.columns`). An overlap pair is two consecutive entries, F first; the second one has `second`
-set, and the pair is one *slot*. The rank of an operation is that of its list, whatever the placement says.
+set, and the pair is one *slot*. The rank of an operation is the rank of its list, whatever the placement says.
 
 Channels are named by (communicator, source rank, target rank); the i-th send on a channel pairs with the i-th receive,
 whatever they carry. Pairing is by position, so it is one stable sort of the columns.

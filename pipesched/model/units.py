@@ -1,4 +1,4 @@
-"""The unit of times: costs without one are exact; those of a device have three significant digits.
+"""The unit of times: costs without one are exact; times of a device have three significant digits.
 
     NO_UNIT         33   11/2                the user's own unit: costs such as F=1,B=2
     MILLISECONDS    2.9 s   52.8 ms   336 us        a model on its device

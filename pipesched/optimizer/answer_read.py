@@ -32,8 +32,8 @@ Kind = TypeVar("Kind")
 class Answer:
     """An answer of the optimizer.
 
-    caps: by rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: of times. asked:
-    caps in bytes as the user gave them, or None.
+    caps: the cap of each rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: the
+    unit of times. asked: caps in bytes as the user gave them, or None.
     """
 
     schedule: Source

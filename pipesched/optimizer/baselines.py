@@ -97,8 +97,8 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: those of
-    the found one.
+    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: the
+    figures of the found schedule.
     """
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]

@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, 
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.support import files
 
-SECONDS, ALONE = 60.0, 20.0  # CPU seconds for all clauses, and for those of one rank
+SECONDS, ALONE = 60.0, 20.0  # CPU seconds for all clauses, and for the clauses of one rank
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without --confirm; steps with it, and without
 
 

@@ -50,7 +50,7 @@ class Verdict:
     lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine on whose
     word the lower bound is taken, empty if the bound was derived. every: (m0, K) if the schedule is for every m = m0 +
     jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal for all
-    of these m. unit: of times.
+    of these m. unit: the unit of times.
     """
 
     objective: str
@@ -175,7 +175,8 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a verdict. caps: by rank, in the unit of peaks, or None; fused: True for full backwards.
+    """The terms of a verdict. caps: the cap of each rank, in the unit of peaks, or None; fused: True for full
+    backwards.
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
     """

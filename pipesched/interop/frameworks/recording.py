@@ -78,8 +78,8 @@ class Recorded:
 
     rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
     word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets are
-    words. version: of the framework; empty if it has none. notes: assumptions, as texts. kept: places in which the
-    framework keeps microbatches, by rank. later: a rank computes between a post and its wait.
+    words. version: the version of the framework; empty if it has none. notes: assumptions, as texts. kept: places in
+    which the framework keeps microbatches, by rank. later: a rank computes between a post and its wait.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`

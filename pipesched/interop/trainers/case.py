@@ -42,8 +42,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration to be checked. torch: the version that runs it, if that matters. processes: of the whole job, if
-    known.
+    """A configuration to be checked. torch: the version that runs it, if that matters. processes: the number in the
+    whole job, if known.
 
     size: the key of p. assumed: the release is assumed, since neither user nor settings name one.
     """

@@ -22,8 +22,8 @@ _NEAR = 0.88  # none of the other 1,047 options of Megatron-LM is so similar to 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: of its
-    values.
+    """The kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: examples of
+    its values.
     """
 
     what: str
@@ -169,7 +169,7 @@ def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
-    """Return a list of at most one key, whose last part resembles that of the setting."""
+    """Return a list of at most one key, whose last part resembles the last part of the setting."""
     names = {name.rpartition(".")[2]: name for name in own}
     return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
 

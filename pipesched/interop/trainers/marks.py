@@ -19,7 +19,7 @@ from pipesched.interop.trainers.tables import data
 
 @dataclass(frozen=True)
 class Mark:
-    """The mark of a project's configurations; the fields are those of a row of `marks.toml`."""
+    """The mark of a project's configurations; the fields are the keys of a row of `marks.toml`."""
 
     project: str
     texts: Sequence[str]

@@ -86,7 +86,7 @@ def part(settings: Settings) -> Settings:
     """Return the settings of one pipeline.
 
     Launcher: quoted numbers of a YAML become numbers. Core: of several sections that set a pipeline only the first is
-    kept; its settings precede those of the same name elsewhere.
+    kept; its settings precede settings of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}

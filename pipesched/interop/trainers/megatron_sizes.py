@@ -138,7 +138,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def encoder(self) -> int:
-        """The number of ranks of the encoder's own pipeline, which come before those of the decoder."""
+        """The number of ranks of the encoder's own pipeline, which come before the ranks of the decoder."""
         return self.count("encoder_pipeline_model_parallel_size") or 0
 
     @cached_property
@@ -171,7 +171,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def m(self) -> int | None:
-        """The microbatches per step; if the batch grows, those of the final batch size."""
+        """The microbatches per step; if the batch grows, the microbatches of the final batch size."""
         if not self.at_once or not self.batch:
             return None
         exact = self.batch % self.at_once == 0 or self.on("decrease_batch_size_if_needed")

@@ -129,7 +129,7 @@ class Titan(tables.Facts):
 
     @property
     def csv(self) -> Setting | None:
-        """The setting of the CSV whose order replaces that of the class."""
+        """The setting of the CSV whose order replaces the order of the class."""
         key = f"{_SCHEDULE}_csv"
         return self[key] if self.text(key) else None
 
@@ -166,7 +166,9 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: those of the model, plus those by which its first and last stage are shorter."""
+        """The layers to be divided: the layers of the model, plus the layers by which its first and last stage are
+        shorter.
+        """
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 

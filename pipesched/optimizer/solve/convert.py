@@ -1,6 +1,6 @@
 """Conversions between a `Schedule` and orders of a `Problem`; runs of an order, and checks of a table of starts.
 
-Operation i of a sequence is that of the i-th microbatch of its route. If the problem splits the backward, a full
+Operation i of a sequence belongs to the i-th microbatch of its route. If the problem splits the backward, a full
 backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. `fault` checks every rule
 of `problem` directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a
 running sum of memory.

@@ -259,7 +259,7 @@ class Question:
 
     engine: cadical, z3 or cpsat. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
     that must repeat. proof: PATH of PATH.cnf and PATH.drat, to which a refutation is written. limit: steps after which
-    an engine gives up, None for never; seed: of its random choices.
+    an engine gives up, None for never; seed: the seed of its random choices.
     """
 
     problem: Problem

@@ -95,7 +95,7 @@ class Merged:
     origin: tuple[tuple[int, ...], ...]
 
     def expanded(self, original: Problem, start: Ints) -> Ints:
-        """Return the starts of the original operations, from those of the merged problem."""
+        """Return the starts of the original operations, from the starts of the merged problem."""
         made = np.zeros(original.operations, dtype=np.int64)
         for q, sources in enumerate(self.origin):
             mine = start[self.problem.first[q] : self.problem.first[q + 1]]

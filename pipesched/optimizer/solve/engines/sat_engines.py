@@ -74,7 +74,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: of its random
+    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: the seed of its random
     choices.
     """
 

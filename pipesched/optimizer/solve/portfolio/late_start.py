@@ -3,7 +3,7 @@
     FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait
 
-An order is run as early as possible, so a rank begins late only if its first F is that of a later microbatch. Otherwise
+An order is run as early as possible, so a rank begins late only if its first F belongs to a later microbatch. Otherwise
 microbatches keep the order in which they arrive: every stage runs them in the order of the stage before it.
 """
 

@@ -42,8 +42,9 @@ class Step:
 class BoundSchedule:
     """The questions about a problem, and the state that determines the next one.
 
-    lower: lower bound; value: of the best known schedule, None before the first one. reached: the least objective for
-    which an engine found starts that no known order attains: it is not asked about again, nor any above.
+    lower: lower bound; value: the objective of the best known schedule, None before the first schedule. reached: the
+    least objective for which an engine found starts that no known order attains: it is not asked about again, nor any
+    above.
     """
 
     problem: Problem
