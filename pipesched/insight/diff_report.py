@@ -213,7 +213,7 @@ def _cost(found: Difference) -> str:
 
 
 def _remarks(found: Difference) -> Iterator[str]:
-    """Yield remarks on the costs of both orders, or of one."""
+    """Yield remarks on the costs of both orders, or of one order."""
     names, both = _names(found), tuple(_own(made) for made in (found.a, found.b))
     for remark in dict.fromkeys([*both[0], *both[1]]):
         about = [name for name, remarks in zip(names, both, strict=True) if remark in remarks]

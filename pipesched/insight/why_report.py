@@ -149,7 +149,7 @@ class Why:
         return found
 
     def chain(self, gap: int) -> list[int]:
-        """Return the operations for which a gap waits; the one that ends the wait comes first."""
+        """Return the operations for which a gap waits; the operation that ends the wait comes first."""
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:

@@ -198,8 +198,8 @@ class Growth:
 def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
     """Yield the lines of each `rank` block.
 
-    Programs that several ranks share become the general block, with a choice between them; the others become blocks of
-    single ranks.
+    Programs that several ranks share become the general block, with a choice between them; the other ranks become
+    blocks of single ranks.
     """
     printer = _Printer(words, growth)
     several = [x for x in shared if x.high - x.low > 1]

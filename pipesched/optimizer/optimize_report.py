@@ -148,7 +148,7 @@ class Optimum:
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """The bubble for the objective: by span or by makespan."""
+        """The bubble for the objective, which is the span or the makespan."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property

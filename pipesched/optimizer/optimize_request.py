@@ -127,7 +127,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
-    """Return the costs of the optimization: the user's, which override those of the workload and of the file.
+    """Return the costs of the optimization: the user's, which override the costs of the workload and of the file.
 
     Raises:
         PipeschedError: PS225, PS235, PS244.

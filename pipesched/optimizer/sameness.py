@@ -1,4 +1,4 @@
-"""Equality of two orders: of placements, and of operations slot by slot."""
+"""Equality of two orders: equal placements, and equal operations slot by slot."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
                                         recomputed, parameters that ZeRO gathers
 
 Like activations, all of this follows from the order of the rank's own list, without a clock. For a file without
-messages, those of its lowering at unit costs count. Freed bytes count until the next operation begins, together with
-messages posted meanwhile. Sizes are whole bytes, rounded up.
+messages, the messages of its lowering at unit costs count. Freed bytes count until the next operation begins, together
+with messages posted meanwhile. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks that no rank needs more bytes than its cap, and that the model's batch is that of the schedule."""
+"""Checks that no rank needs more bytes than its cap, and that the model has the batch of the schedule."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ def in_bytes(made: Examination) -> InBytes | None:
 class InBytes(Part):
     """Peak memory of every rank for a transformer, in bytes.
 
-    model: its name. ranks: by rank the bytes of each kind at the peak. at: by rank the operation at the peak, empty for
-    a rank without operations. cap: by rank, or None. assumed: the assumptions behind the figures, in words. host: by
-    rank the peak in host memory, if activations are offloaded.
+    model: its name. ranks: each rank's bytes of each kind at the peak. at: each rank's operation at the peak, empty for
+    a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, in
+    words. host: each rank's peak in host memory, if activations are offloaded.
     """
 
     key = "bytes"

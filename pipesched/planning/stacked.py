@@ -49,7 +49,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """The plot's data. used: the bytes. columns: by rank the bytes of each kind, shape (kinds, columns). top: the end
+    """The plot's data. used: the bytes. columns: each rank's bytes of each kind, shape (kinds, columns). top: the end
     of the scale.
     """
 
@@ -107,7 +107,7 @@ def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
 
 
 def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -> str:
-    """Draw the plot with characters, the ranks one below the other."""
+    """Draw the plot with characters, one rank below another."""
     edge, dash = ("|", "-") if ascii else ("│", "┄")
     made = _stack(chart, max(width - 11, 10), viewport)
     rows = 8 if len(made.columns) <= 4 else 5

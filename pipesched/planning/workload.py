@@ -81,7 +81,8 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """Return the costs of a file without a device; with a device, those of the model on it, and M and K of the file.
+    """Return the costs of a file without a device; with a device, the costs of the model on the device, and M and K of
+    the file.
 
     Raises:
         PipeschedError: PS225, a device without a model, or an efficiency without a device; PS235, layers do not divide;

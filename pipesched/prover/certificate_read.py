@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate whose schedule is the text that its digest says. name: of the file that holds it."""
+    """A certificate whose schedule is the text that its digest says. name: the file that holds it."""
 
     name: str
     schedule: Source
@@ -36,7 +36,7 @@ def schedule(source: Source) -> Source:
 
 
 def read(source: Source) -> Certificate:
-    """Read a certificate; nothing in it is believed.
+    """Read a certificate; nothing in the certificate is believed.
 
     Raises:
         PipeschedError: PS720, it is damaged; PS843, reading it exceeds the budget.
@@ -74,7 +74,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
 
 
 def damaged(name: str, place: str, reason: str) -> PipeschedError:
-    """Return the refusal of a certificate. place: of the entry."""
+    """Return the refusal of a certificate. place: the place of the entry."""
     at = f" at {place}" if place else ""
     help = "write it anew: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)

@@ -97,7 +97,7 @@ class DigitSpace(Space):
         return first.mul(p).add(last)
 
     def less_one(self) -> str:
-        """Return the text of the map from a number to the one before it."""
+        """Return the text of the map from a number to the number before it."""
         own = f"[{', '.join(self.parameters)}]"
         return f"{own} -> {{ [q, j] -> [q, j - 1] : j >= 1; [q, j] -> [q - 1, p - 1] : j = 0 and q != 0 }}"
 
@@ -297,11 +297,11 @@ class Number:
         return self.sub(other).pos_set()
 
     def le_set(self, other: Number) -> Set:
-        """Return where the number is at most the other."""
+        """Return where the number is at most the other number."""
         return other.ge_set(self)
 
     def lt_set(self, other: Number) -> Set:
-        """Return where the number is below the other."""
+        """Return where the number is below the other number."""
         return other.gt_set(self)
 
     def eq_set(self, other: Number) -> Set:

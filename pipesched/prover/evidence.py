@@ -1,7 +1,7 @@
 """The evidence of a proof: guessed expressions, and decided inclusions of sets.
 
-A prover makes guesses and keeps them; a checker takes those of a certificate, and makes none. Both decide the same
-inclusions, and nothing is concluded from a guess but what these say.
+A prover makes guesses and keeps them; a checker takes the evidence of a certificate, and makes none. Both decide the
+same inclusions, and nothing is concluded from a guess but what these say.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Points: TypeAlias = Set | UnionSet | UnionMap
 class Shown:
     """An inclusion that was decided, or that two products are equal.
 
-    what: in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of
+    what: what is shown, in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of
     ``a b == c d``, each of one digit or of two in base p.
     """
 

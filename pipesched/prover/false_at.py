@@ -18,7 +18,7 @@ from pipesched.prover.scope import NotAffine
 def smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> dict[str, int] | None:
     """Return the size of least p + m at which a claim is false; None where the prover does not know.
 
-    given: the parameters that have one value. number: of the claim in the file.
+    given: the parameters that have one value. number: the claim's number in the file.
     """
     values = {key: costs.scalar(key) for key in COSTS.values()}
     scale = lcm(*(x.denominator for x in values.values() if x is not None))

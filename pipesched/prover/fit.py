@@ -27,7 +27,7 @@ _NEAR = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """An affine function where all guards are at least 0. weights: of the columns."""
+    """An affine function where all guards are at least 0. weights: the weights of the columns."""
 
     guards: tuple[tuple[int, ...], ...]
     weights: Weights

@@ -70,7 +70,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
 
 
 def positive(condition: ast.Expression | None) -> bool:
-    """Return True if a condition of the form of `parts` excludes costs that are all 0: by a strict comparison."""
+    """Return True if a condition of the form of `parts` excludes costs that are all 0, by a strict comparison."""
     match condition:
         case ast.Binary(operator="and", left=left, right=right):
             return positive(left) or positive(right)

@@ -173,7 +173,7 @@ class Space:
         return isl().PwQPolynomial.from_pw_aff(value.intersect_domain(on))
 
     def less_one(self) -> str:
-        """Return the text of the map from a value to the one before it."""
+        """Return the text of the map from a value to the value before it."""
         return "{ [k] -> [k - 1] : k != 0 }"
 
     def naturals(self) -> str:

@@ -138,7 +138,7 @@ class _Prover:
         return Finding(number, text, OPEN, f"{why}; {self._tried}")
 
     def _priced(self, question: Question, claim: ast.Claim) -> list[Mapping[str, int]]:
-        """Return the costs at which a claim is tried, first those of the file; M = 1 of a number of activations."""
+        """Return the costs at which a claim is tried, the file's own first; M = 1 of a number of activations."""
         try:
             proof = Proof(question, claim)
             own = (entry.name for item in self.file.items if isinstance(item, ast.Costs) for entry in item.entries)

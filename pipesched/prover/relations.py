@@ -265,7 +265,9 @@ class Relations:
         return found
 
     def _classes(self) -> list[list[Statement]]:
-        """Return the statements that take turns or name their microbatch: by chunk, the F, and the I and B together."""
+        """Return the statements that take turns or name their microbatch: for each chunk, the F, and the I and B
+        together.
+        """
         return self._grouped(_class)
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:

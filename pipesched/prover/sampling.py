@@ -29,8 +29,8 @@ GROUPS, IN_GROUPS = 5, 30  # in base p: groups of p microbatches, microbatches i
 
 @dataclass(eq=False)
 class Instance:
-    """An operation at one size. point: of its statement. position: its index in the list. key: its stage and its
-    microbatch.
+    """An operation at one size. point: the point of its statement. position: its index in the list. key: its stage and
+    its microbatch.
 
     turn: the microbatch that it names or takes.
     """

@@ -66,7 +66,7 @@ class Scope:
         return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
 
     def block(self, condition: Value = True, **values: Value) -> Scope:
-        """Return the scope of a nested block: floors found in it stay in it."""
+        """Return the scope of a nested block: floors found in the block stay in its scope."""
         made = self.inner(condition, **values)
         made.floors, made.depth = list(self.floors), self.depth
         return made

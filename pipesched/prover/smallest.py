@@ -35,7 +35,7 @@ from pipesched.support.source import Source
 NAMES = ("p", "v", "m")
 STEPS = 12_000_000  # an operation is one; some ten seconds
 PATIENCE = 9_000_000  # of them left when the prover is asked
-_A_REPORT, _A_LOOK = 5_000, 200  # steps, whatever the size: of a verdict, and of a size that the file does not take
+_A_REPORT, _A_LOOK = 5_000, 200  # steps, whatever the size: for a verdict, and for a size that the file does not accept
 _ANY, _EACH = 10_000, 50  # operations of a size that is tried: so many, and so many of a stage and microbatch
 _NEAR = 64  # sizes that are looked at for one that the file takes
 _NOT_JUDGED = {str(Code.REQUIRE), str(Code.TOO_MANY_OPERATIONS), str(Code.TOO_MANY_STEPS)}

@@ -31,7 +31,7 @@ def shown(costs: Costs) -> str:
 
 @dataclass(eq=False)
 class Timed:
-    """The start times at the costs of one generator. start: by node."""
+    """The start times at the costs of one generator. start: the start of each node."""
 
     costs: Costs
     start: Mapping[str, PwAff]
@@ -130,7 +130,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots whose start is linear between generators: all that are proved, or those of a guess."""
+        """Return the slots whose start is linear between generators: all that are proved, or the slots of a guess."""
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         try:
@@ -219,7 +219,7 @@ def clock(timeline: Timeline) -> str:
 
 def scheduled(flow: Flow, after: str, edges: UnionMap) -> bool:
     """Return True if isl's scheduler finds a clock that increases along these edges. after: the clock that increases
-    along the others.
+    along the other edges.
     """
     rel, kind = flow.rel, isl().dim_type
     clocks = cache(lambda: _schedule(flow, edges))

@@ -74,7 +74,7 @@ class Certified(Report):
         return f"{self._word}  {render.clean(self.source or '')}  {self._about()}   {said}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form: that of a report, and the answers of `prove`."""
+        """Return the published form: the form of a report, and the answers of `prove`."""
         return {**super().to_json(), "certificate": self._certificate()}
 
     def _certificate(self) -> dict[str, object] | None:

@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"(.+) (>=|==) 0")
 
 
 class Damaged(Exception):
-    """An entry of a certificate is not what it has to be. place: of the entry."""
+    """An entry of a certificate is not what it has to be. place: the place of the entry."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class Damaged(Exception):
 
 
 def spelled(weights: Sequence[Fraction], names: Sequence[str]) -> str:
-    """Return a sum as text. weights: of 1, and of each name."""
+    """Return a sum as text. weights: the weight of 1, and of each name."""
     terms = [(weight, name) for weight, name in zip(weights[1:], names, strict=False) if weight]
     terms += [(weights[0], "")] if weights[0] else []
     made = ""
@@ -101,7 +101,7 @@ def _plain(of: Any, names: Sequence[str], dims: Any) -> Iterator[Fraction]:
 
 
 def _floors(of: Any, names: Sequence[str], before: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names, with those of the floors of a set or an expression behind them, and their sums."""
+    """Return the names, followed by the names of the floors of a set or an expression, and their sums."""
     kind = isl().dim_type
     known, made = [*names], [*before]
     first = len(known)

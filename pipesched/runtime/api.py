@@ -42,9 +42,9 @@ def run(
 ) -> Rehearsal:
     """Train a small model on p local processes with a schedule, and compare the run with its prediction.
 
-    samples: of each microbatch, if they differ. timeout: seconds without progress that count as a stall. pace:
-    milliseconds for a cost of 1. trace: record the begin and end of each instruction in `result.trace`. faults: as
-    ``--fault``, each KIND@RANK[:N].
+    samples: the number in each microbatch, if they differ. timeout: seconds without progress that count as a stall.
+    pace: milliseconds for a cost of 1. trace: record the begin and end of each instruction in `result.trace`. faults:
+    as ``--fault``, each KIND@RANK[:N].
 
     Raises:
         PipeschedError: every finding on the schedule; PS225; PS820 to PS837, the fault that ended the run.

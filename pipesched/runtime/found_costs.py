@@ -11,7 +11,7 @@ _FORMS: endings.Forms = {"costs": (".toml",), "json": (".json",)}
 
 
 class Found(Protocol):
-    """The costs that a verb has computed. toml: in the form that `--costs` reads."""
+    """The costs that a verb has computed. toml: the costs in the form that `--costs` reads."""
 
     def toml(self) -> str: ...
 

@@ -8,7 +8,7 @@
         return module, inputs, loss              loss: a function of the last stage's output, a number
 
 Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, where rehearsals of their ranks wrote
-them, or else those of the nearest measured stage.
+them, or else the costs of the nearest measured stage.
 """
 
 from __future__ import annotations

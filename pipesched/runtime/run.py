@@ -43,8 +43,8 @@ _OF_ONE = ("factory", "model")
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a run. samples: of each microbatch, if they differ. timeout: seconds without progress that count
-    as a stall. pace: milliseconds for a cost of 1. faults: KIND@RANK[:N].
+    """The request of a run. samples: the number in each microbatch, if they differ. timeout: seconds without progress
+    that count as a stall. pace: milliseconds for a cost of 1. faults: KIND@RANK[:N].
     """
 
     net: str = "mlp"

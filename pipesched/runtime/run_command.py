@@ -18,8 +18,8 @@ from pipesched.runtime import found_costs
 def run(file: str, **given: Any) -> int:
     """Train a small model on p local processes with a .ps file, a torch CSV, a stream, a built-in name, or -.
 
-    Every gradient is compared with that of the undivided model, and the peak of activations with the prediction of
-    `verify`. Needs torch: pip install 'pipesched[runtime]'
+    Every gradient is compared with the gradient of the undivided model, and the peak of activations with the prediction
+    of `verify`. Needs torch: pip install 'pipesched[runtime]'
 
     \b
     --pace is what a cost of 1 lasts, or a forward where else a step would last longer than --timeout, as with

@@ -72,7 +72,7 @@ def causes(schedule: Schedule, dependencies: Dependencies, times: Timeline, tick
         source[at], tight[at] = begins[late], True
         lag[at] = copies.end[late] - times.end[begins[late]]
     second = np.flatnonzero(schedule.joined)
-    heir = second[tight[second] & ~tight[second - 1]]  # the second part's input is the one that arrived last
+    heir = second[tight[second] & ~tight[second - 1]]  # the second part's input arrived last
     source[heir - 1], lag[heir - 1], tight[heir - 1] = source[heir], lag[heir], True
     before = np.arange(len(schedule)) - 1
     first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
@@ -125,8 +125,8 @@ PARTS = ("warm_up", "cool_down", "compute", "message", "imbalance")
 class Gaps:
     """Every interval in which a rank idles, by rank, then by time.
 
-    begin, end: in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first: whether
-    the rank has run nothing before. message: ticks in which the input that the rank waits for is in transit.
+    begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
+    whether the rank has run nothing before. message: ticks in which the input that the rank waits for is in transit.
     """
 
     rank: Ints

@@ -1,7 +1,7 @@
 """Colours of operations, distinct for people who see all colours, few, or none.
 
-The default is that of a terminal (`chart.colours`). Every cell has dark text, and a letter if there is no colour. Two
-styles imitate papers:
+The default is the palette of a terminal (`chart.colours`). Every cell has dark text, and a letter if there is no
+colour. Two styles imitate papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
                   span 24, bubble rate by span 0 %: idle time over ranks x span
@@ -33,8 +33,8 @@ class Style:
     words for a kind. lighten: how close to white the last chunk is.
 
     numbers: microbatches only, without letters. first: the number of the first rank and the first microbatch. idle: the
-    colour of idle time, or None for the background. font: of all texts. row: the name of a rank. cost: the times in the
-    style's words.
+    colour of idle time, or None for the background. font: the font of all texts. row: the name of a rank. cost: the
+    times in the style's words.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """Return the colour of a kind of compute, by default that of the default style."""
+        """Return the colour of a kind of compute, by default the colour of the default style."""
         return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:

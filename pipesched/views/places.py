@@ -27,7 +27,7 @@ class Places:
     """The places of all operations. line, column: from 1, shape (operations,), 0 if there is no place. texts: lines of
     the source by number.
 
-    bindings: of each operation, or empty.
+    bindings: the bindings of each operation, or empty.
     """
 
     name: str

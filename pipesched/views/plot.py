@@ -50,7 +50,7 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Spot: TypeAlias = tuple[float, float]
 Said: TypeAlias = Callable[[Fraction], str]
-_LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half of that of a mark
+_LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half the width of a mark
 
 
 @dataclass(frozen=True)

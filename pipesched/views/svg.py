@@ -50,7 +50,7 @@ _TOP = 52
 class Svg:
     """A request for a figure. style: default, zero-bubble or megatron. force: any number of operations.
 
-    pixels: of a tick, None for as many as fit. words: replace the cost, if given.
+    pixels: the pixels of a tick, None for as many as fit. words: replace the cost, if given.
     """
 
     style: str = "default"

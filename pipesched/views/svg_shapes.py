@@ -50,8 +50,8 @@ def most_fit(widths: Column, lengths: Column) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """The position of time and ranks on the page. pixels: per tick. begin, end: of the viewport in ticks. lanes: the
-    height of copies under a row, above the curve.
+    """The position of time and ranks on the page. pixels: per tick. begin, end: where the viewport begins and ends, in
+    ticks. lanes: the height of copies under a row, above the curve.
     """
 
     pixels: Fraction
@@ -230,8 +230,8 @@ class Cells:
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Return the steps as a line for people: of several steps at one instant the last, preceded by the highest if that
-    exceeds it.
+    """Return the steps as a line for people: for several steps at one instant the last, preceded by the highest if that
+    exceeds the last.
 
     So an activation freed and another taken at the same time make no notch, and a peak is never lost.
     """
@@ -329,7 +329,7 @@ class Stop:
         yield f'<text class="{"v" if cycle else "t"}" x="{at}" y="{number(y + 4)}">{safe(text, "xml")}</text>'
 
     def _message(self, x: Link, lane: int) -> str:
-        """Yield the arrow from the row of a message's sender to that of its receiver; a line, if neither sends."""
+        """Yield the arrow from the row of a message's sender to the row of its receiver; a line, if neither sends."""
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))

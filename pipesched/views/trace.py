@@ -68,7 +68,7 @@ def microseconds(chart: Chart) -> int:
 
 
 class _Trace:
-    """The columns of a chart as lists, and the messages by rank. tick: the length of one, in microseconds.
+    """The columns of a chart as lists, and the messages by rank. tick: the length of a tick, in microseconds.
 
     names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, and while
     it runs if it is an F; kept: after each; JSON numbers.
@@ -125,7 +125,7 @@ class _Trace:
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Yield the lane and event of each slice, and of the end of an arrow in it."""
+        """Yield the lane and event of each slice, and of the end of an arrow in that slice."""
         for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)

@@ -94,7 +94,7 @@ def _loaded(name: str) -> ModuleType | None:
 
 class Finder(MetaPathFinder, Loader):
     """An import hook that, while entered, loads `files` unchanged, takes modules from `made`, and makes Fakes of all
-    others.
+    other modules.
 
     silent: packages whose Fakes must not be called.
     """

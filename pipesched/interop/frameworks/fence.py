@@ -36,7 +36,7 @@ _NO_NEW_PRIVILEGES = 38
 _WRITE, _TRUNCATE = 1 << 1, 1 << 14
 _FILES = {1: 0x1FF2, 2: 0x3FF2, 3: 0x7FF2}  # by Landlock version: write, remove, make; 2: link elsewhere; 3: truncate
 _TCP = 0b11  # from version 4: bind, connect
-_SCOPES = 0b11  # from version 6: abstract sockets of others, signals to others
+_SCOPES = 0b11  # from version 6: abstract sockets of other processes, signals to other processes
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:

@@ -34,7 +34,7 @@ def part(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Batch(tables.Facts):
-    """The numbers of a batch; if one of the three is missing, it follows from the others."""
+    """The numbers of a batch; if one of the three is missing, it follows from the other two."""
 
     @property
     def p(self) -> int | None:

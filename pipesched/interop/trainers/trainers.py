@@ -183,7 +183,7 @@ def trainer_of(settings: Settings) -> Trainer:
     """Return the trainer of a configuration, by a mark that only this trainer's configurations have.
 
     Raises:
-        PipeschedError: PS871, if the configuration has no mark, or one of another project.
+        PipeschedError: PS871, if the configuration has no mark, or a mark of another project.
     """
     name = settings.source.name
     if (other := others(settings)) is not None:

@@ -14,7 +14,7 @@ the seam or later, and uv is the order of m0.
 The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on, so
 x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
 
-These schedules are optimal if the one of m0 is, and if its bound grows by P too. A bound by `work` does if K more
+These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` does if K more
 microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: from a
 schedule of m0 + jK leave out the first jK microbatches, in the order in which they start on the first stage. The rest
 is a schedule of m0: it never waited for the ones left out, and no rank holds more. It starts no sooner than F(0, jK),

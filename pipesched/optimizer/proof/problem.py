@@ -9,8 +9,8 @@ microbatches before i holds at least `each` on the rank, and i itself `own`; k i
 cap.
 
 The makespan is counted from 0 to the last end on any rank. The span is counted on each rank from its first start,
-whenever that is, to its last end. So in the frame of a rank none of its operations starts before 0, and those of other
-ranks are bounded only by paths. The optimizer shares no code with this file.
+whenever that is, to its last end. So in the frame of a rank none of its operations starts before 0, and operations of
+other ranks are bounded only by paths. The optimizer shares no code with this file.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def certify(
 ) -> dict[str, object]:
     """Return the certificate of a schedule with objective `value`, in ticks, for one m.
 
-    refuted: (ticks, engine, ranks or None for all); terms: the terms of the refutation; proof: of the refutation.
+    refuted: (ticks, engine, ranks or None for all); terms, proof: the terms and the proof of the refutation.
     """
     return {
         "objective": problem.objective,

@@ -110,8 +110,8 @@ class Merged:
         return made
 
     def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Return the time windows of the original operations, narrowed by those of the merged problem for sequences
-        that are in both.
+        """Return the time windows of the original operations, narrowed by the windows of the merged problem for
+        sequences that are in both.
         """
         low, high = low.copy(), high.copy()
         for q, (x, *others) in enumerate(self.origin):
@@ -161,7 +161,7 @@ def _numbered(
 
 
 def _groups(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the sequences of W to merge: those of each rank that has several, if they are alike."""
+    """Return the sequences of W to merge: a group for each rank that has several W, all alike."""
     found = []
     for held in problem.on:
         weights = tuple(q for q in held if problem.op[q] == Op.W)
@@ -176,7 +176,7 @@ def _sorted(problem: Problem, group: Sequence[int], values: Ints) -> Ints:
 
 
 def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
-    """Raise times until each is at least a duration after the one before."""
+    """Raise times until each is at least a duration after the time before."""
     steps = np.arange(len(times)) * int(problem.duration[group[0]])
     return np.asarray(np.maximum.accumulate(times - steps) + steps)
 

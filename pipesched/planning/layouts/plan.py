@@ -1,4 +1,4 @@
-"""The fastest choices for a request, and the reasons why the others lost.
+"""The fastest choices for a request, and the reasons why the other choices lost.
 
 request ──> every choice ──> the fastest that fit, rule by rule
 """
@@ -67,7 +67,8 @@ class Request:
 @dataclass(frozen=True)
 class Outcome:
     """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons to refuse
-    choices, with counts. rules: of the literature, judged by the first choice. explained: the requested explanations.
+    choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
+    explanations.
     """
 
     request: Request

@@ -96,7 +96,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 def _least(stages: Stages, choice: Choice) -> int:
     """Return a lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if
-    backwards are fused, those of earlier stages follow its last one.
+    backwards are fused, the backwards of earlier stages follow its last one.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]
@@ -135,8 +135,8 @@ def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time and memory of a choice that fits the cap. ends: by rank, the end of its list; more: the time of sends
-    before and after the list; both in nanoseconds. bytes: by rank, the bytes of each kind at the peak.
+    """The time and memory of a choice that fits the cap. ends: the end of each rank's list; more: the time of sends
+    before and after the list; both in nanoseconds. bytes: each rank's bytes of each kind at the peak.
     """
 
     problem: Problem
@@ -196,7 +196,7 @@ class Prediction:
 
     @property
     def utilisation(self) -> Fraction:
-        """The model FLOP utilisation: the model's FLOPs over those of all devices at their peak in that time."""
+        """The model FLOP utilisation: the model's FLOPs over the FLOPs of all devices at their peak in that time."""
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
@@ -205,7 +205,7 @@ class Prediction:
 
 
 def differences(one: Terms, other: Terms) -> list[tuple[str, float]]:
-    """Return the seconds by which each term of `one` exceeds that of `other`, the largest first."""
+    """Return the seconds by which each term of `one` exceeds the same term of `other`, the largest first."""
     found = [(term.name, getattr(one, term.name) - getattr(other, term.name)) for term in fields(Terms)]
     return sorted(found, key=lambda row: -row[1])
 

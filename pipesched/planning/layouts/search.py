@@ -121,8 +121,8 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """Return the fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the
-        first is kept.
+        """Return the fastest choices that fit and pass `keeps`. apart: only the first of choices that agree in these
+        sizes is kept.
         """
         found: dict[Hashable, tuple[int, int, int]] = {}
 

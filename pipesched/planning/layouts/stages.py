@@ -117,7 +117,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Return the parameters on one rank, those of experts separately."""
+        """Return the parameters on one rank, with the parameters of experts separately."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
@@ -146,7 +146,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.recompute")
     def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
-        """Return the FLOPs of one sequence on one rank: of F, I and W, and the part of I that recomputes an F."""
+        """Return the FLOPs of one sequence on one rank: for F, I and W, and for the part of I that recomputes an F."""
         found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
         return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 

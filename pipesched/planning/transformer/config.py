@@ -53,8 +53,8 @@ class Transformer:
     """A decoder of equal layers. heads: of queries; kv_heads: of keys and values.
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. tied: the head uses the embedding's
-    matrix. learned_positions: a vector for each position. dtype_bytes: of a parameter and of an activation. name: of
-    the file. places: where each key is written.
+    matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. name:
+    the name of the file. places: where each key is written.
     """
 
     layers: int
@@ -78,7 +78,7 @@ class Transformer:
     places: Mapping[str, Span] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Derive sizes that are 0 from the others."""
+        """Derive sizes that are 0 from the other sizes."""
         for key, size in (
             ("kv_heads", self.heads),
             ("head_size", self.hidden // self.heads),

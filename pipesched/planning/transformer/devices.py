@@ -4,8 +4,8 @@
     node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
     node_size   devices of a node                                   host        bytes/s between it and host memory
 
-Bandwidths are for one direction, half of the figure that vendors print. The network of a row is that of the vendor's
-own node with one adapter per device. A file has the same keys:
+Bandwidths are for one direction, half of the figure that vendors print. The network of a row is the network of the
+vendor's own node with one adapter per device. A file has the same keys:
 
     [device]
     flops = "400 TFLOP/s"        or 400e12

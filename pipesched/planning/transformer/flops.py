@@ -34,7 +34,7 @@ class StageFlops:
 
     @property
     def backward(self) -> Fraction:
-        """The FLOPs of B, which are those of I and W."""
+        """The FLOPs of B, which are the FLOPs of I and W together."""
         return self.input + self.weights
 
 

@@ -162,7 +162,7 @@ def source(path: str) -> Source:
 
 
 def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
-    """Read a model from a text. others: values that replace those of the text.
+    """Read a model from a text. others: values that replace values of the text.
 
     Raises:
         PipeschedError: PS230 to PS236, all errors.

@@ -40,8 +40,8 @@ def costs(
     slices: int = 1,
     overlap: Fraction = Fraction(1),
 ) -> Costs:
-    """Return F, I, W, B, C, O and L of every stage. ranks: of the pipeline, by stage. runs_again: the schedule has R.
-    slices: of a sequence, all with equal times.
+    """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: the
+    schedule has R. slices: the number of slices of a sequence, which take equal times.
 
     overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest.
 

@@ -63,7 +63,7 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """Return the seconds of the traffic on a device's links: ranks of a layer are adjacent, then those of a sequence,
+    """Return the seconds of the traffic on a device's links: ranks of a layer are adjacent, then ranks of a sequence,
     then the copies.
     """
     return (

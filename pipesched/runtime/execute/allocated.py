@@ -65,7 +65,7 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Count the storages that an operation returns, also in a backward; those of its arguments are counted
+        """Count the storages that an operation returns, also in a backward; the tensors of its arguments are counted
         already.
         """
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}

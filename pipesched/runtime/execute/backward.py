@@ -61,7 +61,7 @@ class Saved:
 
 
 def full(saved: Saved) -> Gradients:
-    """Run B: return the gradients of the inputs, and add those of the weights to ``.grad``."""
+    """Run B: return the gradients of the inputs, and add the gradients of the weights to ``.grad``."""
     pairs = [(root, arrived) for root, arrived in zip(saved.roots, saved.arrived, strict=True) if root.requires_grad]
     if pairs:
         torch.autograd.backward([root for root, _ in pairs], [arrived for _, arrived in pairs])

@@ -30,7 +30,7 @@ Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
 
 
 class NotReplicated(UserWarning):
-    """Warn that only some stages are wrapped in DistributedDataParallel: the replicas of the others diverge."""
+    """Warn that only some stages are wrapped in DistributedDataParallel: the replicas of the other stages diverge."""
 
 
 def check_modules(

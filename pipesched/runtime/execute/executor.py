@@ -74,9 +74,10 @@ class Evaluation:
 class Runtime:
     """The runtime of one rank of a pipeline.
 
-    instructions: those of a step; during `evaluate`, its forwards and their messages. position: the index of the
-    current instruction; -1 before the first step, the number of instructions after a step. losses: of the last step, by
-    microbatch, for microbatches whose last stage is here. Other threads may read all of these, and `waiting`.
+    instructions: the instructions of a step; during `evaluate`, its forwards and their messages. position: the index of
+    the current instruction; -1 before the first step, the number of instructions after a step. losses: the losses of
+    the last step, by microbatch, for microbatches whose last stage is here. Other threads may read all of these, and
+    `waiting`.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Runtime:
             without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the last.
             All microbatches have these shapes until `expect` sets others.
         example_keywords: the keyword inputs of one microbatch, where a stage takes any.
-        group: of the ranks of the stream, in their order; None: the default one, or none for a single rank.
+        group: the group of the stream's ranks, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
         optimize: what STEP does. Gradients are complete then, and are kept.
@@ -126,7 +127,7 @@ class Runtime:
         Raises:
             RunError: PS821, a rank has another stream; PS824, a stage does not fit its neighbours or its copy;
                 PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
-            ValueError: the modules are not those of this rank, or the group is not of the stream's size.
+            ValueError: the modules are not the modules of this rank, or the group is not of the stream's size.
         """
         self._alone = imitated or len(stream.ranks) == 1
         check_modules(stream, modules, rank, group, alone=self._alone)

@@ -63,11 +63,11 @@ class Break:
 class Job:
     """A run. stream: its text. others: different streams for some ranks, by rank.
 
-    samples: per microbatch, if not those of the net. timeout: seconds without progress that count as a stall. pace: the
-    least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ. agree: whether
-    ranks compare their streams first. trace: whether to record the begin and end of each instruction. engine:
-    pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge: ``module:function``,
-    a check of the program that torch makes of the order; options: of torch's class.
+    samples: the samples per microbatch, if not the net's own number. timeout: seconds without progress that count as a
+    stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ.
+    agree: whether ranks compare their streams first. trace: whether to record the begin and end of each instruction.
+    engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
+    ``module:function``, a check of the program that torch makes of the order; options: the options of torch's class.
     """
 
     stream: str
@@ -178,7 +178,7 @@ def _ended(status: int) -> str:
 
 
 class Ended(TypedDict):
-    """The result of a rank, as its supervisor writes it. fault: in the form of `Fault.dumps`."""
+    """The result of a rank, as its supervisor writes it. fault: the fault, in the form of `Fault.dumps`."""
 
     rank: int
     status: int

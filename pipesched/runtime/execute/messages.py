@@ -32,7 +32,8 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 class Message:
     """The name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
 
-    communicator: the one that carries it; not part of its name. other: the stage that takes it, -1 for the neighbour.
+    communicator: the communicator that carries it; not part of its name. other: the stage that takes it, -1 for the
+    neighbour.
     """
 
     kind: str
@@ -47,7 +48,7 @@ class Message:
     @classmethod
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
         """Return the message with an activation or a gradient between two stages; microbatch, route and communicator
-        are those of an instruction.
+        are the fields of an instruction.
         """
         other = -1 if taker == maker + _ONWARD[kind] else taker
         return cls(

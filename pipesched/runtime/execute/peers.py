@@ -163,7 +163,7 @@ class Peers:
             self._waker.send(b"!")
 
     def close(self) -> None:
-        """Close all connections after leaving the others time to read."""
+        """Close all connections after leaving the other ranks time to read."""
         open_ = [link for rank, link in self._links.items() if rank not in self.closed]
         for link in open_:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Reduction of summed gradients to those of undivided training.
+"""Reduction of summed gradients to the gradients of undivided training.
 
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;

@@ -39,7 +39,7 @@ def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
 
 @contextmanager
 def passed_by(wrappers: Sequence[DistributedDataParallel]) -> Iterator[None]:
-    """Bypass the wrappers: within this context their forward is that of the wrapped module."""
+    """Bypass the wrappers: within this context their forward is the forward of the wrapped module."""
     with ExitStack() as stack:
         for wrapper in wrappers:
             wrapper.__dict__["forward"] = wrapper.module.__call__

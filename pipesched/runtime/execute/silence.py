@@ -162,7 +162,7 @@ class Silence:
         )
 
     def places(self, without: Place | None) -> tuple[str, ...]:
-        """Return the last known place of each rank, except the one that the fault names."""
+        """Return the last known place of each rank, except the rank that the fault names."""
         return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
 
     def _early(self) -> Fault | None:
@@ -177,7 +177,7 @@ class Silence:
         return None
 
     def _alone(self) -> Fault | None:
-        """Return PS836 if a rank has left, and another waits for it, or for others, in a collective."""
+        """Return PS836 if a rank has left, and another rank waits for it, or for further ranks, in a collective."""
         waiting = [beat for beat in self._in(IDLE) if beat.outside]
         for left in self._in(DONE) if waiting else []:
             message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"

@@ -4,8 +4,8 @@
     undeclared  tensors with the same initial values are refused: each would get only its part of the gradient
 
 Equality is judged by a sample of every weight, which ranks exchange before the first step. Values made by a rule, such
-as zeros or 1, 2, 3, …, are equal by chance. If several weights of a block all begin like those of another block, it is
-usually a copy that is trained separately, which is only a warning.
+as zeros or 1, 2, 3, …, are equal by chance. If several weights of a block all begin like the weights of another block,
+the block is usually a copy that is trained separately, which is only a warning.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _Model:
         return False
 
     def _within(self, stage: int, block: str) -> dict[str, str]:
-        """Return the digests of the random-looking weights of a block, by their names in it."""
+        """Return the digests of the random-looking weights of a block, by their names in the block."""
         before = f"{block}." if block else ""
         return {
             name.removeprefix(before): digest

@@ -4,7 +4,8 @@
     args     op, stage, microbatch, step, index; start, end, waited in seconds; `with`: the second part of an overlap
 
 `ts` and `dur` are microseconds from the first instruction; `waited` is the part of a slice spent waiting for a message.
-Clocks of processes on one machine agree (`recorder`); those of several machines are as close as they are synchronized.
+Clocks of processes on one machine agree (`recorder`); the clocks of several machines agree as closely as they are
+synchronized.
 """
 
 from __future__ import annotations

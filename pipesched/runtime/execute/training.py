@@ -54,7 +54,7 @@ Engine = tuple[Step, list[list[list[float]]]]
 
 @dataclass(frozen=True)
 class Local:
-    """The state of one rank. modules: by (route, stage)."""
+    """The state of one rank. modules: the module of each (route, stage)."""
 
     job: Job
     rank: int
@@ -128,7 +128,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Return the stream of a rank; it gets the fingerprint of the others if ranks must not notice a difference."""
+    """Return the stream of a rank; it gets the fingerprint of the other ranks if ranks must not notice a difference."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
@@ -309,8 +309,8 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """Return the distance of a tensor from that of the undivided model, relative to its largest entry; infinite if it
-    is not a number.
+    """Return the distance of a tensor from the tensor of the undivided model, relative to its largest entry; infinite
+    if it is not a number.
     """
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:

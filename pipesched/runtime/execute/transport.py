@@ -92,8 +92,8 @@ class Channels:
         shared: Collection[int] = (),
         blocking: bool = False,
     ) -> None:
-        """Create the process groups. channels: of the program, the same on every rank. shared: the communicators that
-        carry batches.
+        """Create the process groups. channels: the channels of the program, the same on every rank. shared: the
+        communicators that carry batches.
         """
         self.rank, self.group, self.device, self.tags, self.blocking = rank, group, device, tags, blocking
         self.waited = 0.0

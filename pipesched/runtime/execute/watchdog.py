@@ -66,7 +66,7 @@ class Watch(threading.Thread):
         while self.fault is None and not self._all_left():
             self._exchange(self._period)
             if (found := self._found()) is not None:
-                self.fault = Fault.of(asdict(found))  # in the form in which the others read it
+                self.fault = Fault.of(asdict(found))  # in the form in which the other ranks read it
         if self.fault is not None:
             if not self._leaving.is_set():
                 self._silence.hear(self._rank, self._where(), self._now)
@@ -177,6 +177,6 @@ class Watch(threading.Thread):
 
 
 def _order(fault: Fault) -> tuple[int, int, str]:
-    """Return the sort key of a fault: of several at one moment the smallest wins."""
+    """Return the sort key of a fault: among several faults at one moment, the smallest key wins."""
     seen = _SEEN.index(fault.code) + 1 if fault.code in _SEEN else 0
     return seen, fault.place.rank if fault.place else sys.maxsize, fault.dumps()

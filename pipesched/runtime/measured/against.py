@@ -113,7 +113,7 @@ def summary(chart: Chart, run: Against) -> str:
 
 
 def report(chart: Chart, run: Against) -> Iterator[str]:
-    """Yield the lines of the report on deviations: by kind, by stage, by rank."""
+    """Yield the lines of the report on deviations, by kind, by stage and by rank."""
     yield f"{'kind':<5}{'cost':>8}{'ran':>8}{'ran / cost':>11}"
     for x in run.kinds:
         ratio = "-" if x.ratio is None else f"{float(x.ratio):.2f}"
@@ -201,7 +201,7 @@ def decimal(value: Fraction) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Clocked(Chart):
-    """A chart with times other than those of the plan, in ticks of 1 / a_unit."""
+    """A chart with other times than the plan's, in ticks of 1 / a_unit."""
 
     ran: Timeline = field(kw_only=True)
     a_unit: int = field(kw_only=True)

@@ -5,7 +5,7 @@
 
 The unit is chosen so that the work of the whole run, in medians over its steps, equals the cost of the whole plan: an
 operation is then late because of the order and of waiting, not because the machine is slow. One step is compared with
-the plan: the one of median length, without the first of several.
+the plan: the step of median length, without the first of several steps.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Late:
 
 @dataclass(frozen=True, eq=False)
 class Against:
-    """A run compared with its plan. start, end: of the work, in nanoseconds from the begin of the step, by operation of
-    the plan.
+    """A run compared with its plan. start, end: when the work of each operation of the plan starts and ends, in
+    nanoseconds from the begin of the step.
 
-    unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: of every step, in
-    nanoseconds. allowance: the largest delay that is not late, in units: half a mean slot.
+    unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: the length of every step,
+    in nanoseconds. allowance: the largest delay that is not late, in units: half a mean slot.
     """
 
     start: Ints

@@ -18,7 +18,7 @@ def lay(made: Examination, how: Request) -> Laid:
     it.
 
     Raises:
-        PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or one of another schedule.
+        PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or a trace of another schedule.
     """
     plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.more["measured"])
     if fault is not None and not plan.finished:

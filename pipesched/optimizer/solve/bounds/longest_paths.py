@@ -155,7 +155,7 @@ def paths(problem: Problem) -> Paths:
 
 
 def entry(problem: Problem) -> int:
-    """Return the rank of stage 0, which begins before all others."""
+    """Return the rank of stage 0, which begins before all other ranks."""
     return int(problem.rank[np.flatnonzero(problem.stage == 0)[0]]) if problem.sequences else 0
 
 

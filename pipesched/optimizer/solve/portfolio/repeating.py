@@ -161,7 +161,7 @@ def _after(residue: int, least: int) -> int:
 def blocks(size: int) -> list[Block]:
     """Return all blocks whose step changes at most once, without duplicates; those that hold most first.
 
-    With more than FEW positions, only blocks with a constant step: the others would be too many.
+    With more than FEW positions, only blocks with a constant step: the other blocks would be too many.
     """
     found: dict[bytes, Block] = {}
     for first, then in product(range(1, PERIOD), repeat=2):

@@ -167,7 +167,8 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Return True if the bound grows as the seam's objective does: computed at a few sizes, derived for all others.
+    """Return True if the bound grows as the seam's objective does: computed at a few sizes, derived for all other
+    sizes.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
     the rank's work in between grows with it. A longest path grows if a part of it can be repeated.

@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.problem import Answer, Problem, Question
 
 FIRST_LIMIT = 2_000_000  # steps of the first limit
 LOADING = 20  # steps per variable, for building the clauses and passing them to the engine
-MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the one before
+MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the try before
 DECLINED = 4  # tries charged for a refusal by the engine
 MOST_INTERVALS = 5_000  # most operations for which CP-SAT is useful
 MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the memory of a small machine
