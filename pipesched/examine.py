@@ -247,5 +247,5 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
     if any(schedule.counts[op] for op in MAKERS[Result.RECOMPUTED]):
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
-        much = "what its stage says" if kept is None else shown(kept)
+        much = "its stage's value" if kept is None else shown(kept)
         yield f"an F that is run again keeps K = {much} until its R{assumed}"

@@ -183,7 +183,7 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
 
 
 _HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
-_SMALL = "K is the part of M that is left at the end of an F that is run again, as its input is"
+_SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:

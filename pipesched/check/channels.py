@@ -79,7 +79,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
         yield Diagnostic(
             CheckCode.NOT_UNDER_WAY,
             f"{x} on rank {int(program.rank[i])} waits for a {name} that is not under way",
-            (label(program, i, f"no {name} before it that is not waited for already"),),
+            (label(program, i, f"no {name} before it that still has no WAIT"),),
             notes(more),
             f"put it after its {name}, or remove it",
         )

@@ -124,7 +124,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
         first = np.full(schedule.stages * schedule.microbatches, -1, dtype=np.int64)
         first[schedule.key(at)] = at  # of equal keys the last one remains
-        for kinds, how in ((op,), "again"), (op.parts, f"although {op.name} did it"):
+        for kinds, how in ((op,), "again"), (op.parts, f"after {op.name} did the same work"):
             alike = np.flatnonzero(among(schedule.op, kinds) & dependencies.valid)
             earlier = first[schedule.key(alike)]
             twice = (earlier >= 0) & (earlier != alike)
@@ -234,7 +234,7 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
-            (f"counted are {schedule.ranks} ranks, 0 .. {schedule.ranks}: in the bubble, in 1/p of the model",),
+            (f"the bubble and 1/p of the model count {schedule.ranks} ranks, 0 .. {schedule.ranks}",),
             f"place a stage on rank {schedule.ranks} too: a range leaves out its end, so `0 .. p` is p ranks",
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):

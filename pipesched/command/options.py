@@ -58,13 +58,13 @@ COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
 RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-COMM = Option("comm", text, "The model whose failure counts [default: strict].", "MODEL")
+COMM = Option("comm", text, "Model whose failure is an error [default: strict].", "MODEL")
 _CHECKS = (COST, COSTS, RELEASE, CAP, COMM)
 _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
 TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
-    Option("placement", values.ranks, "Ranks of its stages, checked likewise.", "R0,R1,..."),
+    Option("placement", values.ranks, "Rank of each of its stages, checked against it.", "R0,R1,..."),
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)

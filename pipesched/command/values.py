@@ -92,7 +92,7 @@ def exact(value: object) -> Fraction:
 def cap(value: object) -> Fraction:
     """Return a cap on activations."""
     if isinstance(value, str) and value.strip().lower() in ("none", "inf", "unlimited", "no"):
-        raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="leave the cap out for none")
+        raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="for no cap, leave it out")
     return exact(value)
 
 

@@ -33,7 +33,7 @@ _AS = (">=", "<=", "!=", "-", "-", "*", "..", "..", "and", "and", "or", "or", "n
 _MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
     **dict.fromkeys(("while", "until"), "every loop has its bounds: `for k in low .. high { … }` or `repeat n { … }`"),
-    **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is what it writes: take it away"),
+    **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is a list of operations: remove it"),
     **dict.fromkeys(
         ("print", "echo"), "nothing is printed: `pipesched emit --target order` shows what every rank does"
     ),

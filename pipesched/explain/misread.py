@@ -34,8 +34,8 @@ _PANDAS = "each row is a rank, and the file has nothing else: to_csv(header=Fals
 SHAPES = (
     Shape("line 1 is a header", _PANDAS, r"\A(?!#|[^\n]*\d[A-Za-z])[^\n]*\n", ""),
     Shape("column 1 is an index", _PANDAS, r'(?m)^"?(?:rank|stage)?[ _]?\d{0,9}"?[,;\t]', ""),
-    Shape("a bubble has a word", 'an empty cell is a bubble: to_csv(na_rep="")', r"(?i)\b(?:nan|none|idle)\b", ""),
-    Shape("other marks than commas are between cells", 'put a comma between actions: to_csv(sep=",")', "[;\t ]+", ","),
+    Shape("a bubble is a word", 'an empty cell is a bubble: to_csv(na_rep="")', r"(?i)\b(?:nan|none|idle)\b", ""),
+    Shape("cells are not separated by commas", 'put a comma between actions: to_csv(sep=",")', "[;\t ]+", ","),
 )
 
 

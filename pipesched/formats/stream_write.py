@@ -88,8 +88,8 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         if len(gaps):
             takes = f"{gaps[0] - 1} takes it and {gaps[0]} does not"
             message = f"the microbatches of route {name or number} are not a range: {takes}"
-            note = "a stream gives each route the microbatches from a first to a last one"
-            help = "number the microbatches so that those of a route follow each other"
+            note = "in a stream the microbatches of a route are one range"
+            help = "number the microbatches of each route consecutively"
             raise fail(Code.TARGET, message, help=help, notes=(note,))
         first, last = (int(taken[0]), int(taken[-1])) if len(taken) else (0, -1)
         routes.append(Route(real(name), tuple(ranks), (first, last + 1)))
@@ -108,7 +108,7 @@ def require_words(placement: Placement, program: Program | None) -> None:
     known = np.array([op.name in FIELDS for op in Op])
     refused = {
         "it has no such instruction": ~known[program.op],
-        "in a batch are sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
+        "a batch has only sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
     }
     found = [(why, np.flatnonzero(which)) for why, which in refused.items() if which.any()]
     if found:

@@ -75,7 +75,7 @@ ROWS = (
     ),
     Target(
         "order",
-        "the computes of every rank, as words; of a wrong order too",
+        "the computes of every rank, as words; also of an order with errors",
         ".txt",
         Lazy("formats.order_write:ORDER"),
         messages=False,
@@ -84,7 +84,7 @@ ROWS = (
     ),
     Target(
         "program",
-        "its sends, receives and reductions too, likewise",
+        "its sends, receives and reductions too; also with errors",
         ".txt",
         Lazy("formats.order_write:PROGRAM"),
         messages=True,

@@ -22,7 +22,7 @@ from pipesched.views.tables import ratio, table
 _LINES = 20
 _OPS = 12
 _SHARES = ("bubble", "span bubble")
-_TITLES = {"span bubble": "bubble by span", "bytes": "most of a rank"}
+_TITLES = {"span bubble": "bubble by span", "bytes": "fullest rank"}
 Said: TypeAlias = Callable[[Fraction], str]
 
 

@@ -69,7 +69,7 @@ class Jittered:
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, if a rule has no draws."""
         if self.rule and self.jitter is None:
-            raise fail(Code.USAGE, "--rule decides an order anew in each draw, and there are none", help=_DRAWS_HELP)
+            raise fail(Code.USAGE, "--rule decides the order anew in each draw, so it needs --jitter", help=_DRAWS_HELP)
 
 
 _DRAWS_HELP = "give --jitter 5% too"

@@ -32,7 +32,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "jitter",
         Lazy("insight.jitter:deviation"),
-        "The makespan where every time varies by so much, as 5%.",
+        "Makespan if every time varies by this much, as 5%.",
         "X%",
         on=("verify", "compare"),
         after="comm",

@@ -82,7 +82,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     ended = "its time was over" if made.status is None else f"it ended with status {made.status}"
     notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
     notes += [f"{ended}: later commands are not known"] if made.status != 0 else []
-    notes += [f"{name} was asked, which tells of the machine that trains" for name in made.asked]
+    notes += [f"{name} was called: what it returns depends on the machine that trains" for name in made.asked]
     text = read_path(path)
     found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
     return _of(Source(path, ""), lambda: distinct(found), asked, tuple(notes))
@@ -97,7 +97,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         for option in _OPTION.finditer(script.text) if keys else ():
             name = option["name"]
             if name and (own := row.canonical(name)) in keys and own not in has:
-                open = Unset("it stands in the script, and this run did not give it")
+                open = Unset("the script has it, but this run did not pass it")
                 given[name] = Setting(name, open, script.span(*option.span("name")), name)
         for name, x in settings.given.items():
             key = keys.get(row.canonical(x.key))
@@ -231,7 +231,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
     settings = case.settings
     for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
-            message = f"line {setting.at.line} is not read: {setting.written} stands there, and its value is not known"
+            message = f"line {setting.at.line} is not read: {setting.written} has a value that is not known"
             yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
     if plan.off or plan.chunks is not None:
         return
@@ -240,7 +240,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
         shell = settings.kind in ("shell", "cli")
         if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
             message = f"{setting.written} is not known: {setting.value.text}"
-            help = f"{_EXPANDED}; or -D NAME=N says a variable"
+            help = f"{_EXPANDED}; or set a variable by -D NAME=N"
             yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (setting.label,), (), help)
 
 

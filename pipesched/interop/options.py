@@ -10,8 +10,8 @@ from pipesched.interop.values import variable, variables
 CHECK = (
     Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
     TORCH[0],
-    Option("p", whole, "Ranks, where the file does not say: DeepSpeed.", "N"),
-    Option("processes", whole, "All processes: those of every replica.", "N"),
+    Option("p", whole, "Ranks, if the file does not say (DeepSpeed).", "N"),
+    Option("processes", whole, "Number of processes, over all replicas.", "N"),
     Option(
         "variables",
         variables,

@@ -43,7 +43,7 @@ ROWS: tuple[Row, ...] = (
         owner=Lazy("interop.frameworks.kept:Keeping"),
     ),
     Check(
-        "torch: one rank for a stage, a backward, a full one behind frozen stages, the last stage's forwards in order",
+        "torch: each stage on one rank, with a backward, full after frozen stages; the last stage's forwards in order",
         ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
         Lazy("interop.torch.checks:order"),
         Needs.TORCH,

@@ -168,7 +168,7 @@ class Clock:
             f"{len(left)} of {len(self.emitters)} ranks have something left, and none of it can run"
         )
         more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
-        help = "a condition that is false stays false where nothing runs: let more be held, or put another line in"
+        help = "while nothing runs, a false condition stays false: allow more to be held, or add a line"
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:

@@ -81,9 +81,9 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
         low, high = _ends(node, names)
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
-            help = "a frozen stage is one that a `stage` line places"
+            help = "a `stage` line must place a frozen stage"
             message = f"{what} frozen; there are stages 0 .. {stages}"
-            raise _wrong(message, node.span, "not all of these are there", help)
+            raise _wrong(message, node.span, "some of these do not exist", help)
         found.update(range(low, high))
     return tuple(sorted(found))
 
@@ -113,7 +113,7 @@ def _line(node: ast.Stages, routes: dict[str, Route], names: Names, max_ops: int
         raise _too_many(f"{high - low} stages at least; the limit is {max_ops}", node.span)
     there, most = sum(len(route.stages) for route in routes.values()), most_stages(max_ops)
     if there + sum(stage not in route.stages for stage in range(low, high)) > most:
-        message = f"more than {most} stages, those of all routes counted"
+        message = f"more than {most} stages, counted over all routes"
         raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")
     rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
     if node.microbatches is not None:

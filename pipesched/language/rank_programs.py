@@ -92,7 +92,7 @@ class Programs:
         later = next((site for site in self.checked.sites if Op[site.op] in HOLDING), None)
         if later is not None:
             op = Op[later.op]
-            why = "a copy has a clock of its own" if op.copy else "held activations depend on which F have one"
+            why = "a copy has a clock of its own" if op.copy else "what an F holds depends on whether it has one"
             message = f"`greedy` does not know {op.name} yet: {why}"
             raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
         emitters = list(ranks)

@@ -85,7 +85,7 @@ class Statements:
                 return self._if(node, scope, depth)
             case ast.Greedy():
                 message = "`greedy` is the last statement of a program, and in no block"
-                scope.report(Code.GREEDY, message, node.span, "something else follows, or is around")
+                scope.report(Code.GREEDY, message, node.span, "another statement follows, or a block is around it")
                 return [], 0
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
@@ -115,7 +115,7 @@ class Statements:
         chunk: python.expr = python.Constant(None)
         when: python.expr = python.Constant(None)
         if operation.microbatch is not None:
-            message = "a line of `greedy` is the next microbatch, whichever that is"
+            message = "a line of `greedy` always takes the next microbatch"
             scope.report(Code.GREEDY, message, operation.microbatch.span, "names one", "take it away")
         if operation.chunk is not None:
             chunk = self._number(operation.chunk, scope).code

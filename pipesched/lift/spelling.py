@@ -180,9 +180,7 @@ def _check_pairs(schedule: Schedule) -> None:
     right &= makes(schedule.op[second], Result.GRADIENT)
     if not bool(np.all(right)):
         i = int(second[np.argmin(right)])
-        raise _nowhere(
-            schedule, i, "is the second part of a slot whose first part is not an F, or is not an I or B itself"
-        )
+        raise _nowhere(schedule, i, "is the second part of an overlap that is not an F and then an I or B")
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
@@ -192,7 +190,7 @@ def _route(schedule: Schedule, placement: Placement) -> Ints:
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
     right = inside & (placement.rank_of[route, np.where(inside, schedule.stage, 0)] == schedule.rank)
     if not bool(np.all(right)):
-        raise _nowhere(schedule, int(np.argmin(right)), "is not on the rank of its stage, or is of no stage at all")
+        raise _nowhere(schedule, int(np.argmin(right)), "is not on the rank of its stage, or its stage does not exist")
     return route
 
 

@@ -154,7 +154,7 @@ def _costs(costs: Costs) -> Iterator[Line]:
 
 def _cost(cost: Cost) -> str:
     if isinstance(cost, Grid):
-        message = f"a cost differs from microbatch to microbatch, {cost}, and a table of numbers has no words"
+        message = f"a cost differs from microbatch to microbatch, {cost}, and a .ps file cannot say that"
         raise fail(
             Code.TARGET,
             message,

@@ -306,19 +306,15 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: "M" not in s.costs.by_microbatch and s.costs.scalar("M") != 1,
-        lambda s: "M of a stage is the model's: that of the costs counts activations, not bytes",
+        lambda s: "M of each stage comes from the model; M in the costs counts activations, not bytes",
     ),
     (
         lambda s: not s.schedule.keeps.all(),
-        lambda s: (
-            f"{_passing(s.schedule)} nothing: at most what its largest layer makes is there, all at once, while it runs"
-        ),
+        lambda s: f"{_passing(s.schedule)} nothing: while it runs it has at most all that its largest layer makes",
     ),
     (
         lambda s: s.partly.any(),
-        lambda s: (
-            f"frozen, {_listed(s.partly)}: an F keeps as much as on a trained one, which is the most; its I frees it"
-        ),
+        lambda s: f"frozen, {_listed(s.partly)}: an F is counted as on a trained stage, an upper bound; its I frees it",
     ),
     (
         lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,

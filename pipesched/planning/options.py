@@ -15,7 +15,7 @@ PLAN = (
     replace(MODEL, help="The transformer and its training, apart from what is planned.", read=named_model),
     Option("gpus", whole, "GPUs of the cluster.", "N"),
     Option("gpus_per_node", whole, "[default: the device's]", "N"),
-    replace(DEVICE, help="Device of which the GPUs are."),
+    replace(DEVICE, help="Type of the GPUs."),
     Option("batch", whole, "Sequences of a step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Most bytes of a GPU [default: its memory].", "80GB"),

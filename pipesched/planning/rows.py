@@ -82,7 +82,7 @@ ROWS: tuple[Row, ...] = (
         owner=_OWNER,
     ),
     Check(
-        "the microbatches of the batch of a model are those of the schedule",
+        "the schedule has as many microbatches as the model's batch makes",
         ("PS909",),
         Lazy("planning.footprint_check:check_batch"),
         place=200,

@@ -156,7 +156,7 @@ class Checker:
             raise self.damaged(f"{before}given", "every parameter has one value")
         findings = tuple(self._findings(said, question, f"{before}findings"))
         if first and [x.name for x in findings] not in ([_ORDER], self._expected(findings)):
-            raise self.refused(f"{before}findings", "it does not speak of every property of the file in its order")
+            raise self.refused(f"{before}findings", "it does not list every property, in the order of the file")
         return Answer(values(question), domain_of(question), findings, question)
 
     def _expected(self, findings: tuple[Finding, ...]) -> list[str]:
@@ -191,13 +191,13 @@ class Checker:
                 yield self._proved(at, question, here)
                 holds.add(at)
             else:
-                raise self.refused(f"{here}.outcome", "it is no outcome, or the order is not proved before it")
+                raise self.refused(f"{here}.outcome", "it is not an outcome, or the order was not proved first")
 
     def _number(self, name: str, after: int, place: str) -> int:
         """Return the number of a property that comes after another."""
         found = next((k for k in range(after + 1, len(self._names)) if self._names[k] == name), None)
         if found is None:
-            raise self.refused(f"{place}.property", "the file has no such property behind the one before it")
+            raise self.refused(f"{place}.property", "the file has no such property after the previous one")
         return found
 
     def _proved(self, number: int, question: Question, place: str) -> Finding:
@@ -228,5 +228,5 @@ class Checker:
         else:
             found = small.at(at - len(STRUCTURE), size, costs) if at >= len(STRUCTURE) else None
         if found is None:
-            raise self.refused(here.rstrip("."), "nothing is wrong there")
+            raise self.refused(here.rstrip("."), "the property does not fail there")
         return Finding(max(at, 0), name, REFUTED, counterexample=found)

@@ -45,7 +45,7 @@ def read(source: Source) -> Certificate:
         with budgeted(source):
             found = json_of(source.text, object_pairs_hook=_once, parse_float=_none, parse_constant=_none)
     except ValueError as error:
-        raise damaged(source.name, "", str(error) or "an entry is there twice, or is not a whole number") from None
+        raise damaged(source.name, "", str(error) or "an entry occurs twice, or is not a whole number") from None
     entries = _real(found)
     assert isinstance(entries, dict)
     if entries.get("version") != VERSION or type(entries["version"]) is not int:

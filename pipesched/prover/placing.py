@@ -117,7 +117,7 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
     inner = stages.subtract(stages.lexmax())
     inside = read.intersect_domain(stages)
     if several or not inside.is_subset(before) or not inner.is_subset(inside.range()):
-        raise NotAffine(file.name.span, "not every stage reads others before it, and is read by one")
+        raise NotAffine(file.name.span, "each stage must read earlier stages, and be read by one")
 
 
 def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:

@@ -47,7 +47,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "smallest",
         flag,
-        "If it fails, judge the smallest size that fails so.",
+        "If it fails, find the smallest size with that failure.",
         default=False,
         on=("verify",),
         after="definitions",

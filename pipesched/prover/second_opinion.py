@@ -39,7 +39,9 @@ class SecondOpinion:
         if not self.open:
             return "second opinion: Z3 finds the same for each of them"
         many = f"{self.agreed} of {self.agreed + len(self.open)}"
-        return f"second opinion: Z3 finds the same for {many}; it does not decide in its steps: {_listed(self.open)}"
+        return (
+            f"second opinion: Z3 finds the same for {many}; undecided within its limit of steps: {_listed(self.open)}"
+        )
 
 
 def judged(shown: Sequence[Shown]) -> SecondOpinion:

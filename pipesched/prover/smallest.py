@@ -82,7 +82,7 @@ def _not_sought(report: Report, source: Source) -> str:
     if not codes:
         return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` asks every size"
     if codes & _NOT_JUDGED or report.exit_status == 2:
-        return "no smaller size was tried, as the file is not judged at this one"
+        return "no smaller size was tried, since the file cannot be judged at this one"
     try:
         checked(source)
     except PipeschedError:
@@ -181,12 +181,18 @@ class _Search:
 
     def _head(self, size: Size) -> str:
         order = " + ".join(self.most)
-        return f"{render.sizes(size)} has the least {order} of the sizes up to {render.sizes(self.most)} that fail so"
+        return (
+            f"{render.sizes(size)} has the least {order} of the sizes up to {render.sizes(self.most)} with this failure"
+        )
 
     def _all(self, tried: int) -> str:
         if not tried and not self.long:
-            return "the file takes no smaller one"
-        said = f"all {tried} smaller ones that the file takes were tried" if tried != 1 else "the one smaller was tried"
+            return "the file allows no smaller one"
+        said = (
+            f"all {tried} smaller ones that the file allows were tried"
+            if tried != 1
+            else "the only smaller one was tried"
+        )
         return (f"{tried} smaller ones were tried" if self.long else said) + self._others()
 
     def _others(self) -> str:
@@ -212,7 +218,7 @@ class _Search:
                 fixed = f" with v={size['v']}" if "v" in size else ""
                 return (
                     report,
-                    f"{render.sizes(size)} has the least p + m of all sizes{fixed} that fail so, which is proved",
+                    f"{render.sizes(size)} has the least p + m of all sizes{fixed} with this failure (proved)",
                 )
         return None
 
@@ -222,8 +228,11 @@ class _Search:
         for shift in range(1, max(size.values()).bit_length() + 1):
             while (found := self._less(size, shift)) is not None:
                 size, report = found
-        tested = f"the {tried} sizes with {' + '.join(size)} < {total} that the file takes do not{self._others()}"
-        return report, f"{render.sizes(size)} fails so, found by halving; {tested}, and others below it were not tried"
+        tested = f"none of the {tried} allowed sizes with {' + '.join(size)} < {total} has it{self._others()}"
+        return (
+            report,
+            f"{render.sizes(size)} has this failure, found by halving; {tested}; other smaller ones were not tried",
+        )
 
     def _less(self, size: Size, shift: int) -> tuple[dict[str, int], Report] | None:
         """Return a size that fails so, in which all or some numbers are less by a half, a quarter, and so on."""

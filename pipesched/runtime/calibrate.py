@@ -172,9 +172,9 @@ def _missing(key: str, stages: Sequence[int]) -> str:
         "C": f"nobody waited for a message of {which}: C is 0 there",
         "B": f"{which} never ran a full backward: B is I + W there",
         "FB": f"{which} never ran an overlap pair: FB is F + B there",
-        "F": f"{which} ran F only in overlap pairs: F is that part of FB which it is elsewhere",
+        "F": f"{which} ran F only in overlap pairs: F / FB is assumed as on other stages",
     }
-    return reasons.get(key, f"{which} never ran {key} alone: it is that part of B which it is elsewhere")
+    return reasons.get(key, f"{which} never ran {key} alone: {key} / B is assumed as on other stages")
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:

@@ -20,7 +20,7 @@ RUN = (
     Option("device", choices=("cpu", "cuda"), default="cpu"),
     Option("engine", choices=("pipesched", "torch"), default="pipesched"),
     Option("timeout", real, "Seconds without progress that count as a stall.", "S", 30),
-    Option("pace", real, "Milliseconds of a cost of 1.", "MS", 20),
+    Option("pace", real, "Milliseconds that a cost of 1 takes.", "MS", 20),
     replace(COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
     COSTS,
     COMM,

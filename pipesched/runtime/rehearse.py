@@ -137,10 +137,10 @@ class OneRank:
             f"{len(instructions)} instructions",
             f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), not counting "
             f"{_size(found.weights)} of weights, and as much of their gradients",
-            f"    {_size(found.predicted)} follow from one microbatch: {share:.1f} %",
+            f"    {_size(found.predicted)} predicted from one microbatch: {share:.1f} %",
         ]
         if self.by_model is not None and found.peak:
-            head.append(f"    {_size(self.by_model)} is what the model says: {100 * self.by_model / found.peak:.1f} %")
+            head.append(f"    {_size(self.by_model)} predicted by the model: {100 * self.by_model / found.peak:.1f} %")
         headers = ("stage", "message\nin", "message\nout", "kept\nafter F", "kept\nafter I", "most\nin a backward")
         rows = [
             [

@@ -67,9 +67,9 @@ class Request:
         if not 0 <= self.pace <= 60_000:
             raise fail(Code.USAGE, f"a pace of {self.pace:g} ms: choose 0 to a minute")
         if self.engine == "torch" and (self.trace or self.faults):
-            raise fail(Code.USAGE, "--trace and --fault are for our own engine", help="leave out --engine torch")
+            raise fail(Code.USAGE, "--trace and --fault need pipesched's own engine", help="leave out --engine torch")
         if self.engine == "torch" and self.samples:
-            raise fail(Code.USAGE, "--samples is for our own engine", help="leave out --engine torch")
+            raise fail(Code.USAGE, "--samples needs pipesched's own engine", help="leave out --engine torch")
         _ = self.breaks
 
     @property

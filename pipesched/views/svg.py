@@ -76,7 +76,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     """
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
-        message = f"{len(chart.schedule):,} operations make no figure; {MAX_OPS:,} are drawn"
+        message = f"{len(chart.schedule):,} operations are too many for a figure; {MAX_OPS:,} at most"
         raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, or a text or a page, or say --force")
     return "\n".join(_Page(chart, how).lines()) + "\n"
 
@@ -278,7 +278,7 @@ def printed(document: str, format: str) -> bytes:
         return _pdf(cairo, document)
     side = max(size(document))
     if side > _LARGEST:
-        message = f"a figure of {side:,} pixels makes no PNG; {_LARGEST:,} are drawn"
+        message = f"a figure of {side:,} pixels is too large for a PNG; {_LARGEST:,} at most"
         raise fail(ViewsCode.TOO_LARGE, message, help="write it as .svg or .pdf, or draw a part with --from and --to")
     return bytes(cairo.svg2png(bytestring=document.encode(), scale=min(_SCALE, _LARGEST / side)))
 

@@ -107,7 +107,7 @@ def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], t
     os.chdir(tmp_path)
     line = ["run", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
     assert main([*line, "-o", "costs.json"]) == 0
-    assert "follow from one microbatch" in capsys.readouterr().out
+    assert "predicted from one microbatch" in capsys.readouterr().out
     found = json.loads((tmp_path / "costs.json").read_text("utf-8"))
     assert found["predicted_bytes"] == pytest.approx(found["peak_bytes"], rel=0.02)
     assert {key: len(row) for key, row in found["costs"].items()} == {"F": 64, "I": 64, "W": 64}

@@ -206,7 +206,7 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
             InteropCode.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help
         )
     if ended == "large":
-        raise fail(InteropCode.NO_ORDER, f"{call.name} gave more than any order has", here, notes=printed)
+        raise fail(InteropCode.NO_ORDER, f"{call.name} gave more output than any order needs", here, notes=printed)
     try:
         with budgeted(call):
             found: Found = json_of(body)
@@ -258,7 +258,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
             can = "it can read files and write to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
-        help = "its current folder is a temporary one: name files from __file__ on"
+        help = "its current folder is a temporary one: name files relative to __file__"
     return fail(InteropCode.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
 
 

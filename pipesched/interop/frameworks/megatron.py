@@ -110,7 +110,7 @@ def record(name: str, options: Options) -> Recorded:
     chunks = int(options.get("v", 1))
     if (name == "1f1b") != (chunks == 1):
         said = "1f1b has one stage per rank, interleaved several"
-        raise Unknown(f"{said}; v is {chunks}", "give --v 2, or more, to interleaved alone")
+        raise Unknown(f"{said}; v is {chunks}", "give --v 2 or more with interleaved only")
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}

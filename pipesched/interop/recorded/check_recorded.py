@@ -67,7 +67,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
         yield Diagnostic(
             InteropCode.RANK_ABSENT,
             f"no record of {'rank' if len(absent) == 1 else 'ranks'} {ranks}{more}",
-            notes=("its messages are known by their other ends alone",),
+            notes=("its messages are known only from the other ranks",),
             help="a rank that was killed writes none: look at its log first",
         )
 
@@ -75,7 +75,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
 def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
         InteropCode.RECORD,
-        f"the dump of {held.recorded.cut}: those before are overwritten, and no message can be counted",
+        f"the dump of {held.recorded.cut}: earlier entries are overwritten, so messages cannot be counted",
         notes=("messages are not compared with the schedule; unfinished ones are paired from the first one on",),
         help="set TORCH_FR_BUFFER_SIZE to more entries than a run has",
     )

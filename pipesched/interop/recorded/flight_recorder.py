@@ -64,8 +64,8 @@ def dump(name: str, data: bytes) -> File:
         with budgeted(name):
             return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value())
     except NotPlain as error:
-        message = f"{name} is a pickle that would run {error}: a dump holds plain data, so this is none"
-        raise fail(InteropCode.RECORD, message, help="nothing of it was run; ask where it comes from") from None
+        message = f"{name} is a pickle that would run {error}: a dump has only plain data, so this is not one"
+        raise fail(InteropCode.RECORD, message, help="none of it was run; find out where the file comes from") from None
     except ValueError as error:
         message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
         raise fail(InteropCode.RECORD, message, help="let every rank write its dump to the end") from None
@@ -178,7 +178,7 @@ def _group(key: str, about: Mapping[str, object], left: Budget) -> _Group:
     ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
     listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
     if not isinstance(purpose, str) or not isinstance(listed, list):
-        raise TypeError("a process group has no text and no list of ranks")
+        raise TypeError("the name or the ranks of a process group are missing")
     left.spend(len(listed), "process groups")
     return _Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
 
@@ -276,7 +276,7 @@ def _require_types(columns: Iterable[Sequence[object]]) -> None:
     """Raise TypeError if a value of an entry has a type that torch does not use there."""
     for (name, types), column in zip(_TYPES.items(), columns, strict=True):
         if not {*map(type, column)} <= types:
-            raise TypeError(f"an entry has no {name} of its type")
+            raise TypeError(f"the {name} of an entry is missing or of a wrong type")
 
 
 def _text(value: object) -> str:

@@ -59,7 +59,7 @@ CONSUMER = Consumer(
     because={
         COPIES: "there a stage is on one rank",
         SKIPS: "there a stage hands its activation to the next stage alone",
-        SLICES: "there each microbatch is for itself",
+        SLICES: "there microbatches are independent, without slices",
         FROZEN: "there every stage sends a gradient to the stage before it",
         FORWARD_ONLY: "there a step ends with the optimizer",
     },

@@ -64,7 +64,7 @@ TORCH_CSV = Consumer(
     },
     helps={
         COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
-        SKIPS: "make one stage of those that a skip spans",
+        SKIPS: "merge the stages that a skip spans into one",
         FROZEN: "`--target torch-csv` has that B, and leaves the messages to torch",
         EMPTY_RANKS: f"place a stage on every rank, or {_INSTEAD}",
     },
@@ -84,7 +84,7 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
             InteropCode.FORWARD_ONLY,
             "no backward at all: torch's loader refuses the file",
             (),
-            ("it counts one backward of every stage for each microbatch, whatever the file is for",),
+            ("it expects one backward per stage and microbatch, even in a file for inference",),
             "for inference give torch a file with backwards, and call its schedule's eval()",
         )
 

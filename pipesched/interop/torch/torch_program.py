@@ -186,14 +186,14 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
     wait = name.replace("SEND", "WAIT_SEND")
     help = "one send, and after it one wait"
     if len(sends) > 1:
-        what = f"{name} is there {len(sends)} times"
+        what = f"{name} occurs {len(sends)} times"
         labels = [label(program, sends[1], "sent again"), label(program, sends[0], "sent here already")]
     elif not sends or (waits and waits[0] < sends[0]):
         what = f"{wait} comes without an earlier {name}"
         labels = [label(program, waits[0], "waits for a send that is not posted yet")]
         labels += [label(program, i, "posted only here") for i in sends]
     elif len(waits) > 1:
-        what = f"{wait} is there {len(waits)} times"
+        what = f"{wait} occurs {len(waits)} times"
         labels = [label(program, waits[1], "waits again"), label(program, waits[0], "waited for here already")]
     else:
         what = f"{name} has no {wait}"

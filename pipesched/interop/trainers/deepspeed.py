@@ -75,7 +75,7 @@ def plan(case: Case) -> Plan:
 def check(case: Case, found: Plan) -> Findings:
     """Apply every rule."""
     source = f"{case.named}, deepspeed/runtime/config"
-    yield from judge(case, KEYS, f"{source}.py", closed=("pipeline",), refuses="takes no notice of it")
+    yield from judge(case, KEYS, f"{source}.py", closed=("pipeline",), refuses="ignores it")
     for setting in case.settings.repeated:
         where = f"{source}_utils.py: dict_raise_error_on_duplicate_keys"
         yield wrong(InteropCode.CONFIG_KEY, f"{setting.key} is given again", where, setting, help="keep one of them")

@@ -109,7 +109,7 @@ def judge(
             yield one
     for setting in case.settings.repeated:
         if setting.key in keys:
-            yield Note(f"{setting.at}: {setting.written} is given again later, which counts")
+            yield Note(f"{setting.at}: {setting.written} is given again later; the later value counts")
     aside = tuple(x.written for x in strangers if found[x.key] is None)
     if aside:
         yield NotJudged(aside)
@@ -134,7 +134,7 @@ def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic |
     if key.none and case.assumed:
         return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
     if not known(case, key):
-        help = key.elsewhere or f"it is there {_when(key)}"
+        help = key.elsewhere or f"it exists {_when(key)}"
         return wrong(InteropCode.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
     if isinstance(setting.value, Unset):
         said = Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")

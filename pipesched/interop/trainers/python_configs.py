@@ -95,7 +95,7 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
         ) from None
     except ValueError:
         raise broken(
-            source, InteropCode.CONFIG_SYNTAX, "no Python", "a character that has no place in it", 1, 1
+            source, InteropCode.CONFIG_SYNTAX, "no Python", "a character that is not allowed there", 1, 1
         ) from None
     except (RecursionError, MemoryError):
         raise broken(

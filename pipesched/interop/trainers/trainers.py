@@ -198,13 +198,13 @@ def trainer_of(settings: Settings) -> Trainer:
     alike = [row for row in TRAINERS if row.known(settings)]
     if alike:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
-        message = f"{name} has settings as {alike[0].name} has them, and nothing that is {alike[0].name}'s alone"
+        message = f"{name} has settings of {alike[0].name}, but none that only {alike[0].name} has"
         shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
         raise fail(InteropCode.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} selects the trainer")
     known = ", ".join(row.name for row in TRAINERS)
     near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
     if near is None:
-        message = f"{name} has no setting of the pipeline of a trainer that is known: {known}"
+        message = f"{name} has no pipeline setting of a known trainer: {known}"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, help="--trainer NAME selects the trainer")
     setting, meant = near
     raise fail(

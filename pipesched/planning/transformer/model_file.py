@@ -155,7 +155,7 @@ def source(path: str) -> Source:
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
     if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
         close = get_close_matches(path, built_in(), 1, 0.5)
-        own = "for a model of yours give a .toml file, as `pipesched list llama3-70b` prints one"
+        own = "for your own model give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
         raise fail(PlanningCode.MODEL_NAME, f"unknown model {path!r}", help=help)
     return inputs.read_path(path)

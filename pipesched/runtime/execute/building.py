@@ -216,7 +216,7 @@ def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
     given = tuple(cast("Sequence[Boundary]", example))
     if len(given) != stages:
         raise ValueError(
-            f"{len(given)} boundaries for {stages} stages: give the input and what each but the last makes"
+            f"{len(given)} boundaries for {stages} stages: give the model's input and the output of all but the last"
         )
     return given
 

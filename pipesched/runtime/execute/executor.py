@@ -254,7 +254,7 @@ class Runtime:
                 if [spec.dtype for spec in old] != [spec.dtype for spec in new]:
                     what = f"the output of stage {stage - 1}" if stage else "the model's input"
                     message = f"{what} is {text(new)} for microbatch {microbatch}; it was {text(old)} before"
-                    help = "shapes may change, the number and the dtypes of tensors stay"
+                    help = "shapes may change, but not the number and the dtypes of tensors"
                     raise RunError(Fault(BOUNDARY, message, Place(self.rank), (), help))
         self.boundaries = made
         for (_, number), stage_of in self._stages.items():

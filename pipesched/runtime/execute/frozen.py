@@ -46,7 +46,7 @@ def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
         if frozen and trained:
             stages = f"stage {frozen[0]}, which is frozen, and stage {trained[0]}, which is not"
             message = f"a weight is tied between {stages}"
-            raise RunError(Fault(UNSUPPORTED, message, None, (), "freeze both stages, or none"))
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "freeze both stages, or neither"))
 
 
 def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | None:

@@ -182,7 +182,9 @@ class Peers:
             return link.hear()
         except (OSError, _Forged, UnicodeDecodeError) as error:
             ended = isinstance(error, OSError)
-            self.closed[link.other] = "its process ended" if ended else "its connection carried what it did not sign"
+            self.closed[link.other] = (
+                "its process ended" if ended else "its connection carried data that it did not sign"
+            )
             self._selector.unregister(link.socket)
             link.socket.close()
             return None

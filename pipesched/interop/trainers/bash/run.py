@@ -73,7 +73,7 @@ class Script(Words):
         except (Unclosed, RecursionError) as error:
             at = error.at if isinstance(error, Unclosed) else -1
             place = text.at[at] if 0 <= at < len(text) else text.place
-            self.unread.append(Hole("what begins here has no end that is known", place))
+            self.unread.append(Hole("the end of what begins here is not found", place))
 
     def command(self, fields: list[Text]) -> None:
         """Run a command that another shell has expanded, after the assignments before it."""
