@@ -95,7 +95,7 @@ def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys
         "W": [10, 10],
         "B": [40, 40],
     }
-    assert "stage 0 never ran I alone: {key} / B is assumed as on other stages" in made["notes"]
+    assert "stage 0 never ran I alone: I / B is assumed as on other stages" in made["notes"]
     assert "stage 1 never ran a full backward: B is I + W there" in made["notes"]
 
 
