@@ -96,7 +96,7 @@ def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
     """Return the end of a line's head, 0 if it has none, the rank of the next line, and the errors in it."""
     head = _HEAD.match(text)
     if head is None:
-        missing = Bad("a line must begin with its rank", f"begin with rank {turn}: and operations, as F0.0")
+        missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations, as F0.0")
         return 0, turn + 1, [(0, len(text), missing)]
     rank, bad = int(head[1]), list[tuple[int, int, Bad]]()
     if rank != turn:

@@ -43,10 +43,10 @@ SHAPES: dict[str, tuple[str, str, str]] = {  # the text, words of the message, w
     "unnamed": ("Unnamed: 0" + rows(TWO, True, True), "line 1 is a header", "to_csv(header=False, index=False)"),
     "words": ("rank,a,b\n0,0F0,0B0\n1,1F0,1B0\n", "line 1 is a header", "to_csv(header=False, index=False)"),
     "bubbles": ("0F0,NaN,NaN,0B0\nNaN,1F0,1B0,NaN\n", "bubble", 'na_rep=""'),
-    "semicolons": (TWO.replace(",", ";"), "marks", 'sep=","'),
+    "semicolons": (TWO.replace(",", ";"), "not separated by commas", 'sep=","'),
     "semicolons and header": (rows(TWO, True, True, ";"), "line 1 is a header", 'sep=","'),
-    "tabs": (TWO.replace(",", "\t"), "marks", 'sep=","'),
-    "blanks": (TWO.replace(",", " "), "marks", 'sep=","'),
+    "tabs": (TWO.replace(",", "\t"), "not separated by commas", 'sep=","'),
+    "blanks": (TWO.replace(",", " "), "not separated by commas", 'sep=","'),
     "mark": ("\ufeff" + TWO, "byte order mark", "without"),
     "letters": ("0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n", "both run", "write I for every B"),
 }

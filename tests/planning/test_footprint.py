@@ -307,7 +307,7 @@ def test_without_a_backward_a_layer_is_held_at_once() -> None:
     """At most one layer is held at once, with a note; on the last stage the head makes more."""
     found, said = most(pipesched.load("forward_only", p=4, m=8))
     assert 34 * SBH > OF_HEAD
-    assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: at most what its largest layer" in said
+    assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: while it runs it has at most all" in said
     wide = replace(GPT, vocabulary=50 * H)
     assert most(pipesched.load("forward_only", p=4, m=8), (wide, PLAIN))[0][3] == 4 * SBH + 4 * S * B * 50 * H
 
@@ -336,7 +336,7 @@ def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
         pipesched.verify("1f1b", p=2, m=4, model=(GPT, PLAIN), costs=cost) for cost in ({"M": [3, 1]}, {"F": 1})
     )
     assert given.bytes.ranks == plain.bytes.ranks
-    assert "M of a stage is the model's" in " ".join(given.bytes.assumed)
+    assert "M of each stage comes from the model" in " ".join(given.bytes.assumed)
 
 
 def test_both_routes_of_chimera_are_counted() -> None:
@@ -374,6 +374,9 @@ rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r
     schedule = pipesched.load(pipesched.Source("middle.ps", text))
     found, said = most(schedule)
     one = 2 * 34 * SBH
-    assert found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD] and "frozen, stage 1: an F keeps as much" in said
+    assert (
+        found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD]
+        and "frozen, stage 1: an F is counted as on a trained stage" in said
+    )
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None and (used.states[1].gradients, used.states[1].optimizer) == (0, 0)
