@@ -35,10 +35,10 @@ _NO_SUCH = {
 }
 
 _NCCL = (
-    "NCCL keeps in order what a rank posts on one communicator:\n"
-    "one-stream with `device_id` or batched sends, where all ranks share one,\n"
-    "pair-stream where each pair of ranks has its own, as torch makes them without;\n"
-    "strict holds under both, and where NCCL does not buffer"
+    "NCCL keeps the order of what a rank posts on one communicator:\n"
+    "one-stream if all ranks share one (`device_id`, or batched sends),\n"
+    "pair-stream if each pair of ranks has its own (torch without `device_id`);\n"
+    "what holds under strict holds under both, and if NCCL does not buffer"
 )
 _GLOO = (
     "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"

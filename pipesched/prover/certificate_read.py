@@ -49,7 +49,7 @@ def read(source: Source) -> Certificate:
     entries = _real(found)
     assert isinstance(entries, dict)
     if entries.get("version") != VERSION or type(entries["version"]) is not int:
-        reason = f"it is of version {entries.get('version')!r:.20}, and this is read: {VERSION}"
+        reason = f"it has version {entries.get('version')!r:.20}; this reader knows version {VERSION}"
         raise damaged(source.name, "version", reason)
     own = part(source.name, entries, "schedule", dict)
     text, digest = (part(source.name, own, name, str, "schedule.") for name in ("text", "sha256"))
