@@ -124,7 +124,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A finding. The first label is its place; the others give further places."""
+    """A finding. The first label is its place; the other labels give further places."""
 
     code: AnyCode
     message: str

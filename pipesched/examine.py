@@ -58,7 +58,7 @@ class Options(Extended):
         require_counts(self.parameters.items())
 
     def counted(self, loaded: Loaded) -> Costs:
-        """Return the costs in effect: the requested ones, over those of a cost model, or over those of the file.
+        """Return the costs in effect: the requested costs, over the costs of a cost model or of the file.
 
         Raises:
             PipeschedError: findings of an extension on its options.
@@ -115,7 +115,7 @@ class Examination:
 
     @cached_property
     def report(self) -> Report:
-        """The verdict. Options that do not fit are findings in it; nothing is raised."""
+        """The verdict. Options that do not fit become findings; nothing is raised."""
         try:
             return self._report()
         except PipeschedError as error:

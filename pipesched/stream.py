@@ -96,7 +96,7 @@ class Route:
 class Stream:
     """A program as published. `ranks[r]` are the instructions of rank r, in order.
 
-    frozen: the stages that are not trained. reads: for stages that do not read exactly the one before them, the stages
+    frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
     that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
     are the slices of one sequence.
     """

@@ -4,7 +4,7 @@
     F(0) <- nothing     the last stage's I, B <- its own F
 
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
-and a single column. Producers on other ranks cost a message; those on the same rank must only come earlier.
+and a single column. Producers on other ranks cost a message; producers on the same rank must only come earlier.
 
 If a file says which stages are read, an F has a producer for each stage that it reads, and a backward has one for each
 of its readers. The nearest producer is in the column; the others are in a list of further edges, which is empty for a

@@ -106,7 +106,7 @@ class Events:
         self._meet(self.head[blocking], np.flatnonzero(blocking))
 
     def _wait(self, entry: Column, other: Column, late: Column | None = None) -> None:
-        """Add entries that wait for others."""
+        """Add entries that wait for other entries."""
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
@@ -169,8 +169,8 @@ def heads(program: Program) -> Column:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for the latest end of its result, stage and microbatch before it on its rank. If stages read others, it
-    waits for all such ends, and sends to different stages are distinguished.
+    Each waits for the latest end of its result, stage and microbatch before it on its rank. If stages read further
+    stages, it waits for all such ends, and sends to different stages are distinguished.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)

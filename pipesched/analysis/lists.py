@@ -115,9 +115,9 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
     """Run rounds over lists: each list whose next entry has its inputs runs it. No entry may have further inputs.
 
-    Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait in
-    them, and undone if one had to. If lists mostly wait for each other, so that rounds have little to do, the event
-    loop is faster and takes over.
+    Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait,
+    and undone if a list had to. If lists mostly wait for each other, so that rounds have little to do, the event loop
+    is faster and takes over.
     """
     size = len(lists.cost)
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)

@@ -97,7 +97,7 @@ class Standstill:
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Every rank that waits, or whose queue does, once, by rank; those in the cycle as they appear there."""
+        """Every rank that waits, or whose queue does, once, by rank; ranks of the cycle as they appear there."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -301,7 +301,7 @@ class _Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """Return the rank in whose queue `after` is before `node`; `stay` if it is one of them."""
+        """Return the rank in whose queue `after` is before `node`; `stay` if that is such a rank."""
         rank, head = self.program.rank, self.events.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

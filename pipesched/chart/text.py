@@ -167,7 +167,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """Yield the last wait of each rank: those in the cycle one by one, with their marks, then the others."""
+    """Yield the last wait of each rank: ranks of the cycle one by one, with their marks, then the other ranks."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return

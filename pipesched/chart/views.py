@@ -1,4 +1,4 @@
-"""Views: all kinds of pictures, one row each; the core draws text, extensions the others.
+"""Views: all kinds of pictures, one row each; the core draws text, extensions draw the rest.
 
     name    suffixes                        contents
     text    .txt                            a chart in characters
@@ -10,8 +10,8 @@
 
 An overlay is drawn with the plan or in its place: a measured run, or the bytes of a transformer over time.
 
-A row names the options that apply to it; others are refused, and help texts name the views of an option. A view is
-imported when it is drawn.
+A row names the options that apply to its view; other options are refused, and help texts name the views of an option. A
+view is imported when it is drawn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """No rank waits for ever: the shortest cycle of waits is reported rank by rank.
 
-Ranks that wait for a partner that does not exist are reported by `channels`; this check reports those that wait for
+Ranks that wait for a partner that does not exist are reported by `channels`; this check reports ranks that wait for
 each other.
 """
 

@@ -38,7 +38,7 @@ def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, s
 
 
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
-    """Yield the first mistake of each statement, with a note on the others, so that it is reported once.
+    """Yield the first mistake of each statement, with a note on its other mistakes, so a statement is reported once.
 
     A mistake is a tuple of operation indices and words. An operation without a place is a statement of its own.
     """

@@ -3,7 +3,7 @@
     RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
 
-torch's runtime asserts both, on one rank, while the others wait for the time-out.
+torch's runtime asserts both, on one rank, while the other ranks wait for the time-out.
 """
 
 from __future__ import annotations

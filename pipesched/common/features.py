@@ -1,4 +1,4 @@
-"""Features that a schedule may have, and consumers: each names the features that it supports, and refuses all others.
+"""Features that a schedule may have, and consumers: each names the features that it supports, and refuses the rest.
 
     feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
     kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
@@ -14,7 +14,7 @@
                   microbatch
 
 A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until it names it. The rows of the
-consumers are in their own modules; `tests/shell/test_features.py` compares this table with them.
+consumers are in their own modules; `tests/shell/test_features.py` compares this table with these rows.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, U
 
 @dataclass(frozen=True)
 class Consumer:
-    """A reader of schedules that supports some features and refuses all others.
+    """A reader of schedules that supports some features and refuses the rest.
 
     title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: the code of the refusal. kinds: the
     kinds of operations. knows: the features. because: by feature, the fact about the consumer that forbids it. helps:

@@ -78,7 +78,7 @@ def _reader(option: Option) -> Reading:
 
 @dataclass(frozen=True)
 class _Choice:
-    """The reader of one of a few names."""
+    """The reader of a value that must be one of a few names."""
 
     names: tuple[str, ...]
 

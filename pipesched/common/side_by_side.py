@@ -46,7 +46,7 @@ _AWAY = [op for result in FOR_BACKWARDS for op in MAKERS[result]]
 
 
 def settle(made: Iterable[Examination]) -> None:
-    """Derive what the reports of schedules say, of all that are alike at once; the others derive it when asked."""
+    """Derive what the reports of schedules say, of all that are alike at once; the rest derive it when asked."""
     found = sorted((one.analysis for one in made if _small(one)), key=_kind)
     for _, alike in groupby(found, key=_kind):
         for parts in _apart(list(alike)):
@@ -69,7 +69,7 @@ def settled(asked: Iterable[Asked], of: Callable[[Asked], Examination | None]) -
 
 
 def _small(one: Examination) -> bool:
-    """Return True if it may lie beside others, and its options mean something for it."""
+    """Return True if the schedule may lie beside others, and its options mean something for it."""
     schedule = one.loaded.schedule
     if schedule.program is not None or not 0 < len(schedule) <= SMALL or schedule.placement.routes > 2:
         return False
@@ -175,7 +175,7 @@ class Together:
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
-        """Give each its own facts, unless something is wrong with one of them, or all together leave 64 bits."""
+        """Give each schedule its own facts, unless one of them is wrong, or all together leave 64 bits."""
         if not self.in_range:
             return
         made = Analysis(self.schedule, self.costs, self.parts[0].release, self.parts[0].model)

@@ -1,4 +1,4 @@
-"""Read a value that only options of extensions have; `command.values` reads the others."""
+"""Read a value that only options of extensions have; `command.values` reads the other values."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
     """Return the findings in order, without those that probably follow from another one on their line.
 
     A string without its end hides later findings, an unknown word hides syntax errors, and the first syntax error hides
-    the others.
+    the later ones.
     """
     kept: list[tuple[int, Diagnostic]] = []
     blamed: dict[int, int] = {}  # by line: findings from this weight on are dropped

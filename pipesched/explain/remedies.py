@@ -65,7 +65,7 @@ def _moves(program: Program, model: Model, links: Sequence[Link]) -> Iterator[st
 
 
 def _communicators(program: Program, model: Model) -> Iterator[str]:
-    """Yield the suggestion of more communicators, if messages wait in the queues of one."""
+    """Yield the suggestion of more communicators, if messages wait in the queues of a single one."""
     if not model.queued:
         return
     source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))

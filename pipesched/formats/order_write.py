@@ -76,7 +76,7 @@ class Words(Writer):
     messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raise PipeschedError, PS814, if a stage reads others than the one before it: no word names its messages."""
+        """Raise PipeschedError, PS814, if the stages do not form a chain: no word names their messages."""
         if self.messages and not schedule.placement.chain:
             message = f"the order notation cannot name messages where {schedule.placement.skip}"
             raise fail(Code.TARGET, message, help="leave out the messages: `--target order` writes the computes")

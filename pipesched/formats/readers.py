@@ -87,7 +87,7 @@ def readers() -> list[Reader]:
 
 
 def reader_of(source: Source) -> Reader | Names:
-    """Return the row of a text: by its origin, the ending of its name, or its first meaningful line."""
+    """Return the row of a text, known by its origin, the ending of its name, or its first meaningful line."""
     if source.origin:
         return next(row for row in rows(Names) if row.name == source.origin)
     known = readers()

@@ -5,8 +5,8 @@
     order      .txt    the computes, as words                            people, scripts, `pipesched` again
     program    .txt    sends, receives and reductions too, as words      likewise
 
-The first is for a runtime, so it is verified; the others write a file's contents, right or wrong. A writer is imported
-on request.
+The first is for a runtime, so it is verified; the other targets write a file's contents, right or wrong. A writer is
+imported on request.
 """
 
 from __future__ import annotations

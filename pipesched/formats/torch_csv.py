@@ -140,7 +140,7 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     """Return the finding on an empty cell, which stops torch in a file with sends or receives."""
     offset, end = _reach(source, rank)
     start, _ = next(islice(cells(source.text[offset:end]), number, None))
-    at = min(offset + start, end - 1)  # the comma that ends it, or the one before
+    at = min(offset + start, end - 1)  # the comma that ends it, or the comma before
     return Diagnostic(
         Code.EMPTY_CELL,
         f"rank {rank}: cell {number + 1} is empty, but the file has actions other than computes",

@@ -114,7 +114,7 @@ def diff(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Difference:
-    """Compare two orders: the fewest operations to move, those that only one has, and the cost.
+    """Compare two orders: the fewest operations to move, the operations that only one order has, and the cost.
 
     Raises:
         PipeschedError: the findings that keep one of them from being a schedule; PS208, PS225.

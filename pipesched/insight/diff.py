@@ -7,8 +7,8 @@ The differences are the fewest moves of operations that turn the order of each r
 only one of them has, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
 Every operation or instruction of both is represented by a number, and equal ones by equal numbers. If both files name
-their messages, these are compared too, since a moved message can deadlock; otherwise only the computes. A B of one
-order and the I of the same stage and microbatch in the other get the same number, so that split backwards are not
+their messages, the messages are compared too, since a moved message can deadlock; otherwise only the computes. A B of
+one order and the I of the same stage and microbatch in the other get the same number, so that split backwards are not
 reported as different operations.
 """
 
@@ -120,7 +120,7 @@ def _overlaps(schedule: Schedule) -> Named:
 
 
 def _batches(program: Program) -> Named:
-    """Map each batch of several messages to its first index; a batch of one message is no batch."""
+    """Map each batch of several messages to its first index; a single message is no batch."""
     begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
     return {
         (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i

@@ -59,8 +59,8 @@ Factors: TypeAlias = NDArray[np.float64]  # shape (operations or messages, draws
 
 @dataclass(frozen=True)
 class Jittered:
-    """The options for jitter. jitter: the standard deviation of every time, as a share of it. rule: an order by rule is
-    decided anew in each draw.
+    """The options for jitter. jitter: the standard deviation of every time, as a share of the time. rule: an order by
+    rule is decided anew in each draw.
     """
 
     jitter: Fraction | None = None
@@ -242,7 +242,7 @@ class Drawn:
         return np.asarray(np.rint(by_row * factors * self.finer).astype(np.int64))
 
     def factors(self, schedule: Schedule, at: Column, block: int, draws: int, source: Column | None = None) -> Factors:
-        """Return the factors of operations; or of the messages to them, from these stages."""
+        """Return the factors of operations; with `source`, of the messages from these stages to the operations."""
         key, microbatch = _key(schedule, at, source), schedule.microbatch[at]
         order = np.argsort(key, kind="stable")
         made = np.empty((len(key), draws))
@@ -257,7 +257,7 @@ class Drawn:
 
 
 def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
-    """Return a number for the kind and stage of operations; or for the messages to them, from these stages."""
+    """Return a number for the kind and stage of operations; with `source`, for the messages from these stages."""
     kind, stage = (np.asarray(x[at], dtype=np.int64) for x in (schedule.op, schedule.stage))
     kind = kind if source is None else kind + _MESSAGES
     return np.asarray((kind * _STAGES + stage) * _STAGES + (0 if source is None else source))

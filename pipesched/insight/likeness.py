@@ -129,7 +129,7 @@ def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
 
 
 def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
-    """Return True if both orders have the same W on every rank; those in a B count in `split`."""
+    """Return True if both orders have the same W on every rank; a W in a B counts in `split`."""
     kinds = (Op.W, Op.B) if reading == "split" else (Op.W,)
 
     def left_out(schedule: Schedule) -> Ints:

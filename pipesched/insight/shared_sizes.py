@@ -14,7 +14,7 @@ def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[s
     """Return the given sizes that each file takes.
 
     Raises:
-        PipeschedError: PS208, if none of the files has one of them.
+        PipeschedError: PS208, if none of the files has one of these parameters.
     """
     taken = [known_parameters(source) for source in sources]
     known = dict.fromkeys(name for names in taken for name in names or ())

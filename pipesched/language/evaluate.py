@@ -94,7 +94,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds as frozen stages run them, and which operations remain; those with a named microbatch all do."""
+    """Return the kinds as frozen stages run them, and which operations remain: all that name a microbatch do."""
     wanted = placement.wanted[op, keys // placement.microbatches]
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))

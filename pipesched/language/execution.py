@@ -99,7 +99,7 @@ _FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what i
 class Names:
     """The names that translated code may use, with their values; names of a file have the prefix ``v_`` there.
 
-    code: of the parts of the file, by id.
+    code: the code of the parts of the file, by id.
     """
 
     budget: Budget

@@ -60,7 +60,7 @@ class Turn:
 
 
 class Pending:
-    """The I of a rank without a W, oldest first: those of each chunk, and of all chunks under None.
+    """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
 
     It also serves for F without R or O, and O without L. of: by chunk and microbatch, the number of missing operations.
     slices: of each sequence; its last slice has the first turn.

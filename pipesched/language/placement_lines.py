@@ -136,7 +136,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Return the reads of each stage that does not just read the one before it; they are the same on every route."""
+    """Return the reads of each stage that does not just read the previous stage; they are the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}

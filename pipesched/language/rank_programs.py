@@ -33,8 +33,8 @@ PLACES = 2  # to find places, programs are run again for at most so many times -
 class Programs:
     """The programs of a file at one size.
 
-    sites, start: of the operations that have run, and the offsets by rank. kept: the operations that are in the
-    schedule, if not all are.
+    sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
+    the schedule, if not all are.
     """
 
     checked: Checked
@@ -169,7 +169,7 @@ class Programs:
     def _bindings(self, rank: int, step: int) -> str:
         """Return the bindings of the step-th operation (from 0) of a rank, which is run again.
 
-        If many places are requested, those beyond the budget get none.
+        If many places are requested, operations beyond the budget get none.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(step)

@@ -46,7 +46,7 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost first; errors are collected, not raised. code: by the id of a node.
+    """A chain of blocks, the innermost first; errors are collected, not raised. code: the code of each node, by id.
 
     reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: the
     known names, in words, as help for an unknown one. defining: the name whose value is read here.

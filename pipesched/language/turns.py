@@ -80,7 +80,7 @@ class Chunks:
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """Return each operation's chunk, and the queue of which a W takes the oldest: its chunk's or its rank's."""
+        """Return each operation's chunk, and the queue whose oldest entry a W takes: its chunk's or its rank's."""
         many, bare = np.diff(self.first), made.chunk == NONE
         count = many[:1] if (many == many[0]).all() else np.repeat(many, made.lengths)
         of_all = weights & bare & (count > 1)

@@ -25,7 +25,7 @@ class Kernel:
     """The position of the kernel in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list. copies: the number of further copies
-    that follow it; without them, the schedule is that of the least m, m0.
+    that follow it; without them, the schedule has the least m, m0.
     """
 
     microbatches: int

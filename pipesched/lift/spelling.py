@@ -36,8 +36,8 @@ _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 class Words:
     """The order of every rank.
 
-    drained: by rank, whether every W takes the oldest I and none is left. series: by letter, for texts with a blank for
-    the microbatch.
+    drained: whether on each rank every W takes the oldest I and none is left. series: by letter, for texts with a blank
+    for the microbatch.
     """
 
     letters: tuple[str, ...]

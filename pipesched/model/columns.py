@@ -24,7 +24,7 @@ np.empty(2**22, dtype=np.int8)  # freed at once: what is as large, glibc keeps f
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
-    """Return a mask of the entries in a column of kinds that are one of these."""
+    """Return a mask of the entries in a column of kinds that are among `kinds`."""
     found = np.zeros(len(op), dtype=np.bool_)
     for kind in kinds:
         found |= op == kind
@@ -53,21 +53,21 @@ def unpacked(key: int) -> tuple[int, Op]:
 
 
 NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
-"""By kind of instruction: the offset from its own stage to the one that has or gets its result."""
+"""By kind of instruction: the offset from its own stage to the stage that has or gets its result."""
 
 RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
 """By kind of instruction: the result that it takes, sends, receives or waits for."""
 
 
 def fresh(*columns: Column) -> Bools:
-    """Return a mask of the rows that differ from the one before; the first one is True."""
+    """Return a mask of the rows that differ from the row before; the first one is True."""
     found = np.ones(len(columns[0]), dtype=np.bool_)
     found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return found
 
 
 def places(begins: Bools) -> Column:
-    """Return, for each entry, its distance from the last one that begins a run."""
+    """Return, for each entry, its distance from the last entry that begins a run."""
     at = np.arange(len(begins), dtype=PLACE)
     return np.asarray(at - np.maximum.accumulate(at * begins))
 

@@ -9,7 +9,7 @@
     tK               the part kept until its R                default 0
 
 If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives costs
-in milliseconds does not mean 1 for the others. Such assumptions are reported wherever they are used.
+in milliseconds does not mean 1 for the rest. Such assumptions are reported wherever they are used.
 
 Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch: of the stage that runs; for
 tFB the stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted
@@ -141,7 +141,7 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """The given costs; the others follow from them, or have their defaults.
+    """The given costs; the other costs follow from them, or have their defaults.
 
     note: the source of the costs, in words. unit: the unit of all times.
     """

@@ -55,7 +55,7 @@ class Placement:
 
     rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.
     ranks: their number. frozen: the stages that are not trained, ascending. reads: for stages that do not read exactly
-    the one before them, the stages that they read, the nearest first; -1 is the input of the model. slices: the number
+    the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the number
     of consecutive microbatches that are the slices of one sequence.
     """
 
@@ -104,7 +104,7 @@ class Placement:
 
     @property
     def skip(self) -> str:
-        """The first stage that reads others than the one before it, in words."""
+        """The first stage that reads from other than the previous stage, in words."""
         stage = min(self.reads)
         named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
         return f"stage {stage} reads {' and '.join(named)}"

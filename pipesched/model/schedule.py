@@ -35,8 +35,7 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its name for
-    people, if not `name`. program: its messages, if it was read from a file that has them; a schedule derived from this
-    one has none.
+    people, if not `name`. program: its messages, if it was read from a file that has them; a derived schedule has none.
     """
 
     name: str
@@ -76,7 +75,7 @@ class Schedule(RankLists):
 
     @cached_property
     def joined(self) -> Bools:
-        """True for an operation that shares the slot of the one before: a second part, unless a rank begins there."""
+        """True for an operation in the slot of the operation before: a second part, unless a rank begins there."""
         joined = self.second.copy()
         joined[self.start[:-1][self.start[:-1] < len(self)]] = False
         return joined
@@ -137,7 +136,7 @@ class Program(RankLists):
 
     start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; whoever relies on it
     checks it (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads
-    the one before it.
+    the previous stage.
     """
 
     name: str

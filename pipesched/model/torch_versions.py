@@ -4,7 +4,7 @@
     needs_waits         every send is waited for by name, and so is every reduction: WAIT_SEND_F, WAIT_REDUCE_GRAD, …
     reduction_reshards  REDUCE_GRAD frees the gathered parameters of its stage (FSDP), as a RESHARD does
 
-All of them need a REDUCE_GRAD for every stage that is trained: it came with 2.10, the first version here.
+All of them need a REDUCE_GRAD for every stage that is trained: REDUCE_GRAD came with 2.10, the first version here.
 Source: ``torch.distributed.pipelining.schedules`` of each version.
 """
 

@@ -138,7 +138,7 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 
 
 def plainest() -> list[tuple[str, Source]]:
-    """Return the built-in schedules, those with fewer parameters first, since with one chunk an interleaved schedule
+    """Return the built-in schedules, with the fewest parameters first, since with one chunk an interleaved schedule
     equals a simpler one.
     """
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))

@@ -38,7 +38,7 @@ class Communication:
     makespan: Fraction | None = None
 
     def __str__(self) -> str:
-        """Return ``deadlock-free (…)``: the models under which it is, and what the others need."""
+        """Return ``deadlock-free (…)``: the models under which it is, and what the other models need."""
         if not self.fails:
             strict = "strict, so " if self.model == "strict" else f"{self.model}; "
             return f"deadlock-free ({strict}under every model)"
@@ -64,11 +64,11 @@ class Communication:
 class Memory:
     """The most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
-    release: the rule that frees them. cap: by rank, in the same unit, or None. notes: further uses of memory. received,
-    unsent: by rank, if the file names its messages, the most that are received but not yet used, and made but not yet
-    sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace. host: by rank, if
-    activations are offloaded, the most in host memory at once, each from its O to its L. instead: a text in place of a
-    rounded peak.
+    release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: further uses of
+    memory. received, unsent: by rank, if the file names its messages, the most that are received but not yet used, and
+    made but not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
+    host: by rank, if activations are offloaded, the most in host memory at once, each from its O to its L. instead: a
+    text in place of a rounded peak.
     """
 
     release: str
@@ -121,7 +121,7 @@ class Time(Idle):
     """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
     assumed: the derived costs in use, each with the text of its rule. remarks: these, and further remarks on the costs.
-    rests_on: the remarks that are assumptions; doubts: the others. unit: of times.
+    rests_on: the remarks that are assumptions; doubts: the others. unit: the unit of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def real(text: str) -> str:
 
 
 def values(tree: object) -> object:
-    """Return a value with every text in it marked, including keys."""
+    """Return a value with each of its texts marked, including keys."""
     match tree:
         case str():
             return foreign(tree)
@@ -117,7 +117,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Convert the error to that of later Pythons: a superfluous comma is reported as such, at its place."""
+    """Convert the error to the error of later Pythons: a superfluous comma is reported as such, at its place."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (

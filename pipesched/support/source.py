@@ -1,4 +1,4 @@
-"""The origin of a text, and the notation of places in it.
+"""The origin of a text, and the notation of places in the text.
 
 A `Source` is a name and a text; a `Span` is a half-open range of it. Lines and columns count from 1,
 columns in characters, as editors do.

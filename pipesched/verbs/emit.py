@@ -69,7 +69,7 @@ class Emission:
 def emit(source: Source, options: Options, to: str) -> Emission:
     """Convert a file for a target; the verdict is on the result.
 
-    The report has all findings: on the file, on its conversion, or that the target cannot run it (PS814).
+    The report has all findings on the file and on its conversion, or that the target cannot run it (PS814).
     """
     target, way = targets()[to], writer(to)
     if not target.judged:

@@ -26,7 +26,7 @@ from pipesched.support.source import Source
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """Return the named format, or that of a file's suffix, and how to draw it.
+    """Return the named format, or the format of a file's suffix, and how to draw it.
 
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that does not apply to the format.

@@ -17,8 +17,8 @@ x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s
 These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` does if K more
 microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: from a
 schedule of m0 + jK leave out the first jK microbatches, in the order in which they start on the first stage. The rest
-is a schedule of m0: it never waited for the ones left out, and no rank holds more. It starts no sooner than F(0, jK),
-and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
+is a schedule of m0: it never waited for the operations left out, and no rank holds more. It starts no sooner than F(0,
+jK), and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
 """
 
 from __future__ import annotations
