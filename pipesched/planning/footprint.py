@@ -100,7 +100,7 @@ def footprint(made: Analysis) -> Footprint | None:
     """Return the bytes of every rank at each operation, which do not depend on times; None without a model.
 
     Raises:
-        PipeschedError: PS222; PS235, its layers cannot be divided among the stages.
+        PipeschedError: PS222; PS235, the model's layers cannot be divided among the stages.
     """
     trained = made.of(Workload).model
     if trained is None:
@@ -112,7 +112,8 @@ def footprint(made: Analysis) -> Footprint | None:
 
 def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
     """Count the bytes of every rank; O(instructions). The model gives the bytes of a stage; an M that differs between
-    microbatches is a multiple of them. A slice of a sequence counts like a rank's share under context parallelism.
+    microbatches is a multiple of these bytes. A slice of a sequence counts like a rank's share under context
+    parallelism.
 
     Raises:
         PipeschedError: PS222, PS235.

@@ -58,7 +58,7 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def place(key: str, places: Mapping[str, Span]) -> Span | None:
-    """Return the place of a key; for one inside a one-line value, that line."""
+    """Return the place of a key; for a key inside a one-line value, the place of that line."""
     while key and key not in places:
         key = key.rpartition(".")[0]
     return places.get(key)

@@ -39,7 +39,7 @@ def read(source: Source) -> Certificate:
     """Read a certificate; nothing in the certificate is believed.
 
     Raises:
-        PipeschedError: PS720, it is damaged; PS843, reading it exceeds the budget.
+        PipeschedError: PS720, the certificate is damaged; PS843, reading it exceeds the budget.
     """
     try:
         with budgeted(source):

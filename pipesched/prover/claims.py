@@ -50,7 +50,7 @@ class Proof:
 
         Raises:
             Unsettled: a part of the claim is not proved.
-            NotAffine: its condition is not of a supported form.
+            NotAffine: the claim's condition is not of a supported form.
         """
         node = self._node
         proved: list[Cone] = []
@@ -82,7 +82,7 @@ class Proof:
 
     @cached_property
     def counted(self) -> bool:
-        """True if it compares a number of activations with one of sizes: it is about an activation of 1, no other."""
+        """True if the claim compares a peak with a number made of sizes: it is about an activation of 1, no other."""
         claim = self.claim.claim
         if costs_in(claim) or ast.names_in(claim) & set(FIGURES) != {"peak"} or not isinstance(claim, ast.Binary):
             return False
@@ -180,7 +180,7 @@ class _Part:
         return self.question.facts
 
     def prove(self) -> None:
-        """Prove the comparison at every generator; raise Unsettled if it fails or is not proved at one of them."""
+        """Prove the comparison at every generator; raise Unsettled if it fails or is not proved at some generator."""
         figures = {name: self._figures(name) for name in FIGURES if name in ast.names_in(self.node)}
         for at, costs in enumerate(self.generators):
             scope = self.question.model.sized(self.facts.space, self.question.model.ranks)

@@ -196,7 +196,7 @@ class Relations:
             raise Unsettled(f"{what} has gaps")
 
     def reached_by(self, of: Iterable[Statement]) -> UnionSet:
-        """Return ``[r]``: the ranks that run some of these."""
+        """Return ``[r]``: the ranks that run some of these statements."""
         return self.points(of).apply(self.rank)
 
     def reached(self, turn: UnionMap) -> UnionMap:

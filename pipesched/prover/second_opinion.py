@@ -48,7 +48,7 @@ def judged(shown: Sequence[Shown]) -> SecondOpinion:
     """Return what Z3 says of inclusions that isl found to hold.
 
     Raises:
-        PipeschedError: PS721, it finds that one does not hold; PS820, Z3 is not installed.
+        PipeschedError: PS721, Z3 finds that a statement does not hold; PS820, Z3 is not installed.
     """
     try:
         z3 = import_module("z3")

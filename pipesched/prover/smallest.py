@@ -62,7 +62,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
     """Return the report on the smallest size, with a note on how it was found; the report itself where none is sought.
 
     Raises:
-        PipeschedError: PS225, it is no .ps file.
+        PipeschedError: PS225, the source is no .ps file.
     """
     if source is None or reader_of(source).name != "ps":
         raise fail(

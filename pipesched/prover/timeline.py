@@ -5,8 +5,8 @@ At each generator c of the cone, a start time T is guessed from small sizes and 
     feasible   end(x) <= T(y)    on every edge x -> y       so T(x) + c <= T(y), and with costs above 0 T is a clock
     tight      T(y) = 0, or end(x) = T(y) for an edge x -> y
 
-If T is feasible at all generators, it is feasible in the cone. If an edge is tight at all of them, it is tight in the
-cone, and T there is linear: the sum of the generators' T, weighted as the costs are.
+If T is feasible at all generators, it is feasible in the cone. If an edge is tight at all generators, it is tight in
+the cone, and T there is linear: the sum of the generators' T, weighted as the costs are.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Certified(Report):
-    """The verdict on a certificate. decided: how many inclusions; opinion: what Z3 says of them, if asked."""
+    """The verdict on a certificate. decided: how many inclusions; opinion: what Z3 says of the inclusions, if asked."""
 
     theorems: Theorems | None = field(default=None, repr=False)
     decided: int = 0
@@ -158,7 +158,7 @@ def require_certificate(report: Report, made: Examination | None, source: Source
     """Return the report if no second opinion is requested, or if it has a certificate to give one on.
 
     Raises:
-        PipeschedError: PS225, it has no certificate.
+        PipeschedError: PS225, the file has no certificate.
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"

@@ -33,8 +33,8 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Write the costs in the form of `--costs` or as an object, to the file of ``-o`` or stdout; then the notes on
-    them.
+    """Write the costs in the form of `--costs` or as an object, to the file of ``-o`` or stdout; then the notes on the
+    costs.
     """
     as_json = dumps(found.to_json() | {"file": path}) + "\n"
     if path and path != "-":

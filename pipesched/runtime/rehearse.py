@@ -296,7 +296,7 @@ def _part(
     """Build a stage with the factory.
 
     Raises:
-        PipeschedError: PS828, it raises; PS829, it gives something else.
+        PipeschedError: PS828, the factory raises; PS829, it gives something else.
     """
     from pipesched.runtime.execute.rehearsal import Part
 
@@ -316,7 +316,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
     """Move the module of a stage to its device.
 
     Raises:
-        PipeschedError: PS829, something else, or on the meta device; PS825, it cannot be moved.
+        PipeschedError: PS829, `given` is no module, or on the meta device; PS825, it cannot be moved.
     """
     from torch import nn
 
@@ -342,7 +342,7 @@ def _inputs(
     """Return the inputs of a stage, one microbatch: from the factory, else from the model.
 
     Raises:
-        PipeschedError: PS829, they are unknown, not tensors, or on the meta device.
+        PipeschedError: PS829, the inputs are unknown, not tensors, or on the meta device.
     """
     from torch import Tensor
 

@@ -77,7 +77,7 @@ def as_json(value: object) -> str:
 
 
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
-    """Return the columns with one entry per operation; those that never run come last."""
+    """Return the columns with one entry per operation; operations that never run come last."""
     schedule, times = chart.schedule, chart.times
     why, memory = causes_of(chart), chart.analysis.memory
     return {
@@ -148,7 +148,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
 
 
 def _copies(chart: Chart) -> list[list[int]]:
-    """Return the rank, operation, begin and end of each copy, by engine, those to the host first."""
+    """Return the rank, operation, begin and end of each copy, by engine, copies to the host first."""
     found = chart.times.copies
     if found is None:
         return []

@@ -298,7 +298,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """Return True if a line goes through a box: its part between left and right meets that between top and bottom."""
+    """Return True if a line goes through a box: the parts inside its width and inside its height meet."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

@@ -5,7 +5,7 @@
     rank 1      [F0][B0][F1][B1]//✗ 1SEND_B1 waits for 0RECV_B1//|<-'
 
 Hatching, the cross and the arrows show a deadlock to all kinds of colour vision and in black and white; colour only
-adds to them.
+adds to these signs.
 """
 
 from __future__ import annotations

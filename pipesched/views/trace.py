@@ -15,9 +15,10 @@
 A rank that stops for good has a last slice in red, up to the end of the picture, and arrows between these slices show
 the messages of the cycle.
 
-Times are microseconds. A tick of the schedule is a whole number of them, so that no time is rounded and the unit of
-time is about a millisecond, as given by `otherData.microseconds_per_unit`. A message that takes no time is drawn as
-long as an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
+Times are microseconds. A tick of the schedule is a whole number of microseconds, so that no time is rounded and the
+unit of time is about a millisecond, as given by `otherData.microseconds_per_unit`. A message that takes no time is
+drawn as long as an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto,
+`json_trace_parser.cc`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Translation of the instructions of DeepSpeed's pipeline engine, which name buffers, to words and uses of buffers.
 
-The instructions name no microbatch. The first and the last stage load the microbatches in order, and the others receive
-them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in it.
+The instructions name no microbatch. The first and the last stage load the microbatches in order, and the other stages
+receive them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in that
+buffer.
 
     instruction         word          place of the microbatch        held until
     LoadMicroBatch(0)                 input buffer 0, first stage    until F

@@ -1,4 +1,4 @@
-"""Configurations written in Python, read as settings; their code is never run.
+"""Configurations written in Python, read as settings; the Python code is never run.
 
     def small() -> Trainer.Config:                                     small: parallelism.pipeline_parallel_degree = 4,
         return Trainer.Config(                                                training.steps = 20
@@ -32,7 +32,7 @@ from pipesched.support.foreign import values as marked
 from pipesched.support.source import Source, Span
 
 _DEEPEST = 20  # most nested calls of functions
-_STEPS = 5_000  # most statements that are read; those of a function count at each of its calls
+_STEPS = 5_000  # most statements that are read; a function's count at each of its calls
 _LARGEST = 10**12
 _ENTRIES = 10_000  # most entries of a list, including nested lists
 _CONSTANT = int | float | str | bool | None

@@ -178,7 +178,8 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:
-    """Return the settings of the commands that a script runs; if none has options, those in the script's variables.
+    """Return the settings of the commands that a script runs; if none has options, the settings in the script's
+    variables.
 
     Raises:
         TooMuch: if the holes have too many possible values.

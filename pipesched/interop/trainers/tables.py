@@ -15,9 +15,10 @@
     says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
     since = "0.18"
 
-A condition (`when`) is an expression of Python. Its names are those of `Facts`, those of the table of facts, and keys,
-which stand for themselves. Texts have such expressions in braces. An error is reported at the settings `at`, or at the
-keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
+A condition (`when`) is an expression of Python. Its names are the names of `Facts`, the names of the table of facts,
+and keys, which stand for themselves. Texts have such expressions in braces. An error is reported at the settings `at`,
+or at the keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a
+note.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def read(source: Source) -> Settings:
 
     Raises:
         PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, reading it exceeds the
-            budget; PS820, it is YAML and PyYAML is not installed.
+            budget; PS820, the text is YAML and PyYAML is not installed.
     """
     _require_short(source)
     kind = kind_of(source)

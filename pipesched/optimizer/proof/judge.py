@@ -13,7 +13,7 @@
 
 The optimizer is not consulted. A bound holds for every schedule with this placement, these costs, caps and release
 rule, and this kind of backward. Only the times of a bound, the refuted objective and the repeating part are read from a
-certificate; all other entries are derived from these, and one that differs is reported.
+certificate; all other entries are derived from these, and an entry that differs is reported.
 """
 
 from __future__ import annotations

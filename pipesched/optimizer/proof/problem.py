@@ -118,7 +118,7 @@ def problem(terms: Terms) -> Problem:
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
-    """Return the lines of a route: those of F; those of F and the backwards in chain order; those of W."""
+    """Return the lines of a route: of F; of F and the backwards in chain order; of W."""
     forward = [Line(Op.F, route, stage) for stage in range(stages)]
     backward = [Line(back, route, stage) for stage in reversed(range(stages))]
     return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]

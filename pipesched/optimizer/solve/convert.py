@@ -65,7 +65,7 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Return the orders by start; of operations that start together, those without duration come first, then chain
+    """Return the orders by start; of operations that start together, operations without duration come first, then chain
     order decides.
     """
     duration = problem.duration[problem.sequence]

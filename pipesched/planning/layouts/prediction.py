@@ -117,7 +117,7 @@ def _least(stages: Stages, choice: Choice) -> int:
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
     """Return the time of sends that does not overlap computes, layer by layer, after the last backward or before the
-    first forward. slots: for each compute its distance from that border, its duration, its layers, and the duration of
+    first forward. slots: for each compute, its distance from that border, its duration, its layers, and the duration of
     its sends; a rank sends one message at a time.
     """
     free = -inf

@@ -37,8 +37,8 @@ class Experts:
 class Latent:
     """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors.
 
-    rope: size of the part of a query or key head with positions. key: of the part without. value: the size of a value
-    head.
+    rope: size of the part of a query or key head with positions. key: the size of the part without positions. value:
+    the size of a value head.
     """
 
     query: int
@@ -50,7 +50,7 @@ class Latent:
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder of equal layers. heads: of queries; kv_heads: of keys and values.
+    """A decoder of equal layers. heads: the heads of queries; kv_heads: the heads of keys and values.
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. tied: the head uses the embedding's
     matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. name:

@@ -104,7 +104,7 @@ def waits(
     overlap: the share of messages that may overlap them.
 
     Computes wait for parameters layer by layer. Only the next gradients wait for gradients, so only their excess over
-    the time of a microbatch adds to it.
+    the time of a microbatch adds to the time.
     """
     (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
     first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))

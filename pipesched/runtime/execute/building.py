@@ -198,7 +198,7 @@ def infer_boundaries(
 
 
 def _everywhere(made: list[Boundary] | str | None, maker: int, group: dist.ProcessGroup | None) -> list[Boundary] | str:
-    """Return on every rank the boundaries, or the error message, that one rank made. A collective."""
+    """Return on every rank the boundaries, or the error message, that rank `maker` made. A collective."""
     sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
     received = everybody(sent, group)[maker]
     assert received is not None

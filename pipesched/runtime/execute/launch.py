@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Job:
-    """A run. stream: its text. others: different streams for some ranks, by rank.
+    """A run. stream: the text of the stream. others: different streams for some ranks, by rank.
 
     samples: the samples per microbatch, if not the net's own number. timeout: seconds without progress that count as a
     stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ.
@@ -237,7 +237,7 @@ class Launcher:
         """Return the next line of the supervisor; empty if it has ended.
 
         Raises:
-            RunError: PS823, if it sent nothing for `limit` seconds; it and its ranks are killed.
+            RunError: PS823, if the supervisor sent nothing for `limit` seconds; it and its ranks are killed.
         """
         assert self._process.stdout is not None
         out = self._process.stdout.fileno()

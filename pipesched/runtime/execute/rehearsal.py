@@ -42,7 +42,8 @@ class Part:
 @dataclass(frozen=True)
 class Rehearsed:
     """The result of a rehearsal. weights: their bytes. peak: bytes, at instruction `at`. predicted: the peak computed
-    from the bytes of one microbatch. stages: bytes of one microbatch. seconds: by kind (FB of a pair) and stage.
+    from the bytes of one microbatch. stages: bytes of one microbatch. seconds: the seconds of each kind (FB of a pair)
+    and stage.
     """
 
     weights: int

@@ -124,7 +124,7 @@ def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], s
     """Require that the processes among which DDP averages hold the same stages of the same program. A collective.
 
     Raises:
-        RunError: PS831 on all of them, naming a process that differs.
+        RunError: PS831 on all processes, naming a process that differs.
     """
     for held, parts in sorted(wrappers.items()):
         for part in parts:

@@ -134,7 +134,7 @@ class Silence:
         return rank in self.beats and self.beats[rank].state == DONE
 
     def stalled(self) -> Fault:
-        """Return the fault of a stall: at the blocked rank that caused it, or at one of those that wait for it."""
+        """Return the fault of a stall: at the blocked rank that caused the stall, or at a rank that waits for it."""
         running = self._in(RUNNING)
         elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
         busy = [beat for beat in running if not beat.place.waits and not beat.outside]

@@ -5,7 +5,7 @@
     R       recomputes what F keeps from that input
     I       frees, or takes, until W        W, B    free all
 
-A rank holds the tensors that its computes keep, those received but not yet used and made but not yet sent, and the
+A rank holds the tensors that its computes keep, the tensors received but not yet used or made but not yet sent, and the
 temporary memory of the running compute. So its peak follows from its list, without a clock.
 """
 

@@ -66,7 +66,9 @@ OTHERS = Transport(tagged=False, host=False)  # also right on a backend that hon
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits for them."""
+    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits for the
+    handles.
+    """
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -79,7 +81,7 @@ class _Posted:
 
 
 class Channels:
-    """The messages of one rank. waited: total seconds spent waiting for them."""
+    """The messages of one rank. waited: total seconds spent waiting for messages."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class Channels:
         self.post({message: tensors}, {})
 
     def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
-        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of them."""
+        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of the messages."""
         self._post(sends, receives)
         for message in receives if self.blocking else ():
             self._await(message, self._received[message])

@@ -58,9 +58,9 @@ class Measured:
 class Running:
     """The arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
 
-    start, end: of the work, and of the operation. produced: when the input from another rank was made, or the
-    operation's begin if it has no such input. waiting: whether the operation began before that. recorded: whether waits
-    are known.
+    start: when the work begins, after any wait. end: when the operation ends. produced: when the input from another
+    rank was made, or the operation's begin if it has no such input. waiting: whether the operation began before that.
+    recorded: whether waits are known.
     """
 
     start: Ints

@@ -160,7 +160,7 @@ def entry(problem: Problem) -> int:
 
 
 def framed(problem: Problem, frame: int) -> Paths:
-    """Return the heads and tails for the objective; for the span, those in the frame of one rank.
+    """Return the heads and tails for the objective; for the span, the heads and tails in the frame of one rank.
 
     An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back;
     otherwise they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is

@@ -87,8 +87,8 @@ Joins = tuple[tuple[int, tuple[int, ...]], ...]
 class Encoding:
     """The clauses for one C, and the variables of the counters.
 
-    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; those
-    of later t follow it. joins: the sequences of merged W, see `reductions`.
+    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; the
+    variables of later t follow it. joins: the sequences of merged W, see `reductions`.
     """
 
     problem: Problem

@@ -146,7 +146,7 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 def _periodic(made: Encoding, repeat: Repeat) -> None:
     """Add the clauses for: for t in first .. last, n more operations of q have started by t + period than by t.
 
-    Operations with an index below 0 count as started, those after the last one as not started.
+    Operations with an index below 0 count as started, operations beyond the last index as not started.
     """
     first, last, n, period = repeat
     t = np.arange(first, last + 1)

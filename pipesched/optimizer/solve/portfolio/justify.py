@@ -149,7 +149,7 @@ class Justifier:
 
 
 def _by(start: Ints, turn: Sequence[int]) -> list[int]:
-    """Sort operations by start; those that start together keep their order."""
+    """Sort operations by start; operations that start together keep their order."""
     before = np.array(turn, dtype=np.int64)
     ordered: list[int] = before[np.argsort(start[before], kind="stable")].tolist()
     return ordered

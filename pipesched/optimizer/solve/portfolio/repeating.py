@@ -159,7 +159,7 @@ def _after(residue: int, least: int) -> int:
 
 
 def blocks(size: int) -> list[Block]:
-    """Return all blocks whose step changes at most once, without duplicates; those that hold most first.
+    """Return all blocks whose step changes at most once, without duplicates; blocks that hold most come first.
 
     With more than FEW positions, only blocks with a constant step: the other blocks would be too many.
     """

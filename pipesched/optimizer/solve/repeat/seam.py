@@ -118,7 +118,8 @@ def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | No
 def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last), the longest first.
 
-    Each n_q changes only at starts, so one t between two changes decides for all of them, however fine the ticks.
+    Each n_q changes only at starts, so one t between two changes decides for all t between them, however fine the
+    ticks.
     """
     end = max(int(table[-1]) for table in tables if len(table)) + 1
     changes = np.unique(np.concatenate([[-1, end + 1], *tables, *(table - period for table in tables)]))
