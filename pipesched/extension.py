@@ -200,8 +200,8 @@ class Check(Row, Generic[Given]):
 class View(Row):
     """A picture. draw: returns its text or bytes, from a chart and a request.
 
-    suffixes: endings of files that select the view. takes: the options that apply to it. forms: by suffix, if a view is
-    written in several forms; form: the form of a file without a suffix.
+    suffixes: endings of files that select the view. takes: the options that apply to it. forms: the form of each
+    suffix, if a view has several forms; form: the form of a file without a suffix.
     """
 
     name: str
@@ -226,7 +226,7 @@ class Drawing(Row):
 class Overlay(Row):
     """A picture that shows more than the plan, on request by an option of `show`.
 
-    draw: by name of a view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
+    draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
     `chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not apply
     then, and why.
     """
@@ -310,7 +310,7 @@ class Names(Row):
 
 
 class Later(Row):
-    """A judgement of a whole report. judge: of a report, its examination or None, its source or None, and options."""
+    """A judgement of a whole report. judge: takes a report, its examination or None, its source or None, options."""
 
     judge: Lazy[Callable[..., object]]
 
@@ -334,7 +334,7 @@ class Target(Row):
 
 
 class Listing(Row):
-    """A list that `list` prints after the schedules. key: in JSON.
+    """A list that `list` prints after the schedules. key: its key in JSON.
 
     entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
     """

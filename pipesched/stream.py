@@ -56,8 +56,8 @@ class StreamError(ValueError):
 class Instruction:
     """An instruction of a rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: omitted in the text if the placement has one route. parts: of OVERLAP, an F and a B or I; of BATCH, messages.
-    other: the stage at the other end of a message, -1 for the neighbour.
+    route: omitted in the text if the placement has one route. parts: in an OVERLAP, an F and a B or I; in a BATCH,
+    messages. other: the stage at the other end of a message, -1 for the neighbour.
     """
 
     op: str
@@ -286,7 +286,7 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object with distinct keys: of two equal ones some readers take the first, some the last."""
+    """Return an object with distinct keys: of two equal keys some readers take the first, some the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -72,6 +72,6 @@ class Copies:
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return those of `other` that are on the same rank and, as required, before or after; else -1."""
+    """Return the entries of `other` that are on the same rank and, as required, before or after; else -1."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

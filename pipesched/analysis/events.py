@@ -35,7 +35,7 @@ class Events:
     """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
     late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
-    message, the entries whose end begins it, -1 for none. done: by end, the entry that ends no sooner than it.
+    message, the entries whose end begins it, -1 for none. done: by end, the entry that ends no sooner than that end.
     """
 
     def __init__(

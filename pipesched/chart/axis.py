@@ -50,7 +50,7 @@ WHOLE = Viewport()
 
 @dataclass(frozen=True)
 class Axis:
-    """The columns of time. begin, end: in ticks. step: ticks per column. unit: columns per time unit, 0 if scaled."""
+    """The columns of time. begin, end: ticks. step: ticks per column. unit: columns per time unit, 0 if scaled."""
 
     begin: int
     end: int

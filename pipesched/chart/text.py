@@ -93,7 +93,7 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
-    """Return the text of a slot in the colours of its operations; for a pair, that of its F up to the plus.
+    """Return the text of a slot in the colours of its operations; for a pair, the colour of its F up to the plus.
 
     Odd microbatches are bold, so that neighbours of the same colour can be distinguished.
     """

@@ -42,7 +42,7 @@ class Text:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """The bars of each row, in order. op: an operation, for a pair its first part. start, end: in ticks.
+    """The bars of each row, in order. op: an operation, for a pair its first part. start, end: times in ticks.
 
     cut: the beginning of each row, shape (rows + 1,).
     """

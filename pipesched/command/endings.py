@@ -37,7 +37,7 @@ KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's file: as asked, by its ending, or the default. forms: replace those of the verb.
+    """Return the form of the verb's file: as asked, by its ending, or the default. forms: replace the verb's forms.
 
     Raises:
         PipeschedError: PS225, an ending that contradicts the request, or the forms of the verb.

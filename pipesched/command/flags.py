@@ -95,8 +95,8 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Return the output for results, in the form of the option or of the file's name. forms: replace those of
-    the verb.
+    """Return the output for results, in the form of the option or of the file's name. forms: replace the forms of the
+    verb.
 
     Raises:
         PipeschedError: PS225, if these contradict each other.

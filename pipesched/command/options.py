@@ -1,4 +1,4 @@
-"""Options, declared once (name, reader, default, help): those shared by several verbs, and those of the core verbs.
+"""Options, declared once (name, reader, default, help): options of several verbs, and options of the core verbs.
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
@@ -155,7 +155,7 @@ def request(kind: type[Asked], given: Given, **more: object) -> Asked:
 
 
 def costs(given: Given) -> Costs | None:
-    """Return the costs of ``--cost`` over those of ``--costs``, or None."""
+    """Return the costs of ``--cost`` over the costs of ``--costs``, or None."""
     base, own = given.get("costs"), given.get("cost")
     return base if own is None else own if base is None else own.over(base)
 

@@ -7,7 +7,7 @@
     ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
 
 It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage per rank run by a loop
-of their own, and the `pipeline_order` that they give is another (in 2.13 that of Schedule1F1B names F4 of four
+of their own, and the `pipeline_order` that they give is another (in 2.13 Schedule1F1B's names F4 of four
 microbatches), so they are taken for the schedule of the library that goes by their name.
 """
 

@@ -119,7 +119,7 @@ class Beside(Placement):
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Schedules side by side. ops, ranks, stages: where those of each begin, and the last end."""
+    """Schedules side by side. ops, ranks, stages: where those of each schedule begin, and the last end."""
 
     parts: Sequence[Analysis]
     ops: Ints
@@ -133,11 +133,11 @@ class Together:
         return cls(parts, _ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))
 
     def column(self, name: str) -> Column:
-        """Return a column of all schedules, one after the other."""
+        """Return a column of all schedules, one schedule after another."""
         return np.concatenate([getattr(made.schedule, name) for made in self.parts])
 
     def sizes(self, name: str, ends: Ints) -> Ints:
-        """Return a size of the schedule of each entry. ends: where those of each begin."""
+        """Return a size of the schedule of each entry. ends: where the entries of each schedule begin."""
         return np.repeat([getattr(made.schedule, name) for made in self.parts], np.diff(ends))
 
     @property

@@ -78,9 +78,9 @@ _DRAWS_HELP = "give --jitter 5% too"
 @dataclass(frozen=True)
 class Jitter(Part):
     """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that so
-    many per cent of the draws do not exceed. messages, tight: the number of messages, and of those without slack.
-    slack: by sender and receiver, the least of their messages. free: messages take no time. rule: the order is decided
-    anew in each draw.
+    many per cent of the draws do not exceed. messages, tight: the number of messages, and of messages without slack.
+    slack: the least slack of the messages of each sender and receiver. free: messages take no time. rule: the order is
+    decided anew in each draw.
     """
 
     key = "jitter"
@@ -269,7 +269,7 @@ class Levels:
 
     order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of what
     it waits for and the number of the wait; first the entry before it in its list. The place behind all, and the wait
-    0, stand for none. further: by place, what else it waits for.
+    0, stand for none. further: by place, what else the entry waits for.
     """
 
     order: Ints

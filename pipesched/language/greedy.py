@@ -4,7 +4,7 @@
 
 All ranks share one clock. At an instant operations end, then messages arrive, then the free ranks each start what they
 can, until none can. The times of operations and messages come from the costs of the file, 1 per result if it has none,
-and never from those of the command line: the order is a function of the file and its parameters. Ranks without such
+and never from costs of the command line: the order is a function of the file and its parameters. Ranks without such
 lines run their list on the same clock, and so do operations before them in a program.
 
 An operation can run once its inputs are made and, from another rank, have arrived. Held memory is the running sum of

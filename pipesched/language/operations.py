@@ -33,7 +33,8 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    slices: of each sequence; the last slice has the first turn. named: the turns of microbatches that ran out of order.
+    slices: the slices of each sequence; the last slice has the first turn. named: the turns of microbatches that ran
+    out of order.
     """
 
     low: int
@@ -62,8 +63,8 @@ class Turn:
 class Pending:
     """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
 
-    It also serves for F without R or O, and O without L. of: by chunk and microbatch, the number of missing operations.
-    slices: of each sequence; its last slice has the first turn.
+    It also serves for F without R or O, and O without L. of: the number of missing operations of each chunk and
+    microbatch. slices: the slices of each sequence; its last slice has the first turn.
     """
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
@@ -117,9 +118,9 @@ class Rule(NamedTuple):
 class Emitter:
     """The operations of one rank. limit: the most that may be written; letters: those allowed.
 
-    chunks: (first microbatch, end, stage) of every chunk. sites, keys: of the written operations; second: positions of
-    the second parts of overlap pairs. rules: the lines of a `greedy`; holds: held memory by chunk at the current rule,
-    in `part` of the unit of peaks.
+    chunks: (first microbatch, end, stage) of every chunk. sites, keys: the sites and keys of the written operations;
+    second: positions of the second parts of overlap pairs. rules: the lines of a `greedy`; holds: held memory by chunk
+    at the current rule, in `part` of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:

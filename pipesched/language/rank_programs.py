@@ -69,7 +69,7 @@ class Programs:
         return None
 
     def _one_by_one(self) -> Expanded:
-        """Return the programs of all ranks, one after the other."""
+        """Return the programs of all ranks, one rank after another."""
         sites, keys, second = [], [], []
         start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):

@@ -53,7 +53,7 @@ def known_release(rule: str) -> bool:
 
 
 class Words:
-    """The terminals of the grammar. kinds: by their text, if it is fixed.
+    """The terminals of the grammar. kinds: the kinds of tokens by text, if the text is fixed.
 
     patterns: kind and regular expression, in the order in which they are tried, including words that are not names.
     """

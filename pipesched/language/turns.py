@@ -59,9 +59,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of consecutive ranks, one rank after the other.
+    """The chunks of consecutive ranks, one rank after another.
 
-    first: of each rank, the index of its first chunk; low, end: the microbatches of each; key: stage * microbatches.
+    first: the index of each rank's first chunk; low, end: the microbatches of each; key: stage * microbatches.
     """
 
     first: Ints

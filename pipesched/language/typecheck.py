@@ -29,10 +29,10 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 @dataclass(frozen=True)
 class Checked:
-    """A compiled file. code: of the evaluated parts, by id; parts that depend on a stage are functions of it.
+    """A compiled file. code: the code of the evaluated parts, by id; parts that depend on a stage are functions.
 
-    sites, loops: of all programs, in the order of the text. weights: the cost of an iteration of a loop, by id, and of
-    a program without its loops.
+    sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of an iteration of a
+    loop, by id, and of a program without its loops.
     """
 
     file: ast.File

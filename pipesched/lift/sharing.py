@@ -45,7 +45,7 @@ class Shared:
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
     """Return runs of ranks, each with its program.
 
-    trees: by rank, for that rank alone. orders: by number of copies of the kernel, the word of a rank; more than one if
+    trees: each rank's own tree. orders: for each number of copies of the kernel, a rank's word; more than one if
     there is a kernel.
     """
     guesses = sorted(_guesses(trees, orders), key=lambda x: (x.low - x.high, x.low))
@@ -134,7 +134,7 @@ def _shape(tree: Tree) -> tuple[object, ...]:
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """Return the tree whose counts are the lines through those of two trees of one shape, at the ranks r and r + 1."""
+    """Return the tree whose counts are the lines through the counts of two trees of one shape, at ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):

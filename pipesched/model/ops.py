@@ -13,8 +13,8 @@ A compute takes one result and makes others, each once for every stage and micro
 O and L are copies: separate engines run them while the rank computes, one out and one in.
 
 Dependencies, completeness, costs, memory and messages follow from these rows. A new kind of compute needs a row, its
-letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one).
-Letters are those of torch.distributed.pipelining. The zero-bubble papers write B for our I.
+letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one). The
+letters are the letters of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
 from __future__ import annotations

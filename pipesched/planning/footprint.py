@@ -47,8 +47,8 @@ KINDS = (*STATES, *CHANGING)
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """The bytes of a schedule. states: by rank. held: by kind of `CHANGING`, the most while each operation runs. live:
-    the activations. assumed: the assumptions behind the figures, in words.
+    """The bytes of a schedule. states: the state of each rank. held: for each kind of `CHANGING`, the most while each
+    operation runs. live: the activations. assumed: the assumptions behind the figures, in words.
     """
 
     schedule: Schedule

@@ -19,10 +19,10 @@ CHUNKS = 64  # most chunks of a rank
 
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """The placement. home: by route ``[s] -> [r]``. chunks: by chunk its route and stage, ``[r] -> [route, s]``.
-    stages: ``[s]``.
+    """The placement. home: for each route, ``[s] -> [r]``. stages: ``[s]``. chunks: for each chunk, its route and
+    stage, ``[r] -> [route, s]``.
 
-    reads: ``[s] -> [s']``, where s reads s'. ends: by route the first microbatch and the end, None for 0 .. m.
+    reads: ``[s] -> [s']``, where s reads s'. ends: for each route, the first microbatch and the end, None for 0 .. m.
     """
 
     home: tuple[Map, ...]
@@ -41,8 +41,8 @@ def _route(line: ast.Stages) -> str:
 
 
 def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
-    """Return the placement of a file. names: the scope of its top level in a space. space: of
-    stages as expressions; wide: as values.
+    """Return the placement of a file. names: the scope of its top level in a space. space: the space of stages as
+    expressions; wide: the space of stages as values.
 
     Raises:
         NotAffine: the placement is not affine.

@@ -115,7 +115,9 @@ class Relations:
         return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
 
     def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> Value | None:
-        """Return a guess at values of the instances of a statement. of: what they are; values: by identity."""
+        """Return a guess at values of the instances of a statement. of: what the values are; values: the values of
+        instances, by identity.
+        """
         number = self.number[statement.name]
         return self.guessed(
             f"{of} at {statement.name}",

@@ -4,7 +4,7 @@
     peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory
     makespan 57 = 48 work + 9 idle   bubble 15.8 % (3/19)             Time
 
-`report` combines them. The JSON is that of ``emit/report.schema.json``.
+`report` combines them. The JSON follows ``emit/report.schema.json``.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class Claim:
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: in JSON. kept: if it counts memory, the amount that
-    a recomputed F keeps.
+    """A part that an extension adds, between memory and times. key: its key in JSON. kept: if it counts memory, the
+    amount that a recomputed F keeps.
     """
 
     key: ClassVar[str]

@@ -73,9 +73,9 @@ class Report(Judged):
     A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
     time. In a broken one some are unknown: `report.time` then raises PipeschedError, and `report.parts.time` is None.
     subject: the analysis for its picture. forward_only: there is no backward, so nothing is trained. frozen: the stages
-    that are not trained. verdict: of an optimizer's answer. not_judged: its entries that were compared with nothing.
-    title: the schedule's name for people, if not `name`. notes: on a framework's way to it. recorded: the runs that
-    were compared with it.
+    that are not trained. verdict: the verdict of an optimizer's answer. not_judged: its entries that were compared with
+    nothing. title: the schedule's name for people, if not `name`. notes: on a framework's way to it. recorded: the runs
+    that were compared with it.
     """
 
     name: str | None

@@ -32,7 +32,7 @@ _PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 @dataclass(frozen=True)
 class Entry:
-    """A library schedule. documentation: of its file, on one line; also: its aliases."""
+    """A library schedule. documentation: its file's documentation, on one line; also: its aliases."""
 
     name: str
     title: str

@@ -73,7 +73,7 @@ def verify_loaded(loaded: Loaded, options: Options) -> Report:
 
 
 def _judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report after the judgements of extensions whose options are given; made: of a schedule."""
+    """Return the report after the judgements of extensions whose options are given; made: the examination."""
     for row in counting(Later, options):
         judged = row.judge.load()(report, made, source, options)
         assert isinstance(judged, Report)

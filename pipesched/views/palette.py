@@ -29,8 +29,8 @@ from pipesched.model.units import Unit
 
 @dataclass(frozen=True)
 class Style:
-    """A style of cells in SVG. fill: by colour class of `model.ops`, as ``#rrggbb``. called: by letter, the style's own
-    words for a kind. lighten: how close to white the last chunk is.
+    """A style of cells in SVG. fill: the fill of each colour class of `model.ops`, as ``#rrggbb``. called: for each
+    letter, the style's own words for the kind. lighten: how close to white the last chunk is.
 
     numbers: microbatches only, without letters. first: the number of the first rank and the first microbatch. idle: the
     colour of idle time, or None for the background. font: the font of all texts. row: the name of a rank. cost: the

@@ -218,7 +218,8 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): by its series if that has one point, else by the words that its notes do not share.
+    """Label each (series, note): by its series if that has one point, else by the words that the notes of the series do
+    not share.
 
     Labels are empty if there is one series of one point.
     """

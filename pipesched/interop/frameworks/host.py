@@ -39,9 +39,7 @@ _MODULE = "pipesched.interop.frameworks.recording"
 
 @dataclass(frozen=True)
 class Answer:
-    """A recording: rows of words or cells, each with file and line if known. The other fields are those of
-    `Recorded`.
-    """
+    """A recording: rows of words or cells, each with file and line if known. The other fields are as in `Recorded`."""
 
     rows: Sequence[str | Sequence[str]]
     places: Sequence[Sequence[Place | None]]

@@ -56,7 +56,9 @@ def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterato
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
-    """Derive the entries of an answer, as JSON. spent, peak: of the schedule; verdict: None if there is no schedule."""
+    """Derive the entries of an answer, as JSON. spent, peak: the figures of the schedule; verdict: None if there is no
+    schedule.
+    """
     times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}
     return {
         "ok": verdict is not None and verdict.status != FOUND,

@@ -51,7 +51,7 @@ class TooManyError(Exception):
 class Clauses:
     """The clauses of a problem. known: literals of the wanted clauses, by number; count: the number of clauses.
 
-    of_rank: by rank, the range of numbers of the clauses about that rank alone.
+    of_rank: for each rank, the range of numbers of the clauses about that rank alone.
     """
 
     def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:

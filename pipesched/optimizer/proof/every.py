@@ -52,8 +52,8 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Return the reason why the schedule does not extend to every m, or ""; words: by rank, at m0, m0 + K and m0 +
-        2K.
+        """Return the reason why the schedule does not extend to every m, or ""; words: each rank's word at m0, m0 + K
+        and m0 + 2K.
         """
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts are not those of its operations"
@@ -98,8 +98,8 @@ class Repeated:
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
-        """Return True if the bound at m0 grows by P with K more microbatches. bound: by `work`; None for any other
-        proof.
+        """Return True if the bound at m0 grows by P with K more microbatches. bound: the bound by `work`; None for any
+        other proof.
         """
         if bound is not None and bound.each * self.step >= self.period:
             return True

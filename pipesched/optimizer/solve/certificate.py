@@ -26,7 +26,7 @@ def certificate(
 ) -> dict[str, object]:
     """Return the certificate of a search's best schedule.
 
-    repeated: its extension to every m; proof: of the refuted objective; least: the proof at the smallest m.
+    repeated: its extension to every m; proof: the proof of the refuted objective; least: the proof at the smallest m.
     """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)

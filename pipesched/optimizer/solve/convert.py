@@ -90,8 +90,8 @@ def _depth(problem: Problem) -> Ints:
 class Run(NamedTuple):
     """The result of running orders as early as possible.
 
-    start: of every operation. cause: the operation that determined each start, -1 for none. last: by rank, its last
-    operation, -1 for none.
+    start: the start of every operation. cause: the operation that determined each start, -1 for none. last: each rank's
+    last operation, -1 for none.
     """
 
     start: list[int]

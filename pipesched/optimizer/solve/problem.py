@@ -176,7 +176,7 @@ class Problem:
 class Sizes:
     """The costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
 
-    ticks: by kind; takes, frees: by kind, without kinds that take or free no memory.
+    ticks: the ticks of each kind; takes, frees: the memory of each kind that takes or frees any.
     """
 
     scale: Fraction

@@ -189,7 +189,7 @@ class Ended(TypedDict):
 
 
 class Launcher:
-    """A supervisor that runs jobs one after the other. Use it in a ``with``: leaving it ends all its processes.
+    """A supervisor that runs jobs one after another. Use it in a ``with``: leaving it ends all its processes.
 
     Raises:
         RunError: PS820, torch is not installed; PS823, the supervisor is gone.

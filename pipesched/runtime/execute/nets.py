@@ -93,8 +93,8 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model in stages, with data to train it on.
 
-    reads: the stages that a stage reads, if not the one before it; -1 is the input. samples: of each microbatch, if not
-    `BATCH`.
+    reads: the stages that a stage reads, if not the stage before it; -1 is the input. samples: the number in each
+    microbatch, if not `BATCH`.
 
     In float64, errors of order exceed rounding errors by 12 digits.
     """

@@ -42,7 +42,7 @@ def settling(device: torch.device) -> Callable[[], object]:
 class Recorder:
     """Records the times of one rank from its next step on. Hooks set earlier are still called, but not measured.
 
-    steps: by step [index, begin, end, waited] of each instruction, in order.
+    steps: for each step, [index, begin, end, waited] of each instruction, in order.
     """
 
     def __init__(

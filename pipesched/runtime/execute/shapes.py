@@ -130,7 +130,7 @@ def dry_forward(
     """Return the output boundary of a stage, found by one forward on zeros that changes neither buffers nor the random
     state.
 
-    keywords: of a microbatch; the stage gets those that it takes.
+    keywords: the keyword inputs of a microbatch; the stage gets the keywords that it takes.
     """
     kept = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     devices = [device] if device.type == "cuda" else []
@@ -166,8 +166,8 @@ def boundaries_of(
 ) -> tuple[Boundary, ...]:
     """Return the boundaries of a whole model held by one process, from one microbatch of input.
 
-    stages: all S stages in order. keywords: of that microbatch. reads: the stages that a stage reads if not the one
-    before it, as in a stream. Returns S entries: the input, and the output of each stage but the last.
+    stages: all S stages in order. keywords: the keyword inputs of that microbatch. reads: the stages that a stage reads
+    if not the stage before it, as in a stream. Returns S entries: the input, and the output of each stage but the last.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):

@@ -67,8 +67,8 @@ def _span(begin: float, end: float) -> dict[str, float]:
 
 
 def _args(instruction: Instruction) -> dict[str, object]:
-    """Return the arguments of an event; an overlap has those of its first part, and the second part under `with`, as in
-    a schedule's trace.
+    """Return the arguments of an event; an overlap has the arguments of its first part, and the second part under
+    `with`, as in a schedule's trace.
     """
     if instruction.op == BATCH:
         return {"op": BATCH, "messages": [str(part) for part in instruction.parts]}

@@ -83,7 +83,7 @@ class Words:
         """Charge units of work.
 
         Raises:
-            TooMuch: if the work exceeds that of any training script.
+            TooMuch: if the work exceeds the work of any training script.
         """
         self.work += count + 1
         if self.work > _MOST or len(self.holes) > _HOLES:

@@ -112,7 +112,7 @@ class Encoding:
         return np.arange(self.problem.first[q], self.problem.first[q + 1])
 
     def starts(self, true: Bools) -> Ints:
-        """Return the start of every operation in a model; true: by variable, shape (variables + 1,)."""
+        """Return the start of every operation in a model; true: the value of each variable, shape (variables + 1,)."""
         x, _ = over(self.low, self.high)
         return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
 

@@ -53,8 +53,8 @@ class Dimacs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a solver. true: by variable, shape (variables + 1,), None for unsat. proof: DRAT lines, if
-    requested.
+    """The result of a solver. true: the value of each variable, shape (variables + 1,), None for unsat. proof: DRAT
+    lines, if requested.
 
     steps: the solver's work.
     """

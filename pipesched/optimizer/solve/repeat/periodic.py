@@ -40,7 +40,7 @@ _AHEAD = 2  # questions per worker, one of which waits
 class Periodic:
     """A seam. optimal: True if the schedule is optimal for every number of microbatches that the seam reaches.
 
-    bound: at the seam's own size; found_by: the engine or heuristic; rate: of `least_rate`.
+    bound: the bound at the seam's own size; found_by: the engine or heuristic; rate: the result of `least_rate`.
     """
 
     seam: Seam

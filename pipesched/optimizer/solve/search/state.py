@@ -18,7 +18,8 @@ class Limits:
     """The limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and
     heuristics.
 
-    proof: PATH to which the refutation is written; seed: of random choices; steps: most steps, None for no limit.
+    proof: PATH to which the refutation is written; seed: the seed of random choices; steps: most steps, None for no
+    limit.
     """
 
     seconds: float = 60.0
