@@ -16,6 +16,7 @@ from pipesched.support.source import Source
 FORMAT, VERSION = "pipesched-proof", 1
 NOT_SETTLED = 3  # exit status
 _INDENT = " " * 15
+_EVEN = "assumed: a cost is the same for every stage and microbatch; messages do not queue"
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ class Theorems:
             lines.append(f"{self.title}   {': '.join(filter(None, sizes))}".rstrip())
             for said, alike in groupby(answer.findings, key=lambda finding: finding.said):
                 lines += [*(finding.line() for finding in alike), *(f"{_INDENT}{line}" for line in said)]
+        if any(finding.costs for answer in self.answers for finding in answer.findings):
+            lines.append(_EVEN)
         return "\n".join(map(render.clean, lines))
 
     def to_json(self) -> dict[str, object]:
