@@ -110,7 +110,7 @@ class Output:
 
     @property
     def how(self) -> dict[str, bool]:
-        """The keywords of a text that lists all assumptions."""
+        """The keyword arguments with which a report is written as text; `verbose` lists all assumptions."""
         return {"verbose": True} if self.verbose else {}
 
     @property

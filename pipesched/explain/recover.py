@@ -242,7 +242,7 @@ class Walk:
             self._supply("rank", "0")
 
     def _after_block(self, at: int) -> int:
-        """Return the index after the `}` of the block that begins here; 0 without an `else`."""
+        """Return the index after the `}` of the block that begins here if an `else` follows it, else 0."""
         depth = 0
         for i in range(at, len(self.tokens)):
             depth += (self.tokens[i].text == "{") - (self.tokens[i].text == "}")

@@ -16,7 +16,7 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone, Form
 from pipesched.prover.scope import NotAffine, Scope, evaluate
 
-PARTS, BENDS = 16, 64  # most parts of a condition, and most bends of a claim
+PARTS, BENDS = 16, 64  # limits: parts of a condition; forms at whose sign a claim changes its slope
 FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bubble", "span_bubble")
 
 

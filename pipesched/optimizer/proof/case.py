@@ -106,8 +106,8 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return the line of each operation, rank by rank, in order. Raises FaultError, PS715, for two routes or
-    microbatches that overtake each other.
+    """Return each rank's operations in order, each as a line of a program. Raises FaultError, PS715, for two
+    routes or microbatches that overtake each other.
     """
     if schedule.placement.routes > 1:
         raise FaultError(OptimizerCode.EVERY, "it is not for every m: two routes share the microbatches")

@@ -24,13 +24,11 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
     """
     for item in (*file.parameters, *file.items):
         match item:
-            case ast.Claim():
+            case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):
                 pass
             case ast.Require(condition=condition):
                 if not _unbounded(condition, step):
                     return f"not every m is allowed, in line {item.span.line}"
-            case ast.Parameter(name=ast.Name(id="m")):
-                pass
             case ast.Rank(rank=rank, body=body):
                 if _says(rank) or not _repeats(body, step):
                     return f"m determines more than how often a part is repeated, in line {item.span.line}"

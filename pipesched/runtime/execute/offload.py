@@ -40,7 +40,10 @@ class _Away(NamedTuple):
 
 
 class Boxes:
-    """The boxes of one stage and microbatch. own: tensors that are never copied."""
+    """The tensors that autograd keeps for one stage and microbatch, which can be moved to the host.
+
+    own: tensors that are never copied.
+    """
 
     def __init__(self, own: Iterable[object]) -> None:
         self._own = {_place(tensor) for tensor in own if _plain(tensor)}

@@ -29,7 +29,7 @@ from pipesched.optimizer.solve.problem import Problem
 class Alone:
     """The memory of a single microbatch of a route, by operations done.
 
-    chain: the sequences in order. held, most, need: int64, shape (chain + 1, ranks).
+    chain: the numbers of its sequences, in order. held, most, need: int64, shape (len(chain) + 1, ranks).
     """
 
     chain: tuple[int, ...]

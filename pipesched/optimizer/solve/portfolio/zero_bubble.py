@@ -39,7 +39,8 @@ class _Run:
         self.problem, self.ranks = problem, ranks
         self.late, self.backward, self.fill = late, backward, fill
         self.size, self.length = len(ranks), problem.placement.microbatches
-        table = {(int(o), int(s)): q for q, (o, s) in enumerate(zip(problem.op, problem.stage, strict=True))}
+        kinds = zip(problem.op.tolist(), problem.stage.tolist(), strict=True)
+        table = dict(zip(kinds, range(len(problem.op)), strict=True))
         self.q = [[table[int(op), j] for j in range(self.size)] for op in (Op.F, Op.I, Op.W)]
         columns = (problem.duration, problem.takes, problem.frees, problem.first)
         self.cost, self.takes, self.frees, self.number = ([x[row].tolist() for row in self.q] for x in columns)
