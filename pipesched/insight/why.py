@@ -2,11 +2,14 @@
 published order.
 
 Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
-constant costs of filling and draining. d is the number of ranks if the file accepts that size.
+constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order repeats a
+kernel, its period says exactly what a microbatch adds in the long run; too few copies of the kernel at the requested m
+are seen at a larger one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +19,7 @@ from pipesched import compile
 from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
+from pipesched.insight.period import Period, period
 from pipesched.insight.recognize import recognize
 from pipesched.insight.why_report import Growth, Why, parts_of
 from pipesched.model.columns import Ints
@@ -28,6 +32,8 @@ from pipesched.support.source import Source
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, Causes, Gaps, Split, causes
 
+_OPERATIONS = 100_000  # limit on those of a larger size whose kernel is looked for
+
 
 def why(source: Source, options: Options) -> Why:
     """Explain the idle time of a file.
@@ -38,8 +44,9 @@ def why(source: Source, options: Options) -> Why:
     examined = compile.examined(source, options)
     made = examined.analysis
     found, gaps, split = explained(made)
-    growth = _growth(source, examined, split)
-    return Why(examined, found, gaps, split, growth, known=recognize(made.schedule, source), instead=_instead(made))
+    growth, lasting = _growth(source, examined, split), _period(source, examined)
+    known = recognize(made.schedule, source)
+    return Why(examined, found, gaps, split, growth, period=lasting, known=known, instead=_instead(made))
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
@@ -92,22 +99,9 @@ def _same(a: Ticks, b: Ticks) -> bool:
 
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:
     """Return the growth from m to the first of a few larger sizes that the file accepts."""
-    made, asked = examined.analysis, examined.options
-    parameters = whole(examined.loaded.schedule.parameters)
-    if examined.loaded.unit is None or "m" not in parameters or not made.finished:
-        return None
-    m, ranks = parameters["m"], made.schedule.ranks
-    for more in dict.fromkeys(x for x in (ranks, 2 * ranks, m, 2, 1) if x > 0):
-        larger = replace(asked, parameters={**parameters, **asked.parameters, "m": m + more})
-        try:
-            loaded = compile.load(source, larger)
-            other = Analysis(loaded.schedule, larger.counted(loaded))
-            if not other.finished:
-                continue
-        except PipeschedError:
-            continue
-        if other.schedule.stages != made.schedule.stages:
-            continue
+    made = examined.analysis
+    m, ranks = made.schedule.microbatches, made.schedule.ranks
+    for more, other in _larger(source, examined, dict.fromkeys(x for x in (ranks, 2 * ranks, m, 2, 1) if x > 0)):
         before, after = parts_of(made, split), parts_of(other, explained(other)[2])
         return Growth(
             more,
@@ -115,3 +109,31 @@ def _growth(source: Source, examined: Examination, split: Split) -> Growth | Non
             {part: tuple((b - a) / more for a, b in zip(before[part], after[part], strict=True)) for part in PARTS},
         )
     return None
+
+
+def _period(source: Source, examined: Examination) -> Period | None:
+    """Return the period of the order, or of the first of a few larger sizes of its file that shows one."""
+    made = examined.analysis
+    if (found := period(made)) is not None:
+        return found
+    most = _OPERATIONS // max(len(made.schedule), 1)
+    m, ranks = made.schedule.microbatches, made.schedule.ranks
+    sizes = sorted({x for k in (1, 3, 7, 15) for x in (k * m, 2 * k * ranks) if x < most * m})
+    return next(filter(None, (period(other) for _, other in _larger(source, examined, sizes))), None)
+
+
+def _larger(source: Source, examined: Examination, sizes: Iterable[int]) -> Iterator[tuple[int, Analysis]]:
+    """Yield the analyses of a file with so many more microbatches, of the sizes that it accepts."""
+    made, asked = examined.analysis, examined.options
+    parameters = whole(examined.loaded.schedule.parameters)
+    if examined.loaded.unit is None or "m" not in parameters or not made.finished:
+        return
+    for more in sizes:
+        larger = replace(asked, parameters={**parameters, **asked.parameters, "m": parameters["m"] + more})
+        try:
+            loaded = compile.load(source, larger)
+            other = Analysis(loaded.schedule, larger.counted(loaded))
+            if other.finished and other.schedule.stages == made.schedule.stages:
+                yield more, other
+        except PipeschedError:
+            continue

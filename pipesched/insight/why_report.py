@@ -15,9 +15,10 @@ from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
 from pipesched.check.rows import CheckCode
 from pipesched.examine import Examination
+from pipesched.insight.period import Period
 from pipesched.insight.recognize import Known
 from pipesched.model.lists import Sited
-from pipesched.model.numbers import exact
+from pipesched.model.numbers import exact, ranges
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
@@ -52,7 +53,8 @@ class Growth:
 
 @dataclass(frozen=True, eq=False)
 class Why:
-    """The explanation of one schedule's idle time. growth: None if the file has no m to vary.
+    """The explanation of one schedule's idle time. growth: None if the file has no m to vary. period: None if the order
+    shows no kernel.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
     or microbatch (`even_microbatches`) took the mean; each only if the costs differ from that.
@@ -63,6 +65,7 @@ class Why:
     gaps: Gaps
     split: Split
     growth: Growth | None
+    period: Period | None
     known: Known | None
     instead: Mapping[str, Fraction]
 
@@ -110,6 +113,7 @@ class Why:
                 "microbatches": grown.more,
                 **exact(makespan=grown.makespan, idle=grown.idle, split=grown.parts),
             },
+            "period": _period_json(self.period),
             **exact(instead=self.instead),
             "critical_path": list(map(partial(_step_json, self), self.path, _spans(made.schedule, self.path))),
             "gaps": [_gap_json(self, gap) for gap in self.longest_first],
@@ -199,20 +203,41 @@ def _split(why: Why, every: bool) -> str:
 
 
 def _growth(why: Why) -> Iterator[str]:
-    """Yield the lines on the cost of a further microbatch."""
-    growth, said = why.growth, why.said
-    if growth is None:
+    """Yield the lines on the cost of a further microbatch: the period, or the growth of an order without one."""
+    growth, lasting, said = why.growth, why.period, why.said
+    if lasting is not None:
+        added, idle, imbalance = lasting.each, lasting.idle, lasting.imbalance
+    elif growth is not None:
+        added, idle, imbalance = growth.makespan, growth.idle, growth.parts["imbalance"]
+    else:
         return
-    idle = growth.idle
-    head = f"growth: each further microbatch adds {said(growth.makespan)} to the makespan"
-    if not any(any(row) for row in growth.parts.values()):
-        yield f"{head} and nothing to the idle time of any rank"
+    head = f"{'growth' if lasting is None else 'period'}: each further microbatch adds {said(added)} to the makespan"
+    cause = "" if lasting is None else f"; {_lasting(why, lasting)}"
+    if not any(idle) and not any(imbalance):
+        yield f"{head} and nothing to the idle time of any rank{cause}"
         return
     most = max(range(len(idle)), key=lambda rank: (abs(idle[rank]), -rank))
-    part = growth.parts["imbalance"][most]
-    yield f"{head}, and {said(idle[most])} to the idle time of rank {most}" + (
-        f", {'all' if part == idle[most] else said(part)} of it imbalance" if part else ""
-    )
+    part = imbalance[most]
+    share = f", {'all' if part == idle[most] else said(part)} of it imbalance" if part else ""
+    yield f"{head}, and {said(idle[most])} to the idle time of rank {most}{share}{cause}"
+
+
+def _lasting(why: Why, lasting: Period) -> str:
+    """Return what sets the period: a rank that is always busy, or a cycle through several ranks."""
+    if len(lasting.ranks) == 1:
+        return f"rank {lasting.ranks[0]} is always busy"
+    count = lasting.spans * lasting.microbatches
+    each = f"{count} microbatches" if count > 1 else "every microbatch"
+    ranks = ranges(lasting.ranks)
+    return f"a cycle of waits through ranks {ranks} takes {why.said(lasting.spans * lasting.length)} for {each}"
+
+
+def _period_json(lasting: Period | None) -> dict[str, object] | None:
+    """Return the period as JSON."""
+    if lasting is None:
+        return None
+    facts = exact(period=lasting.each, bubble=lasting.bubble, idle=lasting.idle)
+    return {"microbatches": lasting.microbatches, **facts, "ranks": list(lasting.ranks), "spans": lasting.spans}
 
 
 _INSTEAD = {

@@ -213,7 +213,7 @@ def test_any_broken_order_is_told(seed: int) -> None:
     schedule = strategies.broken_schedule(seed)
     run = Examination(Loaded("broken", schedule), Options())
     found, gaps, split = explained(run.analysis)
-    why = Why(run, found, gaps, split, None, recognize(schedule), {})
+    why = Why(run, found, gaps, split, None, None, recognize(schedule), {})
     assert [sum(column) for column in zip(*why.parts().values(), strict=True)] == list(why.idle())
     lengths = [Fraction(0)] * schedule.ranks
     for rank, length in zip(gaps.rank.tolist(), gaps.length.tolist(), strict=True):
