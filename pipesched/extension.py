@@ -343,3 +343,10 @@ class Listing(Row):
     entries: Lazy[Callable[[], Sequence[Mapping[str, object]]]]
     lines: Lazy[Callable[[], Iterable[str]]]
     source: Lazy[Callable[[str], Source | None]] | None = None
+
+
+class Service(Row):
+    """A function that one extension offers to another, which calls it by its name if the first is installed."""
+
+    name: str
+    call: Lazy[Callable[..., object]]

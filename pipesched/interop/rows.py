@@ -1,6 +1,20 @@
 """The rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
-from pipesched.extension import Check, Codes, Later, Lazy, Listing, Names, Needs, Option, Row, Target, Verb, flag
+from pipesched.extension import (
+    Check,
+    Codes,
+    Later,
+    Lazy,
+    Listing,
+    Names,
+    Needs,
+    Option,
+    Row,
+    Service,
+    Target,
+    Verb,
+    flag,
+)
 
 _READING = ("verify", "show", "emit", "why", "compare", "diff", "run")
 _RUN = Lazy[type]("interop.recorded.asked:Run")
@@ -100,6 +114,7 @@ ROWS: tuple[Row, ...] = (
         Lazy("interop.frameworks.frameworks:lines"),
         place=10,
     ),
+    Service("launcher", Lazy("interop.launch.launchers:launcher")),
     Names(
         "framework",
         Lazy("interop.frameworks.frameworks:call"),

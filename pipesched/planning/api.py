@@ -32,16 +32,18 @@ def plan(
     top: int = 5,
     efficiency: Number | None = None,
     overlap: Number | None = None,
+    trainer: str | None = None,
     executor: Executor | None = None,
 ) -> Plan:
     """Return the layouts of a training step over a cluster that fit, fastest first; model, gpus and device are
     required.
 
     only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` says why no such choice comes first.
+    trainer: ``"megatron==0.16"``: only what that trainer runs; `Plan.configuration` returns its files.
     executor: evaluates the choices, any of `concurrent.futures`; by default this process.
 
     Raises:
-        PipeschedError: PS225 to PS237, PS246 to PS248, invalid settings.
+        PipeschedError: PS225 to PS237, PS246 to PS250, invalid settings.
     """
     given = keywords.converted("plan", {name: x for name, x in locals().items() if name != "executor"})
     from pipesched.planning import plans as verb

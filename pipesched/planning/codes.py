@@ -26,5 +26,6 @@ class PlanningCode(AnyCode):
     CHOICE = "PS247", 2
     NO_CHOICE = "PS248", 2
     NO_CLUSTER = "PS249", 2
+    TRAINER = "PS250", 2
     OVER_BYTES = "PS502"
     OTHER_BATCH = "PS909"

@@ -20,6 +20,8 @@ PLAN = (
     Option("tokens", amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Most bytes of a GPU [default: its memory].", "80GB"),
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
+    Option("trainer", text, "Only what this trainer runs, with its configuration.", "NAME[==RELEASE]"),
+    Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Rows.", "N", 5),
     replace(EFFICIENCY, help="Fraction of peak FLOP/s that a GPU achieves [default: 1/2]."),

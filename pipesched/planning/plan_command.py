@@ -14,7 +14,7 @@ from pipesched.planning.progress import watched
 
 @click.command
 @flags.options("plan")
-def plan(*, plot: str | None, executor: str, **given: Any) -> int:
+def plan(*, plot: str | None, config: str | None, executor: str, **given: Any) -> int:
     """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch size, recomputation and ZeRO stage.
     Choices that do not fit are counted; the fastest that fits is predicted by its own timeline and bytes.
 
@@ -22,6 +22,7 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
     pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512
     pipesched plan --model gpt3-175b --gpus 1024 --device a100 --tokens 300B --only recompute=full
     pipesched plan --model mine.toml --gpus 64 --device h100 --explain p=8,t=4 -o plan.html
+    pipesched plan --model llama3-70b --gpus 64 --device h100 --trainer megatron==0.16 --config plan.sh
 
     \b
     p pipeline  t tensor  c context  d data  e experts  v stages per rank  b sequences per microbatch
@@ -32,12 +33,17 @@ def plan(*, plot: str | None, executor: str, **given: Any) -> int:
 
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
-    for path in filter(None, (plot, given["output"])):
+    if config is not None and given["trainer"] is None:
+        raise fail(Code.USAGE, "a configuration is of a trainer", help="give --trainer megatron==0.16 or another")
+    for path in filter(None, (plot, given["output"], config)):
         writable(path)
     asked = verb.request(given)
     with flags.output_of(given) as out:
         with watched(out, "looking at the choices") as tell:
             found = verb.plan(asked, executor, tell)
+        if config is not None and found.best is not None:
+            for path, text in found.configuration(config).items():
+                replace_file(path, text)
         if plot is not None:
             replace_file(plot, found.plot())
         if out.format == "html":

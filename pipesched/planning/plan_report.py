@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from fractions import Fraction
-from itertools import groupby
 
 from pipesched import render
 from pipesched.model.numbers import quantity
 from pipesched.model.units import SECONDS
+from pipesched.planning import plan_launch
 from pipesched.planning.byte_counts import Bytes, gigabytes
+from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.plan import Outcome
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import TERMS
@@ -20,6 +21,7 @@ from pipesched.planning.layouts.stages import stages_of
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
 from pipesched.planning.transformer.devices import DEVICES, HALF
+from pipesched.planning.transformer.megatron_layout import layout_of
 from pipesched.planning.transformer.state import undivided
 from pipesched.views.tables import table
 
@@ -47,7 +49,9 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     """
     lines = list(facts(plan))
     if plan.best is not None:
-        lines += ["", _table(plan), "", *_commands(plan), "", *(f"- {one.text(plan.best)}" for one in plan.rules)]
+        lines += ["", _table(plan), "", *_commands(plan), ""]
+        lines += [*plan_launch.text(plan), ""] if plan.request.trainer else []
+        lines += [f"- {one.text(plan.best)}" for one in plan.rules]
     if plan.explained is not None and plan.best is not None:
         lines += ["", *plan.explained.text(plan.best)]
         lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
@@ -132,29 +136,25 @@ def by_formula(one: Prediction, tokens: int) -> Fraction:
 
 
 def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
-    """Return the commands that verify, optimize and emit a row."""
+    """Return the commands that verify, optimize and emit a row; without a pipeline there is one order."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
-    given = {key: getattr(x, key) for key in (*LETTERS.values(), "zero", "recompute", "batch")}
-    others = [f"{key}={size}" for key, size in given.items() if size != getattr(own, key)]
+    keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs")
+    given = {key: getattr(x, key) for key in keys}
+    others = [f"{key}={str(size).lower()}" for key, size in given.items() if size != getattr(own, key)]
     if x.layout != own.layout:
-        others.append(f"layout={_layout(stages_of(plan.problem).layers(choice))}")
+        others.append(f"layout={layout_of(list(map(len, stages_of(plan.problem).layers(choice))))}")
     model = shlex.quote(",".join([plan.request.model, *others]))
     order = f"{choice.schedule} {sizes}"
     timed = f"--model {model}{_device(plan)}"
+    verify = f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}"
+    if choice.p == 1:
+        return {"verify": verify}
     return {
-        "verify": f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
+        "verify": verify,
         "optimize": f"pipesched optimize {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
         "emit": f"pipesched emit {order} --target torch-csv",
     }
-
-
-def _layout(layers: Sequence[range]) -> str:
-    """Return the layers by stage in Megatron's letters: ``Et*4|(t*5|)*6t*4L``."""
-    *many, last = [f"t*{len(stage)}" if len(stage) > 1 else "t" * len(stage) for stage in layers]
-    runs = ((len(list(alike)), f"{stage}|") for stage, alike in groupby(many))
-    stages = "".join(f"({stage})*{count}" if count > 1 else stage for count, stage in runs)
-    return f"E{stages}{last}L" if not stages.startswith("(") else f"E{many[0]}|{_layout(layers[1:])[1:]}"
 
 
 def _device(plan: Outcome) -> str:
@@ -228,6 +228,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
         "device": problem.device.name,
         "batch": request.batch,
         "tokens": request.tokens,
+        "trainer": launcher(request.trainer).named if request.trainer else None,
         "cap_bytes": int(problem.cap),
         "counts": dict(plan.counts),
         "refused": dict(plan.refused),
@@ -261,6 +262,7 @@ def row(plan: Outcome, one: Prediction) -> dict[str, object]:
         "days": None if tokens is None else float(one.days(tokens)),
         "days_by_formula": None if tokens is None else float(by_formula(one, tokens)),
         "commands": commands(plan, one),
+        "launch": plan_launch.to_json(plan, one),
     }
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from pipesched.diagnostics import Code, fail
-from pipesched.planning import plan_page, plan_report
+from pipesched.planning import plan_launch, plan_page, plan_report
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
@@ -40,6 +40,11 @@ class Plan(Outcome):
     def plot(self) -> str:
         """Return the plot of seconds of a step against the peak bytes of a rank, as SVG."""
         return plan_report.plot(self)
+
+    def configuration(self, path: str) -> dict[str, str]:
+        """Return the files of the trainer for the first row, by path; the first one is at `path`."""
+        made = plan_launch.launch(self, self.best) if self.best else None
+        return {} if made is None else plan_launch.named(made, path)
 
     def html(self) -> str:
         """Return a self-contained page."""
@@ -144,6 +149,7 @@ def request(given: Mapping[str, Any]) -> Request:
         tokens=given["tokens"],
         only=only(given["only"]),
         explain=choice(given["explain"]) if given["explain"] else None,
+        trainer=given["trainer"] or "",
         top=given["top"],
         **shares,
     )

@@ -14,6 +14,7 @@ from math import ceil
 from pipesched.diagnostics import Diagnostic, exit_status, fail
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
+from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
 from pipesched.planning.layouts.search import Search, Tell, executor, silent
@@ -30,7 +31,7 @@ class Request:
     """A request for a plan. model: its name. trained: the model and its training. cap: bytes per rank, the device's
     memory if None.
 
-    explain: the sizes of the choices to explain.
+    explain: the sizes of the choices to explain. trainer: the trainer that must run the plan, empty for any.
     """
 
     model: str
@@ -46,12 +47,13 @@ class Request:
     top: int = 5
     efficiency: Fraction = HALF
     overlap: Fraction = Fraction(1)
+    trainer: str = ""
 
     def problem(self) -> Problem:
         """Return the problem: the choices and the cluster.
 
         Raises:
-            PipeschedError: PS246, an impossible cluster or batch.
+            PipeschedError: PS246, an impossible cluster or batch; PS225, PS250, an unknown trainer or release.
         """
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
@@ -59,7 +61,10 @@ class Request:
                 PlanningCode.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node"
             )
         transformer, training = self.trained
-        space = Space(transformer, replace(training, batch=self.batch, layout=None), self.gpus, node, self.only or {})
+        training = replace(training, batch=self.batch, layout=None)
+        if self.trainer:
+            training = launcher(self.trainer).training(training)
+        space = Space(transformer, training, self.gpus, node, self.only or {}, self.trainer)
         device = replace(self.device, node_size=node)
         return Problem(space, device, self.cap or device.memory, self.efficiency, self.overlap)
 

@@ -23,6 +23,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.codes import PlanningCode
+from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.layouts.stages import Problem
@@ -65,6 +66,16 @@ def silent(line: str) -> None:
 
 def _bounds(problem: Problem, choices: Sequence[Choice]) -> list[Refused | Bound]:
     return [bound(problem, choice) for choice in choices]
+
+
+def _tried(problem: Problem, choice: Choice) -> Refused | Prediction:
+    """Predict a choice; refuse it if `check` finds an error in its trainer's configuration."""
+    made, space = predict(problem, choice), problem.space
+    if isinstance(made, Refused) or not space.trainer:
+        return made
+    trainer = launcher(space.trainer)
+    told = trainer.judged(trainer.launch(space, choice))
+    return Refused(choice, f"{trainer.named}: {told}", told) if told else made
 
 
 @dataclass
@@ -150,7 +161,7 @@ class Search:
 
     def _look(self, numbers: Iterable[int]) -> None:
         fresh = [number for number in numbers if number not in self.known]
-        made = self.executor.map(partial(predict, self.problem), [self.choices[number] for number in fresh])
+        made = self.executor.map(partial(_tried, self.problem), [self.choices[number] for number in fresh])
         for number, found in zip(fresh, made, strict=True):
             self.known[number] = found
             self.tell(f"{len(self.known):,} of at most {len(self.alive):,} choices timed")

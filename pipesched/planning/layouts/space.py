@@ -20,6 +20,7 @@ from math import isqrt
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from pipesched.language.evaluate import MAX_OPS
+from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.schedules import SCHEDULES, Row
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.rules import faults, layers_of
@@ -122,7 +123,8 @@ class Space:
     """The choices for a transformer on a number of GPUs; `training` fixes the batch and everything else. node: GPUs per
     node.
 
-    only: the values to try, by name in `NAMES`; by default all.
+    only: the values to try, by name in `NAMES`; by default all. trainer: the trainer and release that must run a
+    choice, as in ``megatron==0.16``; empty for any.
     """
 
     transformer: Transformer
@@ -130,6 +132,7 @@ class Space:
     gpus: int
     node: int
     only: Mapping[str, tuple[Size, ...]] = field(default_factory=dict, compare=False)
+    trainer: str = ""
 
     def __iter__(self) -> Iterator[Choice]:
         """Yield all choices in a fixed order, including those that do not divide, which `refuses` rejects."""
@@ -232,4 +235,12 @@ def refuses(space: Space, choice: Choice) -> str:
             return f"{what} {ranks} lies across nodes of {space.node}"
     if choice.p * choice.v * choice.m * (2 if choice.row.fused else 3) > MAX_OPS:
         return f"its order has more than {MAX_OPS:,} operations"
-    return choice.row.refuses(choice.p, choice.v, choice.m)
+    if reason := choice.row.refuses(choice.p, choice.v, choice.m):
+        return reason
+    return launcher(space.trainer).refuses(space, choice) if space.trainer else _unsplit(choice)
+
+
+def _unsplit(choice: Choice) -> str:
+    """Return the reason why no trainer runs a choice, or an empty text."""
+    parted = choice.p > 1 and choice.training.zero > 1
+    return f"no trainer splits gradients in a pipeline: ZeRO {choice.training.zero} with p > 1" if parted else ""

@@ -8,8 +8,9 @@ Source: Megatron-core 0.14.0 to 0.19.0, core/transformer/pipeline_parallel_layer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 _GROUP, _ONE = re.compile(r"\(([^)]+)\)\*([0-9]{1,4})"), re.compile(r"(.)\*([0-9]{1,4})")
 _MOST = 100_000
@@ -25,6 +26,14 @@ def stages_of(layout: str) -> list[str] | str:
         text = pattern.sub(lambda found: found[1] * int(found[2]), text)
     unknown = next((letter for letter in text if letter not in "EtmL|"), None)
     return text.split("|") if unknown is None else f"has {unknown!r}, which is not one of E, t, m, L"
+
+
+def layout_of(counts: Sequence[int]) -> str:
+    """Return the string for the layers of each stage: ``Et*4|(t*5|)*6t*4L``."""
+    *many, last = [f"t*{count}" if count > 1 else "t" * count for count in counts]
+    runs = ((len(list(alike)), f"{stage}|") for stage, alike in groupby(many))
+    stages = "".join(f"({stage})*{count}" if count > 1 else stage for count, stage in runs)
+    return f"E{stages}{last}L" if not stages.startswith("(") else f"E{many[0]}|{layout_of(counts[1:])[1:]}"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""The trainers for which `plan` writes configurations, one row each: rules on a choice, and the writer of its files.
+
+    megatron      0.13 to 0.19      plan.sh
+    torchtitan    0.2.0 to 0.2.2    plan.toml, plan.csv
+    deepspeed     0.19.8            plan.json, plan.py
+
+A choice is refused by the rules first, which are arithmetic; the files of a choice that is timed are then judged by
+`check` itself, so that no row is shown on which `check` fails.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipesched.diagnostics import fail
+from pipesched.interop import check
+from pipesched.interop.launch import deepspeed, megatron, torchtitan
+from pipesched.interop.launch.rules import Rule, Setup, first_broken
+from pipesched.interop.trainers.trainers import named
+from pipesched.planning.codes import PlanningCode
+from pipesched.planning.launch import Launch
+from pipesched.planning.layouts.space import Choice, Space
+from pipesched.planning.transformer.config import Training
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trainer. releases: those that are written. always: returns a training with what holds for every run.
+
+    files: the writer; options: those of `check` for its first file. left_out: what the files leave to the user.
+    """
+
+    typed: str
+    releases: tuple[str, ...]
+    always: Callable[[Training], Training]
+    rules: tuple[Rule, ...]
+    files: Callable[[Setup], Mapping[str, str]]
+    options: Callable[[Setup], str]
+    left_out: str
+
+
+ROWS = (
+    Row(
+        "megatron",
+        tuple(f"0.{minor}" for minor in range(13, 20)),
+        lambda training: replace(training, keep_outputs=False),
+        megatron.RULES,
+        megatron.files,
+        lambda x: "",
+        "data, tokenizer, learning rate and iterations; with several nodes, torchrun's rendezvous",
+    ),
+    Row(
+        "torchtitan",
+        ("0.2.0", "0.2.1", "0.2.2"),
+        lambda training: replace(training, keep_outputs=True, sequence_parallel=True),
+        torchtitan.RULES,
+        torchtitan.files,
+        lambda x: f" --processes {x.space.gpus}",
+        "data, tokenizer, learning rate and steps",
+    ),
+    Row(
+        "deepspeed",
+        ("0.19.8",),
+        lambda training: replace(training, keep_outputs=True),
+        deepspeed.RULES,
+        deepspeed.files,
+        lambda x: f" --p {x.choice.p} --processes {x.space.gpus}",
+        "the model as a list of layers, data, and the optimizer",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A trainer in one release: a `planning.launch.Launcher`."""
+
+    row: Row
+    release: str
+
+    @property
+    def named(self) -> str:
+        return f"{self.row.typed} {self.release}"
+
+    def training(self, training: Training) -> Training:
+        return self.row.always(training)
+
+    def refuses(self, space: Space, choice: Choice) -> str:
+        reason = first_broken(self.row.rules, Setup(space, choice, self.release))
+        return f"{self.named}: {reason}" if reason else ""
+
+    def launch(self, space: Space, choice: Choice) -> Launch:
+        x = Setup(space, choice, self.release)
+        options = f"--trainer {self.row.typed}=={self.release}{self.row.options(x)}"
+        return Launch(self.row.files(x), options, self.row.left_out)
+
+    def judged(self, launch: Launch) -> str:
+        words = launch.options.split()
+        given = dict(zip(words[::2], words[1::2], strict=True))
+        counts = {name: int(given[f"--{name}"]) for name in ("p", "processes") if f"--{name}" in given}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in launch.files.items():
+                Path(folder, name).write_text(text, "utf-8")
+            asked = check.Asked(given["--trainer"], p=counts.get("p"), processes=counts.get("processes"))
+            found = check.check_file(str(Path(folder, launch.main)), asked)
+        return next((one.message for one in found.diagnostics), "")
+
+
+def launcher(text: str) -> Launched:
+    """Return the trainer and release of a text such as ``megatron==0.16``; the newest release if none is named.
+
+    Raises:
+        PipeschedError: PS225, an unknown trainer; PS250, a release for which no configuration is written.
+    """
+    name, _, asked = text.partition("==")
+    typed = named(name)[0].typed
+    row = next(row for row in ROWS if row.typed == typed)
+    asked = asked.strip().removeprefix("core_").removeprefix("v")
+    fitting = [one for one in row.releases if _within(asked, one) or _within(one, asked)]
+    if not asked or fitting:
+        return Launched(row, (fitting or row.releases)[-1])
+    known = ", ".join(row.releases)
+    message = f"no configuration is written for {typed} {asked[:20]}"
+    raise fail(PlanningCode.TRAINER, message, help=f"configurations are written for {typed} {known}")
+
+
+def _within(one: str, other: str) -> bool:
+    """Return True if a release is another one, or a part of it: 0.2.2 of 0.2."""
+    return one == other or (bool(other) and one.startswith(f"{other}."))

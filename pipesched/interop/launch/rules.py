@@ -1,0 +1,77 @@
+"""The rules by which a trainer refuses a choice, as rows; and a choice as the writers read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.planning.layouts.space import Choice, Space
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.rules import layers_of
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A choice for one release of a trainer."""
+
+    space: Space
+    choice: Choice
+    release: str
+
+    @property
+    def a(self) -> Transformer:
+        return self.space.transformer
+
+    @property
+    def x(self) -> Training:
+        return self.choice.training
+
+    @property
+    def copies(self) -> int:
+        """The ranks that have the same parameters: d c."""
+        return self.x.data * self.x.context
+
+    @cached_property
+    def layers(self) -> tuple[range, ...]:
+        """The layers of each stage."""
+        return layers_of(self.a, self.x, self.choice.cut.stages)
+
+    @property
+    def even(self) -> bool:
+        """True if all stages have equally many layers."""
+        return len({*map(len, self.layers)}) == 1
+
+    @property
+    def nodes(self) -> int:
+        """The nodes of the cluster."""
+        return -(-self.space.gpus // self.space.node)
+
+    def since(self, release: str) -> bool:
+        """Return True for this release and later ones."""
+        return _numbers(self.release) >= _numbers(release)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A refusal. says: the reason, in which braces name attributes of a `Setup`; source: project and file."""
+
+    broken: Callable[[Setup], object]
+    says: str
+    source: str
+
+
+def first_broken(rules: Iterable[Rule], x: Setup) -> str:
+    """Return the reason of the first broken rule, or an empty text."""
+    return next((rule.says.format(x=x) for rule in rules if rule.broken(x)), "")
+
+
+def only_schedules(names: Mapping[str, str], source: str) -> Rule:
+    """Return the rule that a trainer runs these schedules."""
+    return Rule(
+        lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs {' and '.join(names)} alone", source
+    )

@@ -1,0 +1,155 @@
+"""A choice as a TOML file of torchtitan 0.2, with a CSV where torch has no class for the order.
+
+    p layout      pipeline_parallel_degree; module_fqns_per_model_part lists the modules of every stage
+    schedule      pipeline_parallel_schedule; with a CSV it names the placement alone
+    t c e         tensor_, context_, expert_parallel_degree; t cuts sequences too
+    b m           pipeline_parallel_microbatch_size b, local_batch_size b m; without a pipeline local_batch_size b
+    ZeRO          p > 1: 1, parameters stay gathered during a step; p = 1: 2 "never", 3 "always" reshard after forward;
+                  0 is DDP, which has neither p nor t nor c
+
+Source: torchtitan 0.2.0 to 0.2.2, config/job_config.py, train.py, and the files that rows name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pipesched.formats import torch_csv
+from pipesched.interop.launch.rules import Rule, Setup, only_schedules
+from pipesched.planning.layouts.prediction import order
+
+_CLASSES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
+_BY_CSV = {"zb_h1": "1F1B", "zb_h2": "1F1B"}
+_FLAVORS = {
+    (6, 256, 16, 2048): ("llama3", "debugmodel"),
+    (32, 4096, 32, 128256): ("llama3", "8B"),
+    (80, 8192, 64, 128256): ("llama3", "70B"),
+    (126, 16384, 128, 128256): ("llama3", "405B"),
+    (28, 1024, 16, 151936): ("qwen3", "0.6B"),
+    (28, 2048, 16, 151936): ("qwen3", "1.7B"),
+    (36, 2560, 32, 151936): ("qwen3", "4B"),
+    (36, 4096, 32, 151936): ("qwen3", "8B"),
+    (40, 5120, 40, 151936): ("qwen3", "14B"),
+    (64, 5120, 64, 151936): ("qwen3", "32B"),
+    (48, 2048, 32, 151936): ("qwen3", "30B-A3B"),
+    (27, 2048, 16, 102400): ("deepseek_v3", "16B"),
+    (60, 5120, 128, 102400): ("deepseek_v3", "236B"),
+    (61, 7168, 128, 129280): ("deepseek_v3", "671B"),
+}
+"""Name and flavor by layers, hidden size, heads and vocabulary: torchtitan 0.2.2, models/*/__init__.py."""
+
+_DIMS = "torchtitan 0.2, distributed/parallel_dims.py"
+_FSDP = "torchtitan 0.2, models/llama3/infra/parallelize.py"
+RULES = (
+    only_schedules({**_CLASSES, **_BY_CSV}, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
+    Rule(
+        lambda x: x.x.recompute == "selective",
+        "its selective checkpointing keeps other tensors than the plan counts",
+        "torchtitan 0.2, distributed/activation_checkpoint.py",
+    ),
+    Rule(
+        lambda x: x.choice.schedule in ("zb_v", *_BY_CSV) and x.choice.p > 1 and x.x.recompute != "none",
+        "W computes a checkpointed block again for each group of its parameters",
+        "torchtitan#773, measured on torch 2.13",
+    ),
+    Rule(
+        lambda x: x.choice.p > 1 and x.x.zero != (x.copies > 1),
+        "with a pipeline FSDP is ZeRO 1: parameters and gradients stay whole during a step",
+        f"{_FSDP}: apply_fsdp",
+    ),
+    Rule(
+        lambda x: x.choice.p == 1 and x.x.zero == 1,
+        "FSDP without a pipeline is ZeRO 2 or 3",
+        f"{_FSDP}: apply_fsdp",
+    ),
+    Rule(
+        lambda x: x.x.zero == 0 and x.copies > 1 and x.choice.p * x.x.tensor * x.x.context * x.x.expert > 1,
+        "replicates without sharding only where there is no other parallelism",
+        f"{_FSDP}: DDP has not supported > 1D parallelism",
+    ),
+    Rule(
+        lambda x: x.a.sequence % (2 * x.x.tensor * x.x.context),
+        "a sequence of {x.a.sequence:,} is not a multiple of 2 t c",
+        f"{_DIMS}: seq_len_divisor",
+    ),
+    Rule(
+        lambda x: x.x.expert > 1 and not x.since("0.2.2") and x.x.expert % (x.x.context * x.x.tensor),
+        "e is not a multiple of t c",
+        f"{_DIMS}: _validate",
+    ),
+    Rule(
+        lambda x: x.x.expert > 1 and x.x.data * x.x.context * x.x.tensor % x.x.expert,
+        "e does not divide the t c d ranks of a stage",
+        f"{_DIMS}: build_mesh",
+    ),
+    Rule(
+        lambda x: x.choice.schedule == "1f1b" and 1 < x.choice.p > x.choice.m,
+        "1F1B wants as many microbatches as stages",
+        "torch 2.11, distributed/pipelining/schedules.py: Schedule1F1B",
+    ),
+    Rule(
+        lambda x: x.a.dtype in ("fp8", "fp16"),
+        "parameters are in bf16 or fp32, not {x.a.dtype}",
+        "torchtitan 0.2, config/job_config.py: Training.mixed_precision_param",
+    ),
+    Rule(
+        lambda x: x.choice.p > 1 and x.a.tied,
+        "a tied head is not on the stage of its embedding",
+        "torchtitan 0.2, models/qwen3/model/model.py: enable_weight_tying",
+    ),
+)
+
+
+def files(x: Setup) -> Mapping[str, str]:
+    """Return the TOML file, and the CSV if the order is not one of torch's classes."""
+    by_csv = x.choice.p > 1 and x.choice.schedule in _BY_CSV
+    made = {"plan.toml": "\n".join(_lines(x, by_csv=by_csv)) + "\n"}
+    if by_csv:
+        made["plan.csv"] = "".join(torch_csv.pieces(order(x.choice.schedule, tuple(x.choice.sizes.items()))))
+    return made
+
+
+def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
+    a, choice, training = x.a, x.choice, x.x
+    yield f"# {choice} for torchtitan {x.release} on {x.space.gpus} GPUs: one step of {training.batch} sequences."
+    yield "# Left out: data, tokenizer, learning rate, steps."
+    yield "[model]"
+    known = _FLAVORS.get((a.layers, a.hidden, a.heads, a.vocabulary))
+    if known is None:
+        yield f"# no model of torchtitan has these sizes: register a flavor with {a.layers} layers of {a.hidden}"
+    name, flavor = known or ("llama3", a.name)
+    yield from (f'name = "{name}"', f'flavor = "{flavor}"', "", "[training]")
+    yield f"local_batch_size = {training.microbatch * (choice.m if choice.p > 1 else 1)}"
+    yield f"global_batch_size = {training.batch}"
+    yield f"seq_len = {a.sequence}"
+    yield f'mixed_precision_param = "{"bfloat16" if a.dtype == "bf16" else "float32"}"'
+    yield from ("", "[parallelism]", *_parallel(x, by_csv=by_csv))
+    yield from ("", "[activation_checkpoint]", f'mode = "{training.recompute}"', "", "[compile]", "enable = false")
+
+
+def _parallel(x: Setup, *, by_csv: bool) -> Iterator[str]:
+    choice, training = x.choice, x.x
+    ddp = training.zero == 0
+    yield f"data_parallel_replicate_degree = {training.data if ddp else 1}"
+    yield f"data_parallel_shard_degree = {1 if ddp else training.data}"
+    yield f'fsdp_reshard_after_forward = "{"always" if training.zero == 3 else "never"}"'
+    yield f"tensor_parallel_degree = {training.tensor}"
+    yield f"context_parallel_degree = {training.context}"
+    yield f"expert_parallel_degree = {training.expert}"
+    if training.expert > 1:
+        yield "expert_tensor_parallel_degree = 1"
+    yield f"pipeline_parallel_degree = {choice.p}"
+    if choice.p == 1:
+        return
+    yield f'pipeline_parallel_schedule = "{({**_CLASSES, **_BY_CSV})[choice.schedule]}"'
+    if by_csv:
+        yield 'pipeline_parallel_schedule_csv = "plan.csv"'
+    yield f"pipeline_parallel_microbatch_size = {training.microbatch}"
+    yield "module_fqns_per_model_part = ["
+    last = len(x.layers) - 1
+    for stage, layers in enumerate(x.layers):
+        names = ["tok_embeddings"] if stage == 0 else []
+        names += [f"layers.{layer}" for layer in layers]
+        names += ["norm", "output"] if stage == last else []
+        yield "  [" + ", ".join(f'"{name}"' for name in names) + "],"
+    yield "]"

@@ -1,0 +1,73 @@
+"""What a trainer's configuration is to a plan: which choices the trainer runs, and the files that run one.
+
+interop offers the trainers by the service ``launcher``; planning knows their interface alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, cast
+
+from pipesched import extension
+from pipesched.diagnostics import fail
+from pipesched.planning.codes import PlanningCode
+
+if TYPE_CHECKING:
+    from pipesched.planning.layouts.space import Choice, Space
+    from pipesched.planning.transformer.config import Training
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A configuration of a trainer. files: texts by name; the first is the one that `check` reads.
+
+    options: of ``pipesched check`` for that file. left_out: what the files leave to the user.
+    """
+
+    files: Mapping[str, str]
+    options: str
+    left_out: str
+
+    @property
+    def main(self) -> str:
+        """The name of the first file."""
+        return next(iter(self.files))
+
+    def check(self, name: str = "") -> str:
+        """Return the command that checks the file, under another name if one is given."""
+        return f"pipesched check {name or self.main} {self.options}"
+
+
+class Launcher(Protocol):
+    """A trainer in one release."""
+
+    @property
+    def named(self) -> str:
+        """The name and release, as in ``megatron 0.16``."""
+
+    def training(self, training: Training) -> Training:
+        """Return the training with what this trainer always does."""
+
+    def refuses(self, space: Space, choice: Choice) -> str:
+        """Return the reason why the trainer does not run a choice; empty if it does."""
+
+    def launch(self, space: Space, choice: Choice) -> Launch:
+        """Return the configuration of a choice that is not refused."""
+
+    def judged(self, launch: Launch) -> str:
+        """Return the first error that `check` finds in a configuration, or an empty text."""
+
+
+@lru_cache(maxsize=8)
+def launcher(text: str) -> Launcher:
+    """Return the trainer and release of a text such as ``megatron==0.16``.
+
+    Raises:
+        PipeschedError: PS225, PS250.
+    """
+    offered = next((row for row in extension.rows(extension.Service) if row.name == "launcher"), None)
+    if offered is None:
+        raise fail(PlanningCode.TRAINER, "no extension that knows trainers is installed")
+    return cast("Callable[[str], Launcher]", offered.call.load())(text)
