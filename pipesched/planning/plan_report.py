@@ -69,8 +69,9 @@ def facts(plan: Outcome) -> Iterator[str]:
         f"sequences of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
+    refused = f" or are not what {launcher(request.trainer).named} runs" if request.trainer else ""
     yield (
-        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}, {counts['over_the_cap']:,} are over "
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, {counts['over_the_cap']:,} are over "
         f"the cap, {counts['slower_by_a_bound']:,} are slower by a bound; {counts['timed']:,} were timed"
     )
 

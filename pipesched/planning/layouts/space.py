@@ -237,10 +237,10 @@ def refuses(space: Space, choice: Choice) -> str:
         return f"its order has more than {MAX_OPS:,} operations"
     if reason := choice.row.refuses(choice.p, choice.v, choice.m):
         return reason
-    return launcher(space.trainer).refuses(space, choice) if space.trainer else _unsplit(choice)
+    return launcher(space.trainer).refuses(space, choice) if space.trainer else _unsplit(space, choice)
 
 
-def _unsplit(choice: Choice) -> str:
-    """Return the reason why no trainer runs a choice, or an empty text."""
-    parted = choice.p > 1 and choice.training.zero > 1
+def _unsplit(space: Space, choice: Choice) -> str:
+    """Return the reason why no trainer runs a choice, or an empty text; a ZeRO stage that is asked for is tried."""
+    parted = choice.p > 1 and choice.training.zero > 1 and "zero" not in space.only
     return f"no trainer splits gradients in a pipeline: ZeRO {choice.training.zero} with p > 1" if parted else ""
