@@ -27,5 +27,6 @@ class PlanningCode(AnyCode):
     NO_CHOICE = "PS248", 2
     NO_CLUSTER = "PS249", 2
     TRAINER = "PS250", 2
+    MODEL_UNCOUNTED = "PS251"
     OVER_BYTES = "PS502"
     OTHER_BATCH = "PS909"

@@ -216,6 +216,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
         "layers are cut evenly, the remainder comes off the ends; if split is ends, embedding and head count "
         "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
+    yield from problem.space.transformer.left_out
     yield "the optimizer's step, norms, dropout and data loading take no time"
 
 

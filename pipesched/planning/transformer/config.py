@@ -35,7 +35,8 @@ class Experts:
 
 @dataclass(frozen=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors.
+    """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors; 0
+    if queries are not compressed.
 
     rope: size of the part of a query or key head with positions. key: the size of the part without positions. value:
     the size of a value head.
@@ -49,12 +50,29 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class More:
+    """Parameters that the usual layer lacks, whole on every rank: biases and norms of some models.
+
+    of_attention, of_feed_forward, of_router: of a layer, the last two of a layer without and with experts.
+    of_embedding, of_head: of the ends. norms: norms of a layer.
+    """
+
+    of_attention: int = 0
+    of_feed_forward: int = 0
+    of_router: int = 0
+    of_embedding: int = 0
+    of_head: int = 0
+    norms: int = 2
+
+
+@dataclass(frozen=True)
 class Transformer:
     """A decoder of equal layers. heads: the heads of queries; kv_heads: the heads of keys and values.
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. tied: the head uses the embedding's
-    matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. name:
-    the name of the file. places: where each key is written.
+    matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. more:
+    parameters that the usual layer lacks. name: the name of the file. left_out: what the model has and nothing counts.
+    places: where each key is written.
     """
 
     layers: int
@@ -74,7 +92,9 @@ class Transformer:
     dropout: bool = True
     norm: str = "layer"
     dtype: str = "bf16"
+    more: More = More()
     name: str = "model"
+    left_out: tuple[str, ...] = ()
     places: Mapping[str, Span] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -84,7 +84,7 @@ def _projections(a: Transformer, t: int) -> Fraction:
     h, way = a.hidden, a.latent
     if way is not None:  # every rank has the compressing matrices
         whole = h * (way.query + way.key_value + way.rope)
-        heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * h
+        heads = (way.query or h) * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * h
         return whole + Fraction(a.heads * heads, t)
     kept = max(Fraction(a.kv_heads, t), Fraction(1))
     return Fraction(2 * h * a.heads * a.head_size, t) + 2 * h * a.head_size * kept

@@ -29,7 +29,8 @@ from pipesched.library import inputs
 from pipesched.library.assets import asset
 from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
-from pipesched.planning.transformer.config import DTYPES, Experts, Latent, Trained, Training, Transformer
+from pipesched.planning.transformer import hugging_face
+from pipesched.planning.transformer.config import DTYPES, Experts, Latent, More, Trained, Training, Transformer
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
 from pipesched.support.source import Source, Span
@@ -94,16 +95,19 @@ _OTHERS: Mapping[str, _Kind] = {
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
     "shared": _FROM_0,
+    "query": _FROM_0,
     "dense_layers": _FROM_0,
+    **{one.name: _FROM_0 for one in fields(More)},
 }
 _BY_TYPE = {"int": _COUNT, "bool": _FLAG, "Fraction": _NUMBER}
 _SECTIONS: Mapping[str, type] = {
     "model": Transformer,
     "model.experts": Experts,
     "model.latent": Latent,
+    "model.more": More,
     "training": Training,
 }
-_NOT_WRITTEN = ("experts", "latent", "places")
+_NOT_WRITTEN = ("experts", "latent", "more", "left_out", "places")
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
@@ -126,14 +130,19 @@ def built_in() -> list[str]:
 
 
 def read(path: str) -> Trained:
-    """Return the model from a TOML file, or by a name in `built_in`; ``NAME,tensor=8,zero=1`` changes keys of its
-    training.
+    """Return the model from a TOML file or a ``config.json`` of Hugging Face, or by a name in `built_in`;
+    ``NAME,tensor=8,zero=1`` changes keys of its training, ``NAME,sequence=8192`` sizes of the model.
 
     Raises:
-        PipeschedError: PS809, PS230 to PS237.
+        PipeschedError: PS809, PS230 to PS237, PS251.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
-    return of_source(source(name), {f"training.{key}": value for key, value in map(_other, others)})
+    return of_source(source(name), {_section_of(key): value for key, value in map(_other, others)})
+
+
+def _section_of(key: str) -> str:
+    """Return a key with its section; what no section has is a key of the training."""
+    return f"model.{key}" if f"model.{key}" in KEYS and f"training.{key}" not in KEYS else f"training.{key}"
 
 
 def _other(text: str) -> tuple[str, object]:
@@ -153,7 +162,7 @@ def source(path: str) -> Source:
     """
     if path in built_in():
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
-    if path != "-" and "/" not in path and not path.endswith(".toml") and not os.path.exists(path):
+    if path != "-" and "/" not in path and not path.endswith((".toml", ".json")) and not os.path.exists(path):
         close = get_close_matches(path, built_in(), 1, 0.5)
         own = "for your own model give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
@@ -165,9 +174,13 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     """Read a model from a text. others: values that replace values of the text.
 
     Raises:
-        PipeschedError: PS230 to PS236, all errors.
+        PipeschedError: PS230 to PS236, all errors; PS251.
     """
-    values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
+    left: tuple[str, ...] = ()
+    if hugging_face.recognized(source.text):
+        values, places, left = hugging_face.values(source)
+    else:
+        values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
     values |= others or {}
     places = {key: span for key, span in places.items() if key not in (others or {})}
     unknown = list(_unknown(values, places))  # a misspelt key is not reported as missing
@@ -175,10 +188,12 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     if found:
         raise PipeschedError(found)
     made = {section: _section(noun, section, values) for section, noun in _SECTIONS.items()}
-    nouns: dict[str, Callable[..., Experts | Latent]] = {"experts": Experts, "latent": Latent}
+    nouns: dict[str, Callable[..., Experts | Latent | More]] = {"experts": Experts, "latent": Latent, "more": More}
     inner = {key: _built(noun, own) for key, noun in nouns.items() if (own := made[f"model.{key}"])}
-    name = Path(source.name).name.removesuffix(".toml")
-    transformer = _built(Transformer, {"name": name, **made["model"], **inner, "places": places})
+    path = Path(source.name)
+    name = path.parent.name if path.name == "config.json" and path.parent.name else path.name.removesuffix(".toml")
+    own = {"name": name.removesuffix(".json"), "left_out": left}
+    transformer = _built(Transformer, {**own, **made["model"], **inner, "places": places})
     training = _built(Training, made["training"])
     if found := list(faults(transformer, training)):
         raise PipeschedError(found)

@@ -36,12 +36,13 @@ class Part:
 def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
     """Return the parts of a layer, counted from 0."""
     inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
-    return (_norms(a, 2), _attention(a, x), *inner)
+    more = a.more.of_attention + (a.more.of_router if a.has_experts(index) else a.more.of_feed_forward)
+    return (_norms(a, a.more.norms, more), _attention(a, x), *inner)
 
 
 def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
     """Return the embeddings of the vocabulary and of the positions."""
-    positions = a.sequence * a.hidden if a.learned_positions else 0
+    positions = (a.sequence * a.hidden if a.learned_positions else 0) + a.more.of_embedding
     return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
 
 
@@ -49,7 +50,7 @@ def head(a: Transformer, x: Training) -> tuple[Part, ...]:
     """Return the last norm, and the matrix that computes logits; if tied, the last stage has a copy of the first
     one's.
     """
-    return (_norms(a, 1), _vocabulary("head", a, x))
+    return (_norms(a, 1, a.more.of_head), _vocabulary("head", a, x))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
@@ -103,8 +104,9 @@ def _of_layer(a: Transformer, index: int) -> int:
     return sum(part.count for part in layer(a, ALONE, index))
 
 
-def _norms(a: Transformer, count: int) -> Part:
-    each = count * a.hidden * (2 if a.norm == "layer" else 1)
+def _norms(a: Transformer, count: int, more: int) -> Part:
+    """Return the parameters of norms over the hidden size, and what `More` adds to them."""
+    each = count * a.hidden * (2 if a.norm == "layer" else 1) + more
     return Part("norms", each, Fraction(each))
 
 
@@ -130,7 +132,9 @@ def _latent(a: Transformer, way: Latent, x: Training) -> Part:
     split.
     """
     whole = a.hidden * (way.query + way.key_value + way.rope) + way.query + way.key_value
-    heads = way.query * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden
+    heads = (
+        (way.query or a.hidden) * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden
+    )
     return Part("attention", whole + a.heads * heads, whole + Fraction(a.heads * heads, x.tensor))
 
 

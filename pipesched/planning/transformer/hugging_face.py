@@ -1,0 +1,319 @@
+"""A transformer from the ``config.json`` of Hugging Face: each family of models is a row.
+
+A family says which keys hold the sizes, what all its models have (a gate, biases, norms), and the parameters that the
+usual layer lacks (`config.More`). A family that is not a row, and a setting that would change what is counted, are
+refused by name; what changes no parameter but is not counted is listed.
+
+Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; defaults of keys are those of the families.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from pipesched.diagnostics import Label, PipeschedError, budgeted, fail
+from pipesched.planning import toml
+from pipesched.planning.codes import PlanningCode
+from pipesched.support.foreign import json_of
+from pipesched.support.source import Source, Span
+
+Config: TypeAlias = Mapping[str, object]
+Counts: TypeAlias = Mapping[str, int]
+"""The whole numbers of a configuration, with the head's size and the number of key-value heads."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models. keys: our names of sizes, and its keys if they differ from `_USUAL`. always: values of our
+    keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
+
+    experts, latent: whether layers have experts, or latent attention.
+    """
+
+    always: Mapping[str, object]
+    more: Callable[[Counts], Mapping[str, int]] = lambda x: {}
+    keys: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    experts: Mapping[str, str] | None = None
+    latent: bool = False
+
+
+_USUAL = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "head_size": "head_dim",
+    "feed_forward": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "sequence": "max_position_embeddings",
+    "tied": "tie_word_embeddings",
+}
+_GPT2 = {
+    "layers": "n_layer",
+    "hidden": "n_embd",
+    "heads": "n_head",
+    "feed_forward": "n_inner",
+    "sequence": "n_positions",
+}
+_LLAMA = {"gated": True, "norm": "rms", "biases": False, "learned_positions": False, "dropout": False}
+_GPT = {"gated": False, "norm": "layer", "biases": True, "learned_positions": False, "dropout": False}
+_PLAIN = {"gated": False, "norm": "layer", "biases": False, "learned_positions": False, "dropout": False}
+_MOE = {"count": "num_experts", "per_token": "num_experts_per_tok", "size": "moe_intermediate_size"}
+_DEEPSEEK = {
+    "count": "n_routed_experts",
+    "per_token": "num_experts_per_tok",
+    "size": "moe_intermediate_size",
+    "shared": "n_shared_experts",
+    "dense_layers": "first_k_dense_replace",
+}
+_LATENT = {
+    "query": "q_lora_rank",
+    "key_value": "kv_lora_rank",
+    "rope": "qk_rope_head_dim",
+    "key": "qk_nope_head_dim",
+    "value": "v_head_dim",
+}
+
+
+def _projected(x: Counts) -> int:
+    """Return the entries of q, k and v of a token: the biases of these three."""
+    return (x["heads"] + 2 * x["kv_heads"]) * x["head_size"]
+
+
+def _llama(x: Counts) -> Mapping[str, int]:
+    whole = _projected(x) + x["hidden"] if x["attention_bias"] else 0
+    return {"of_attention": whole, "of_feed_forward": (2 * x["feed_forward"] + x["hidden"]) * x["mlp_bias"]}
+
+
+def _by_head(x: Counts) -> Mapping[str, int]:
+    """Return the norms of the queries and keys of each head, shared by all heads."""
+    return {"of_attention": 2 * x["head_size"] + (_projected(x) + x["hidden"]) * x["attention_bias"]}
+
+
+def _over_heads(x: Counts) -> Mapping[str, int]:
+    """Return the norms of all queries, and of all keys, of a token."""
+    return {"of_attention": (x["heads"] + x["kv_heads"]) * x["head_size"]}
+
+
+def _falcon(x: Counts) -> Mapping[str, int]:
+    two = not x["parallel_attn"] or (x["new_decoder_architecture"] and x["num_ln_in_parallel_attn"] != 1)
+    return {"norms": 2 if two else 1}
+
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(_LLAMA, _llama),
+    "mistral": Family(_LLAMA),
+    "qwen2": Family(_LLAMA, lambda x: {"of_attention": _projected(x)}),
+    "qwen3": Family(_LLAMA, _by_head),
+    "gemma": Family(_LLAMA, defaults={"tie_word_embeddings": True, "head_dim": 256}),
+    "gemma2": Family(_LLAMA, lambda x: {"norms": 4}, defaults={"tie_word_embeddings": True, "head_dim": 256}),
+    "olmo2": Family(_LLAMA, _over_heads),
+    "phi3": Family(_LLAMA),
+    "phi": Family(_GPT, lambda x: {"norms": 1, "of_head": x["vocabulary"]}),
+    "starcoder2": Family(_GPT, defaults={"use_bias": True, "tie_word_embeddings": True}),
+    "gpt_neox": Family(_GPT),
+    "gpt2": Family(
+        {**_GPT, "learned_positions": True, "dropout": True}, keys=_GPT2, defaults={"tie_word_embeddings": True}
+    ),
+    "opt": Family(
+        {**_GPT, "learned_positions": True, "dropout": True},
+        lambda x: {"of_embedding": 2 * x["hidden"]},
+        keys={"feed_forward": "ffn_dim"},
+        defaults={"tie_word_embeddings": True},
+    ),
+    "bloom": Family(
+        _GPT,
+        lambda x: {"of_embedding": 2 * x["hidden"]},
+        keys={**_GPT2, "sequence": "seq_length"},
+        defaults={"tie_word_embeddings": True, "seq_length": 2048},
+    ),
+    "falcon": Family(
+        _PLAIN,
+        _falcon,
+        keys={"kv_heads": "num_kv_heads"},
+        defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048, "parallel_attn": True},
+    ),
+    "mixtral": Family(
+        _LLAMA, experts={"count": "num_local_experts", "per_token": "num_experts_per_tok", "size": "intermediate_size"}
+    ),
+    "olmoe": Family(
+        _LLAMA,
+        _over_heads,
+        experts={"count": "num_experts", "per_token": "num_experts_per_tok", "size": "intermediate_size"},
+    ),
+    "qwen2_moe": Family(
+        _LLAMA,
+        lambda x: {"of_attention": _projected(x), "of_router": x["hidden"]},
+        experts={**_MOE, "shared": "shared_expert_intermediate_size"},
+    ),
+    "qwen3_moe": Family(_LLAMA, _by_head, experts=_MOE),
+    "deepseek_v2": Family(_LLAMA, experts=_DEEPSEEK, latent=True, defaults={"q_lora_rank": 0}),
+    "deepseek_v3": Family(_LLAMA, lambda x: {"of_router": x["n_routed_experts"]}, experts=_DEEPSEEK, latent=True),
+}
+"""The families by their ``model_type``."""
+
+_HYBRID = "has layers that are not attention"
+_TWO = "has an encoder and a decoder"
+_SEES = "has an encoder of images or sound: give its text model's config.json"
+UNCOUNTED: Mapping[str, str] = {
+    **dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "whisper", "m2m_100"), _TWO),
+    **dict.fromkeys(("mamba", "mamba2", "jamba", "zamba", "zamba2", "bamba", "falcon_h1", "nemotron_h"), _HYBRID),
+    **dict.fromkeys(("qwen3_next", "recurrent_gemma", "granitemoehybrid", "lfm2", "minimax", "rwkv"), _HYBRID),
+    **dict.fromkeys(("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mllama", "llama4", "gemma3", "idefics3"), _SEES),
+}
+"""Families that people ask for, and why they are refused."""
+
+_CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
+    ("is_encoder_decoder", lambda x, all: x is True, _TWO),
+    ("text_config", lambda x, all: isinstance(x, dict), _SEES),
+    ("vision_config", lambda x, all: isinstance(x, dict), _SEES),
+    ("decoder_sparse_step", lambda x, all: x not in (None, 1), "has experts in some layers only"),
+    ("mlp_only_layers", lambda x, all: x, "has experts in some layers only"),
+    ("moe_layer_freq", lambda x, all: x not in (None, 1), "has experts in some layers only"),
+    ("qk_layernorm", lambda x, all: x is True, "has norms of queries and keys"),
+    ("word_embed_proj_dim", lambda x, all: x not in (None, all.get("hidden_size")), "has an embedding of another size"),
+    ("do_layer_norm_before", lambda x, all: x is False, "has its norms after attention"),
+    ("add_cross_attention", lambda x, all: x is True, "has attention to an encoder"),
+    ("multi_query", lambda x, all: x is True and all.get("model_type") != "falcon", "has one head of keys and values"),
+)
+"""Settings that change what is counted: the key, whether its value does, and what the model has then."""
+
+_LEFT_OUT: tuple[tuple[str, Callable[[object], object], str], ...] = (
+    ("num_nextn_predict_layers", lambda x: isinstance(x, int) and x > 0, "layers of multi-token prediction"),
+    ("sliding_window", lambda x: isinstance(x, int), "attention within a window is counted over the whole sequence"),
+    ("quantization_config", lambda x: isinstance(x, dict), "weights are counted as they are trained, not quantized"),
+)
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+_FLAGS = ("attention_bias", "mlp_bias", "new_decoder_architecture", "parallel_attn")
+
+
+def recognized(text: str) -> bool:
+    """Return True if a text is JSON, not TOML."""
+    return text.lstrip()[:1] == "{"
+
+
+def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
+    """Return the values of a model's TOML file that a configuration stands for, their places, and what is left out.
+
+    Raises:
+        PipeschedError: PS230, not JSON; PS232, a size is missing; PS233, a size has a wrong value; PS251, the model has
+            something that is not counted.
+    """
+    config = _parsed(source)
+    kind = str(config.get("model_type"))
+    _require_counted(source, config, kind)
+    family = FAMILIES[kind]
+    given = {**family.defaults, **{key: value for key, value in config.items() if value is not None}}
+    keys = {**_USUAL, **family.keys}
+    found = {f"model.{name}": given[key] for name, key in keys.items() if key in given}
+    found |= {f"model.{name}": value for name, value in family.always.items()}
+    _completed(found, given, kind)
+    missing = [
+        keys[name] for name in ("layers", "hidden", "heads", "vocabulary", "sequence") if f"model.{name}" not in found
+    ]
+    inner = {"experts": family.experts or {}, "latent": _LATENT if family.latent else {}}
+    optional = ("shared", "dense_layers")
+    for section, names in inner.items():
+        found |= {f"model.{section}.{name}": given[key] for name, key in names.items() if key in given}
+        missing += [key for name, key in names.items() if key not in given and name not in optional]
+    if missing:
+        message = f"{source.name} lacks {', '.join(missing)}, which a {kind} has"
+        raise fail(PlanningCode.MODEL_MISSING, message, help="give the whole config.json")
+    _require_counts(source, found)
+    _shared(source, found)
+    counts = _counts(found, given)
+    found |= {f"model.more.{name}": count for name, count in family.more(counts).items()}
+    unused = {"sliding_window"} if given.get("use_sliding_window") is False else set()
+    left = tuple(f"{key}: {says}" for key, when, says in _LEFT_OUT if when(given.get(key)) and key not in unused)
+    places = {f"model.{name}": at for name, key in keys.items() if (at := _place(source, key))}
+    return found, places, left
+
+
+def _parsed(source: Source) -> dict[str, object]:
+    try:
+        with budgeted(source):
+            config = json_of(source.text)
+    except json.JSONDecodeError as error:
+        raise toml.broken(
+            source, PlanningCode.MODEL_SYNTAX, "JSON", error.msg[:1].lower() + error.msg[1:], error.lineno, error.colno
+        ) from None
+    except ValueError as error:
+        raise toml.broken(source, PlanningCode.MODEL_SYNTAX, "JSON", str(error), 1, 1) from None
+    if not isinstance(config, dict):
+        raise fail(PlanningCode.MODEL_SYNTAX, f"{source.name} is no config.json: it is not an object")
+    return config
+
+
+def _require_counted(source: Source, config: Config, kind: str) -> None:
+    """Raise PS251 if the family is not a row, or a setting changes what is counted."""
+    if kind not in FAMILIES:
+        says = UNCOUNTED.get(kind)
+        message = f"{says}, which is not counted" if says else "is of a family that is not known"
+        near = get_close_matches(kind, FAMILIES, 1, 0.7)
+        known = f"families are {', '.join(FAMILIES)}; for another model give a .toml file"
+        raise _uncounted(source, "model_type", kind, message, f"did you mean {near[0]}?" if near else known)
+    for key, changes, says in _CHANGES:
+        if key in config and changes(config[key], config):
+            raise _uncounted(source, key, config[key], f"{says}, which is not counted", "give a .toml file")
+
+
+def _uncounted(source: Source, key: str, value: object, message: str, help: str) -> PipeschedError:
+    label = Label(_place(source, key), f"{key} is {str(value)[:40]}")
+    return fail(PlanningCode.MODEL_UNCOUNTED, f"{source.name} {message}", label, help=help)
+
+
+def _place(source: Source, key: str) -> Span | None:
+    """Return the place of a key in the text, None if it has none."""
+    at = source.text.find(f'"{key}"')
+    return source.span(at, at + len(key) + 2) if at >= 0 else None
+
+
+def _completed(found: dict[str, object], given: Config, kind: str) -> None:
+    """Add what follows from other keys: the type, and the sizes that a family leaves to its class."""
+    dtype = str(given.get("dtype", given.get("torch_dtype", "bfloat16")))
+    found["model.dtype"] = _DTYPES.get(dtype, "bf16")
+    found.setdefault("model.tied", False)
+    if kind == "falcon" and not given.get("new_decoder_architecture"):
+        found["model.kv_heads"] = 1 if given.get("multi_query", True) else found.get("model.heads", 1)
+    if kind in ("bloom", "falcon"):
+        found.pop("model.feed_forward", None)  # four times the hidden size
+    if kind.startswith("deepseek"):
+        for name in ("kv_heads", "head_size"):
+            found.pop(f"model.{name}", None)
+    if kind == "phi3":
+        found.pop("model.head_size", None)
+
+
+def _require_counts(source: Source, found: Config) -> None:
+    """Raise PS233 if a size is not a whole number, from 1 unless the model may lack what it counts."""
+    for key, value in found.items():
+        name = key.rpartition(".")[2]
+        least = 0 if name in ("shared", "dense_layers", "query") else 1
+        whole = isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**40
+        if name in (*_USUAL, *_LATENT, *_DEEPSEEK) and name != "tied" and not whole:
+            message = f"{source.name}: {name} is {str(value)[:40]!r}, not a whole number from {least}"
+            raise fail(PlanningCode.MODEL_VALUE, message)
+
+
+def _shared(source: Source, found: dict[str, object]) -> None:
+    """Count shared experts in the size of one, if a configuration gives their size together."""
+    shared, size = found.get("model.experts.shared"), found.get("model.experts.size")
+    if isinstance(shared, int) and isinstance(size, int) and shared >= size > 0:
+        if shared % size:
+            message = f"{source.name} has shared experts of {shared:,}, which is not counted: others have {size:,}"
+            raise fail(PlanningCode.MODEL_UNCOUNTED, message, help="give a .toml file")
+        found["model.experts.shared"] = shared // size
+
+
+def _counts(found: Config, given: Config) -> dict[str, int]:
+    counts = {key.rpartition(".")[2]: int(value) for key, value in found.items() if isinstance(value, int)}
+    counts.setdefault("kv_heads", counts["heads"])
+    counts.setdefault("head_size", counts["hidden"] // counts["heads"])
+    counts |= {name: int(bool(given.get(name))) for name in _FLAGS}
+    others = ("n_routed_experts", "num_ln_in_parallel_attn")
+    return counts | {name: value if isinstance(value := given.get(name), int) else 0 for name in others}
