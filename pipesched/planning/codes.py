@@ -28,5 +28,6 @@ class PlanningCode(AnyCode):
     NO_CLUSTER = "PS249", 2
     TRAINER = "PS250", 2
     MODEL_UNCOUNTED = "PS251"
+    TWO_DEVICES = "PS252", 2
     OVER_BYTES = "PS502"
     OTHER_BATCH = "PS909"

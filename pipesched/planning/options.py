@@ -7,15 +7,15 @@ from dataclasses import replace
 from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
 from pipesched.command.values import text, whole
 from pipesched.common.values import texts
-from pipesched.extension import Option
+from pipesched.extension import Option, flag
 from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
-from pipesched.planning.values import amount, byte_cap, fraction, named_model
+from pipesched.planning.values import amount, byte_cap, device, fraction, named_model, one_device
 
 PLAN = (
     replace(MODEL, help="The transformer and its training, apart from what is planned.", read=named_model),
     Option("gpus", whole, "GPUs of the cluster.", "N"),
     Option("gpus_per_node", whole, "[default: the device's]", "N"),
-    replace(DEVICE, help="Type of the GPUs."),
+    replace(DEVICE, help="Type of the GPUs.", read=one_device, typed=device, default=()),
     Option("batch", whole, "Sequences of a step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Most bytes of a GPU [default: its memory].", "80GB"),
@@ -27,7 +27,11 @@ PLAN = (
     replace(EFFICIENCY, help="Fraction of peak FLOP/s that a GPU achieves [default: 1/2]."),
     Option("overlap", fraction, "Share of data parallelism's messages that may overlap compute [default: 1].", "X"),
     Option("executor", None, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
-    Option("plot", None, "Draw seconds against bytes.", "OUT.svg", terminal=True),
+    Option("plot", None, "Draw seconds against bytes; with --sweep tokens/s of a GPU.", "OUT.svg", terminal=True),
+    Option(
+        "sweep", None, "The first row for each value; the batch grows with gpus.", "gpus=64,128|b=1,2,4", terminal=True
+    ),
+    Option("explain_model", flag, "Only the model: parameters, FLOPs and bytes by part.", default=False, terminal=True),
     replace(VERBOSE, help="All assumptions about the model and the cluster."),
     replace(FORMAT, choices=("text", "json")),
     replace(JSON, help="One object: rows, counts, rules, assumed."),

@@ -14,7 +14,9 @@ from pipesched.planning.progress import watched
 
 @click.command
 @flags.options("plan")
-def plan(*, plot: str | None, config: str | None, executor: str, **given: Any) -> int:
+def plan(
+    *, plot: str | None, config: str | None, sweep: str | None, explain_model: bool, executor: str, **given: Any
+) -> int:
     """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch size, recomputation and ZeRO stage.
     Choices that do not fit are counted; the fastest that fits is predicted by its own timeline and bytes.
 
@@ -25,12 +27,22 @@ def plan(*, plot: str | None, config: str | None, executor: str, **given: Any) -
     pipesched plan --model llama3-70b --gpus 64 --device h100 --trainer megatron==0.16 --config plan.sh
 
     \b
+    pipesched plan --model config.json,sequence=8192 --explain-model
+    pipesched plan --model llama3-70b --gpus 64 --device h100 --sweep gpus=64,128,256 --plot weak.svg
+
+    \b
     p pipeline  t tensor  c context  d data  e experts  v stages per rank  b sequences per microbatch
 
     Each row has the commands that verify, optimize and emit it. Exit status: 1 if nothing fits.
     """
+    from pipesched.planning import plan_model, plan_sweep
     from pipesched.planning import plans as verb
 
+    if explain_model:
+        if given["model"] is None:
+            raise fail(Code.USAGE, "no model is given", help="give --model llama3-70b, or a file")
+        with flags.output_of(given) as out:
+            return out.result(plan_model.Model(given["model"][1]))
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
     if config is not None and given["trainer"] is None:
@@ -39,6 +51,12 @@ def plan(*, plot: str | None, config: str | None, executor: str, **given: Any) -
         writable(path)
     asked = verb.request(given)
     with flags.output_of(given) as out:
+        if sweep is not None:
+            with watched(out, "looking at the choices") as tell:
+                several = plan_sweep.sweep(asked, sweep, lambda one: verb.plan(one, executor, tell))
+            if plot is not None:
+                replace_file(plot, several.plot())
+            return out.result(several)
         with watched(out, "looking at the choices") as tell:
             found = verb.plan(asked, executor, tell)
         if config is not None and found.best is not None:

@@ -18,6 +18,7 @@ from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import TERMS
 from pipesched.planning.layouts.space import LETTERS
 from pipesched.planning.layouts.stages import stages_of
+from pipesched.planning.plan_model import head
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
 from pipesched.planning.transformer.devices import DEVICES, HALF
@@ -27,7 +28,18 @@ from pipesched.views.tables import table
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "B": 1}
 _DIMENSIONS = ("p", "t", "c", "d", "e", "schedule", "v", "split", "b")
-_HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "MFU", "bubble", "most\nof a GPU")
+LEGEND = {
+    "p": "pipeline",
+    "t": "tensor",
+    "c": "context",
+    "d": "data",
+    "e": "experts",
+    "v": "stages per rank",
+    "b": "sequences per microbatch",
+    "m": "microbatches",
+}
+"""The meaning of each letter."""
+_HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "TFLOP/s\nper GPU", "MFU", "bubble", "most\nof a GPU")
 
 _SENT = {
     "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 per layer in F and 2 in the backward, 2 (t-1)/t of it each; "
@@ -49,7 +61,7 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     """
     lines = list(facts(plan))
     if plan.best is not None:
-        lines += ["", _table(plan), "", *_commands(plan), ""]
+        lines += ["", _table(plan), _legend(plan), "", *_commands(plan), ""]
         lines += [*plan_launch.text(plan), ""] if plan.request.trainer else []
         lines += [f"- {one.text(plan.best)}" for one in plan.rules]
     if plan.explained is not None and plan.best is not None:
@@ -65,7 +77,7 @@ def facts(plan: Outcome) -> Iterator[str]:
     request, problem, counts = plan.request, plan.problem, plan.counts
     a, device = problem.space.transformer, problem.device
     yield (
-        f"{a.name} on {request.gpus:,} {device.name}, {device.node_size} per node; a step of {request.batch:,} "
+        f"{head(a)} on {request.gpus:,} {device.name}, {device.node_size} per node; a step of {request.batch:,} "
         f"sequences of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
@@ -96,11 +108,22 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
         yield str(value), value
     yield SECONDS.text(one.seconds), float(one.seconds)
     yield f"{float(f'{float(one.tokens_per_second):.3g}'):,.0f}", float(one.tokens_per_second)
+    yield f"{float(per_gpu(one)) / 1e12:,.0f}", float(per_gpu(one))
     yield f"{float(one.utilisation) * 100:.1f} %", float(one.utilisation)
     yield f"{one.bubble * 100:.1f} %", one.bubble
     yield gigabytes(one.peak), one.peak
     for days in () if tokens is None else (one.days(tokens), by_formula(one, tokens)):
         yield quantity(days, (("days", Fraction(1)),)), float(days)
+
+
+def per_gpu(one: Prediction) -> Fraction:
+    """Return the FLOP/s of a GPU: those of the model, without recomputation, over the step."""
+    return one.model_flops / (one.seconds * one.gpus)
+
+
+def _legend(plan: Outcome) -> str:
+    """Return the meaning of the letters of the table."""
+    return "  ".join(f"{name} {LEGEND[name]}" for name in (*_shown(plan), "m") if name in LEGEND)
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
@@ -226,6 +249,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
     return {
         "ok": plan.exit_status == 0,
         "model": request.model,
+        "parameters": parameters.total(problem.space.transformer),
         "gpus": request.gpus,
         "gpus_per_node": problem.device.node_size,
         "device": problem.device.name,
@@ -259,6 +283,7 @@ def row(plan: Outcome, one: Prediction) -> dict[str, object]:
         "seconds": float(one.seconds),
         "terms": asdict(one.terms),
         "tokens_per_second": float(one.tokens_per_second),
+        "flops_per_gpu": float(per_gpu(one)),
         "utilisation": float(one.utilisation),
         "bubble": one.bubble,
         "bytes": list(one.peaks),

@@ -17,6 +17,7 @@ from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
 from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS, Size
+from pipesched.planning.values import one_device
 
 MOST = 2**17
 _EXAMPLE = "pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512"
@@ -123,6 +124,7 @@ def request(given: Mapping[str, Any]) -> Request:
     Raises:
         PipeschedError: PS225, if a required value is missing; PS247.
     """
+    given = {**given, "device": one_device(given["device"])}
     for name in ("model", "gpus", "device"):
         if given[name] is None:
             raise fail(Code.USAGE, f"a plan needs --{name}", help=_EXAMPLE)

@@ -59,10 +59,12 @@ def watched(out: Output, work: str) -> Iterator[Callable[[str], None]]:
     """
     told = [work]
 
-    def tell(line: str) -> None:
-        told[0] = line
-
     with Ticker(out) as ticker:
+
+        def tell(line: str) -> None:
+            if told[0] == work:  # the first report is shown within a second
+                ticker.due = min(ticker.due, time.monotonic() + EVERY)
+            told[0] = line
 
         def due(*_: object) -> None:
             ticker.tick(lambda: f"{time.monotonic() - ticker.begun:.1f}s  {told[0]}")

@@ -11,6 +11,7 @@ from pipesched.command import values
 from pipesched.command.values import Not, short
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.byte_counts import Bytes, cap_help, in_bytes
+from pipesched.planning.codes import PlanningCode
 
 if TYPE_CHECKING:
     from pipesched.planning.transformer.config import Trained
@@ -94,6 +95,20 @@ def device(value: object) -> Device:
         case str() | PathLike():
             return read(fsdecode(value))
     raise Not(value, "a device: the path of a TOML file, or a name")
+
+
+def one_device(value: object) -> Device | None:
+    """Return the only device of a cluster, None if there is none.
+
+    Raises:
+        PipeschedError: PS252, two kinds of devices; as for `devices.read`.
+    """
+    several = value if isinstance(value, list | tuple) else () if value is None else (value,)
+    found = {one.name: one for one in map(device, several)}
+    if len(found) > 1:
+        message = f"a cluster of {' and '.join(found)} is not planned: all GPUs are alike"
+        raise fail(PlanningCode.TWO_DEVICES, message, help="plan each kind by itself, with one --device")
+    return next(iter(found.values()), None)
 
 
 def fraction(value: object) -> Fraction:

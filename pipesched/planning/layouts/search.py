@@ -15,21 +15,30 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from pipesched.diagnostics import Code, fail
+from pipesched.model.units import SECONDS
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
-from pipesched.planning.layouts.space import Choice, Space
+from pipesched.planning.layouts.space import Choice, Size, Space
 from pipesched.planning.layouts.stages import Problem
 
 PORTION, LOOKED_AT = 512, 8  # choices per portion of work, when bounded and when timed
 FEW = 4 * PORTION  # most choices for which other processes do not pay
+GLANCE: dict[str, tuple[Size, ...]] = {
+    "c": (1,),
+    "b": (1,),
+    "schedule": ("1f1b",),
+    "split": ("even",),
+    "zero": (0, 1, 3),
+}
+"""The choices among which a first row is looked for, unless others are asked for."""
 
 
 def alike(nanoseconds: int) -> int:
@@ -55,6 +64,12 @@ class Here(Executor):
         except Exception as error:
             made.set_exception(error)
         return made
+
+    def map(
+        self, fn: Callable[..., Made], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Made]:
+        """Call the function for each item when its result is taken, so that there is progress."""
+        return map(fn, *iterables)
 
 
 Tell: TypeAlias = Callable[[str], None]
@@ -95,6 +110,8 @@ class Search:
     known: dict[int, Refused | Prediction] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.tell is not silent:
+            self._first()
         self.choices = list(self.problem.space)
         portions = [self.choices[at : at + PORTION] for at in range(0, len(self.choices), PORTION)]
         made = self.executor.map(partial(_bounds, self.problem), portions)
@@ -106,6 +123,19 @@ class Search:
             if number % PORTION == 0:
                 self.tell(f"{number:,} of {len(self.choices):,} choices bounded")
         self.alive.sort()
+
+    def _first(self) -> None:
+        """Tell of a row at once: the fastest by its bound of a few simple choices, timed."""
+        space = self.problem.space
+        few = list(islice(replace(space, only={**GLANCE, **space.only}), FEW))
+        bounded = [
+            (made.nanoseconds, n) for n, x in enumerate(few) if isinstance(made := bound(self.problem, x), Bound)
+        ]
+        for _, number in sorted(bounded)[:LOOKED_AT]:
+            row = _tried(self.problem, few[number])
+            if isinstance(row, Prediction):
+                self.tell(f"{few[number]} takes {SECONDS.text(row.seconds)}, the first of many")
+                return
 
     def _refuse(self, found: Refused) -> None:
         self.reasons[found.kind] += 1

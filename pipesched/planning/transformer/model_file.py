@@ -110,6 +110,23 @@ _SECTIONS: Mapping[str, type] = {
 _NOT_WRITTEN = ("experts", "latent", "more", "left_out", "places")
 
 
+_NOT_PLANNED: Mapping[str, str] = {
+    "lora": "LoRA is not planned: every parameter has a gradient here",
+    "frozen": "frozen layers are not planned: every parameter has a gradient here; `verify --frozen` takes stages",
+    "adapter": "adapters are not planned: every parameter has a gradient here",
+    "encoder": "an encoder is not planned: all layers are those of one decoder",
+    "decoder": "an encoder with a decoder is not planned: all layers are those of one decoder",
+    "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
+    "mamba": "layers that are not attention are not planned: all layers are equal, but for experts",
+    "layer_types": "layers that are not attention are not planned: all layers are equal, but for experts",
+    "hsdp": "HSDP is not planned: ZeRO divides over all data x context ranks",
+    "replica": "HSDP is not planned: ZeRO divides over all data x context ranks",
+    "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 leaves its bytes out, and its time",
+    "scatter_gather": "messages between stages are divided over tensor ranks by sequence_parallel alone",
+}
+"""What people ask for in a model's file and nothing here counts, by a part of the key."""
+
+
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
     """Yield every key of a file, its kind, and whether its section requires it."""
     for section, noun in _SECTIONS.items():
@@ -223,6 +240,7 @@ def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterat
                 last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
             ]
             help = f"did you mean {close[0]}?" if close else f"sections are {', '.join(_SECTIONS)}"
+            help = next((says for part, says in _NOT_PLANNED.items() if part in key.lower()), help)
             yield finding(PlanningCode.MODEL_UNKNOWN, f"a model has no {key}", key, places, "no such key", help)
 
 

@@ -1,0 +1,138 @@
+"""``plan --explain-model``: the parameters of a transformer, and the FLOPs and bytes of its layers, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.model.numbers import Ladder, quantity
+from pipesched.planning.byte_counts import gigabytes
+from pipesched.planning.transformer import activations, flops, parameters
+from pipesched.planning.transformer.config import Trained, Training, Transformer
+from pipesched.planning.transformer.parameters import Part
+from pipesched.views.tables import grouped, table
+
+_UNITS = (("T", 12), ("B", 9), ("M", 6), ("K", 3), ("", 0))
+_COUNTS: Ladder = tuple((name, Fraction(10**power)) for name, power in _UNITS)
+_FLOPS: Ladder = tuple((f"{name.replace('B', 'G')}FLOP", Fraction(10**power)) for name, power in _UNITS)
+
+
+def count(number: int | Fraction) -> str:
+    """Return a number of parameters: ``70.6 B``."""
+    return quantity(number, _COUNTS).rstrip()
+
+
+def head(a: Transformer) -> str:
+    """Return the name of a model with its parameters: ``llama3-70b (70.6 B parameters)``."""
+    used = parameters.active(a)
+    of_token = f", {count(used)} of them for a token" if a.experts else ""
+    return f"{a.name} ({count(parameters.total(a))} parameters{of_token})"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A transformer and its training. on a rank: t ranks share a layer, e share its experts."""
+
+    trained: Trained
+    exit_status: int = 0
+
+    @property
+    def kinds(self) -> list[tuple[str, int, int]]:
+        """The kinds of layers: a name, the first one, their number."""
+        (a, _), made = self.trained, []
+        for expert in (False, True):
+            of = [index for index in range(a.layers) if a.has_experts(index) == expert]
+            if of:
+                made.append(("layer with experts" if expert else "layer", of[0], len(of)))
+        return made
+
+    @property
+    def parts(self) -> list[tuple[str, int, Sequence[Part]]]:
+        """The parts of the model, with how many there are of each, and their parameters."""
+        a, x = self.trained
+        ends = parameters.head(a, x)[: 1 if a.tied else 2]
+        layers = [(name, number, parameters.layer(a, x, index)) for name, index, number in self.kinds]
+        return [("embedding", 1, parameters.embedding(a, x)), *layers, ("head", 1, ends)]
+
+    @property
+    def work(self) -> list[tuple[str, int, tuple[Fraction, ...]]]:
+        """The FLOPs of one microbatch on a rank, of F, I and W, by part."""
+        a, x = self.trained
+        made = []
+        for name, index, number in self.kinds:
+            linear = 2 * activations.tokens(a, x) * flops.entries(a, x, index)
+            attention = flops.attention(a, x)
+            made.append((name, number, (linear + attention, linear + 2 * attention, linear)))
+        logits = 2 * activations.tokens(a, x) * a.hidden * a.vocabulary / x.tensor
+        return [*made, ("head", 1, (logits, logits, logits))]
+
+    def kept(self, index: int) -> list[tuple[str, Fraction]]:
+        """Return the tensors that a layer keeps of one microbatch on a rank, without recomputation."""
+        a, x = self.trained
+        sizes = grouped((one.name, one.bytes) for one in activations.items(a, x, index) if one.bytes)
+        return [(name, sum(found, Fraction(0))) for name, found in sizes.items()]
+
+    def text(self, *, verbose: bool = False) -> str:
+        """Return the tables."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        a, x = self.trained
+        yield f"{head(a)}: {parameters.total(a):,}"
+        yield (
+            f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.sequence:,} "
+            f"tokens, {a.dtype}; NAME,tensor=8 and the like set other sizes"
+        )
+        rows = [
+            [
+                name if not part else "",
+                f"x {number}" if not part and number > 1 else "",
+                one.name,
+                f"{one.count:,}",
+                count(one.on_rank),
+            ]
+            for name, number, parts in self.parts
+            for part, one in enumerate(filter(lambda part: part.count, parts))
+        ]
+        yield from ("", table(("part", "", "parameters of one", "", "on a rank"), rows, left=(0, 1, 2)))
+        rows = [
+            [name, f"x {number}" * (number > 1), *(quantity(one, _FLOPS) for one in made)]
+            for name, number, made in self.work
+        ]
+        yield from ("", table(("FLOPs of one, on a rank", "", "F", "I", "W"), rows, left=(0, 1)))
+        whole = flops.of_model(a)
+        yield f"a token of training: {quantity(whole / a.sequence, _FLOPS)}, with attention to {a.sequence:,} tokens"
+        for name, index, _ in self.kinds:
+            kept = self.kept(index)
+            rows = [[tensor, gigabytes(size)] for tensor, size in kept]
+            rows.append(["all", gigabytes(sum((size for _, size in kept), Fraction(0)))])
+            yield from ("", table((f"bytes that a {name} keeps, on a rank", ""), rows))
+        kept_whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
+        each = a.dtype_bytes + kept_whole.gradient_bytes + kept_whole.optimizer_bytes
+        yield ""
+        yield f"parameters, gradients and optimizer: {each} bytes each, {gigabytes(each * parameters.total(a))} in all"
+        yield from (f"left out: {one}" for one in a.left_out)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the published JSON form, see ``emit/README.md``."""
+        a, _ = self.trained
+        return {
+            "ok": True,
+            "model": a.name,
+            "parameters": parameters.total(a),
+            "active": parameters.active(a),
+            "parts": [
+                {"part": name, "number": number, "parameters": {one.name: one.count for one in parts}}
+                for name, number, parts in self.parts
+            ],
+            "flops": [
+                {"part": name, "number": number, **dict(zip(("F", "I", "W"), map(float, made), strict=True))}
+                for name, number, made in self.work
+            ],
+            "bytes": [
+                {"part": name, "number": number, "kept": {tensor: float(size) for tensor, size in self.kept(index)}}
+                for name, index, number in self.kinds
+            ],
+            "left_out": list(a.left_out),
+        }

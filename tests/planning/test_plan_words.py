@@ -1,0 +1,108 @@
+"""What a plan says beside its table: legend, parameters, FLOP/s; the model by itself; sweeps; refusals by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pipesched.__main__ import main
+
+SMALL = ["--model", "megatron-1.7b", "--device", "a100", "--only", "t=1,c=1,b=2,recompute=none,zero=1,schedule=1f1b"]
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["plan", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_explains_its_letters_and_has_flops(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every letter of a header is in the legend; TFLOP/s of a GPU is 6 P + 12 l h s a token, by tokens/s."""
+    text = told(capsys, *SMALL, "--gpus", "8", "--batch", "64")
+    legend = next(line for line in text.splitlines() if line.startswith("p pipeline"))
+    header = next(line for line in text.splitlines() if " schedule " in line)
+    letters = {word for word in header.partition("of a GPU")[0].split() if re.fullmatch("[a-z]", word)}
+    assert letters <= {part.split()[0] for part in legend.split("  ")} and len(letters) >= 6
+    assert "1.65 B parameters" in text or "1.66 B parameters" in text
+    row = json.loads(told(capsys, *SMALL, "--gpus", "8", "--batch", "64", "--json"))
+    layers, h, s, V = 24, 2304, 2048, 51200
+    each = 3 * (layers * (24 * h**2 + 4 * s * h) + 2 * h * V)
+    first = row["rows"][0]
+    assert first["flops_per_gpu"] == pytest.approx(each * first["tokens_per_second"] / 8, rel=1e-9)
+    assert row["parameters"] == layers * (12 * h**2 + 13 * h) + (V + s) * h + 2 * h
+
+
+def test_a_model_is_explained_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a cluster: a layer of a GPT has 12 h^2 + 13 h parameters, 24 b s h^2 (1 + s/6h) FLOPs forward, and keeps
+    s b h (34 + 5 a s / h) bytes.
+    """
+    found = json.loads(told(capsys, "--model", "gpt3-175b,attention=standard,tensor=1", "--explain-model", "--json"))
+    h, s, heads, layers = 12288, 2048, 96, 96
+    (layer,) = (part for part in found["parts"] if part["part"] == "layer")
+    assert layer["number"] == layers and sum(layer["parameters"].values()) == 12 * h**2 + 13 * h
+    assert sum(n * sum(p["parameters"].values()) for p in found["parts"] for n in [p["number"]]) == found["parameters"]
+    (work,) = (part for part in found["flops"] if part["part"] == "layer")
+    assert work["F"] == 24 * s * h**2 + 4 * s**2 * h and work["W"] == 24 * s * h**2
+    assert work["I"] == 24 * s * h**2 + 8 * s**2 * h
+    (kept,) = found["bytes"]
+    assert sum(kept["kept"].values()) == s * h * (34 + 5 * heads * s / h)
+    text = told(capsys, "--model", "deepseek-v3", "--explain-model")
+    assert "layer with experts" in text and "x 58" in text and "for a token" in text
+    assert main(["plan", "--explain-model"]) == 2
+
+
+def test_a_sweep_is_the_first_rows_of_its_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weak scaling: each value has the plan of that many GPUs and the grown batch; the plot has a mark for each."""
+    plot = tmp_path / "weak.svg"
+    given = [*SMALL, "--gpus", "8", "--batch", "64", "--sweep", "gpus=8,16"]
+    assert "weak scaling" in told(capsys, *given, "--plot", str(plot))
+    drawn = plot.read_text("utf-8")
+    assert drawn.startswith("<svg") and "tokens per second of a GPU" in drawn
+    plans = json.loads(told(capsys, *given, "--json"))["plans"]
+    for made, (gpus, batch) in zip(plans, ((8, 64), (16, 128)), strict=True):
+        alone = json.loads(told(capsys, *SMALL, "--gpus", str(gpus), "--batch", str(batch), "--json"))
+        assert made["value"] == str(gpus) and made["plan"] == alone
+    by_size = json.loads(told(capsys, *SMALL, "--gpus", "8", "--batch", "64", "--sweep", "b=1,4", "--json"))["plans"]
+    assert [{row["b"] for row in made["plan"]["rows"]} for made in by_size] == [{1}, {4}]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--sweep", "gpus=8,x"], "PS247"),
+        (["--batch", "60", "--sweep", "gpus=7"], "PS246"),
+        (["--sweep", "q=1"], "PS247"),
+        (["--sweep", "b=1,p=2"], "PS247"),
+        (["--device", "h100"], "PS252"),
+    ],
+)
+def test_what_cannot_be_planned_has_a_code(words: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Values that are none, a batch that does not grow, and two kinds of devices are refused."""
+    assert main(["plan", *SMALL, "--gpus", "8", "--batch", "64", *words]) == 2
+    assert code in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("lora = 16", "LoRA"),
+        ("lora_rank = 16", "LoRA"),
+        ("frozen_layers = 4", "frozen"),
+        ("hsdp = 2", "HSDP"),
+        ("offload_optimizer = true", "host"),
+        ("scatter_gather = true", "sequence_parallel"),
+        ("layer_pattern = 'MMA'", "not attention"),
+    ],
+)
+def test_what_is_not_planned_is_refused_by_name(
+    line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key for what nothing counts is not only unknown: the help says what is assumed instead."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f"[model]\nlayers = 4\nhidden = 64\nheads = 4\nvocabulary = 100\nsequence = 64\n[training]\n{line}\n", "utf-8"
+    )
+    assert main(["plan", "--model", str(path), "--explain-model"]) == 1
+    assert "PS231" in (err := capsys.readouterr().err) and said in err
