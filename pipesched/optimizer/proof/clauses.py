@@ -65,7 +65,10 @@ class Clauses:
         self.known: dict[int, list[int]] = {}
         self.count = self.variables = 0
         self.of_rank: list[range] = []
-        self.windows = _windows(replace(problem, work=work, arcs=arcs, known={}), self.bound)
+        first = next(iter(problem.rank.values())) if problem.span else None
+        self.windows = Windows(replace(problem, work=work, arcs=arcs, known={}), self.bound, first)
+        self.windows.spread()
+        self.windows.shift(-min(low[0] for low in self.windows.low.values()))
         self._write()
 
     def dimacs(self) -> Iterator[str]:
@@ -214,34 +217,3 @@ class Clauses:
         for low, high in pairwise(values):
             self._add(-literal[high], literal[low])
         return [(v, literal[v]) for v in values]
-
-
-def _narrow(made: Windows, mine: list[Line], bound: int) -> None:
-    """Narrow the windows of a rank whose span is at most `bound`."""
-    begun = min((made.high[line][0] for line in mine if line.op == Op.F), default=0)
-    ended = max((made.low[line][-1] + made.work[line] for line in mine), default=0)
-    for line in mine:
-        made.low[line] = [max(x, ended - bound) for x in made.low[line]]
-        made.high[line] = [min(x, begun + bound - made.work[line]) for x in made.high[line]]
-
-
-def _windows(problem: Problem, bound: int) -> Windows:
-    """Return the time windows of all ranks together, shifted to begin at 0.
-
-    If the objective is the span, the first start of one rank is 0, and the span of each rank is at most C: this narrows
-    the windows of the ranks on the same routes, in rounds. Ranks on no common route stay unbounded.
-    """
-    ranks = range(len(problem.cap))
-    made = Windows(problem, bound, next(iter(problem.rank.values())) if problem.span else None)
-    made.spread()
-    for _ in ranks if problem.span else ():
-        before = [made.of(rank) for rank in ranks]
-        for rank in ranks:
-            _narrow(made, [line for line in made.order if made.rank[line] == rank], bound)
-        made.spread()
-        if before == [made.of(rank) for rank in ranks]:
-            break
-    first = min(low[0] for low in made.low.values())
-    for table in (made.low, made.high):
-        table.update({line: [x - first for x in times] for line, times in table.items()})
-    return made

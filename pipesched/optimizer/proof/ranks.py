@@ -45,16 +45,32 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
     """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or the steps
     run out.
 
-    A span is refuted in the frame of some rank: all operations on paths from its first start to its last end must fit
-    within `bound`. Each rank is tried as the frame; in each frame the rank itself comes first.
+    A span is refuted in the frame of some rank. The rank of the first line, which begins before all others, is tried
+    first; in each frame the rank itself comes first.
     """
     ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
-    frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in ranks] if problem.span else [(None, ranks)]
+    first = next(iter(problem.rank.values()), 0)
+    frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in sorted(ranks, key=first.__ne__)]
     try:
-        found = (_without_order(Windows(problem, bound, frame), asked, left) for frame, asked in frames)
+        rank = _without_coarse_order(Windows(problem, bound, first if problem.span else None, coarse=True), ranks, left)
+        if rank is not None:
+            return rank
+        found = (
+            _without_order(Windows(problem, bound, frame if problem.span else None), asked, left)
+            for frame, asked in (frames if problem.span else [(0, ranks)])
+        )
         return next((rank for rank in found if rank is not None), None)
     except _OutOfStepsError:
         return None
+
+
+def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
+    """Return a rank without an order of merged lines, which have few counts; None where only W are merged."""
+    for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
+        mine, times = _on(windows, rank)
+        if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):
+            return rank
+    return None
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
@@ -87,9 +103,8 @@ class _Step(NamedTuple):
 
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
     """Return True if the rank has an order; narrow its windows to the starts in such orders."""
-    mine = [line for line in windows.order if windows.rank[line] == rank]
+    mine, (low, high) = _on(windows, rank)
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
-    low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
     steps = _forward(windows, mine, (low, high), windows.cap[rank], left)
     if len(steps) < len(low):
         return False
@@ -105,6 +120,13 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
     for line, end in zip(mine, np.cumsum(length).tolist(), strict=True):
         windows.low[line], windows.high[line] = (x[end - windows.length[line] : end].tolist() for x in (least, most))
     return bool(latest[0] > UNKNOWN)
+
+
+def _on(windows: Windows, rank: int) -> tuple[list[Line], tuple[Ints, Ints]]:
+    """Return the lines of a rank, and their windows one after another."""
+    mine = [line for line in windows.order if windows.rank[line] == rank]
+    low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
+    return mine, (low, high)
 
 
 def _forward(
@@ -153,6 +175,6 @@ def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:
-        return [mine.index(Line(Op.I, line.route, line.stage))]
+        return [q for q, one in enumerate(mine) if one == Line(Op.I, line.route, line.stage)]
     earlier = [x for x in mine[: mine.index(line)] if x.route == line.route and x.op != Op.W]
     return [mine.index(earlier[-1])] if earlier else []

@@ -56,6 +56,7 @@ class BoundSchedule:
     ranks: tuple[int, ...]  # ranks for refutations by one rank, the most promising first
     step: int = 0
     guess: int = 0
+    ahead: int | None = None  # ticks above the bound at which to refute all ranks; None at first: a third of the gap
     seed: int = 0
     reached: int | None = None
     intervals: bool = False  # whether CP-SAT may be asked if there are too many ticks for clauses
@@ -112,9 +113,12 @@ class BoundSchedule:
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
         found: list[tuple[Question, object]] = []
-        engine = self._engine(self.lower)
+        if self.ahead is None and self.value is not None:
+            self.ahead = (top - self.lower) // 3
+        bound = min(self.lower + (self.ahead or 0), top)
+        engine = self._engine(bound)
         if engine is not None:
-            found.append((Question(self.problem, self.lower, engine), "all"))
+            found.append((Question(self.problem, bound, engine), "all"))
         if self.value is not None:
             for rank in self.ranks:
                 reach = min(self.alone.get(rank, top + 1), top + 1)
@@ -134,12 +138,16 @@ class BoundSchedule:
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
+            if step.key == "all" and self.ahead is not None:
+                self.ahead = 2 * self.ahead + 1
             self.guess = max(self.guess, self.lower + (self.lower - question.bound) * 2)
         elif answer.verdict == "sat" and question.ranks:
             self.alone[question.ranks[0]] = question.bound
         elif answer.verdict == "unknown":
             self.tried[step.key] = self.tried.get(step.key, 0) + (DECLINED if answer.reason else 1)
-            if question.ranks is None and step.key != "all":
+            if step.key == "all":
+                self.ahead = (self.ahead or 0) // 4
+            elif question.ranks is None:
                 self.step = max(1, self.step // 2)
                 self.guess += self.guess // 4
 
