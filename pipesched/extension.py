@@ -2,7 +2,7 @@
 
 An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports only this module: a row names its
 functions by path, and they are imported when they are called. `register` lists the extensions; without any, the core
-verifies, shows in characters and emits.
+verifies and emits.
 """
 
 from __future__ import annotations
@@ -197,45 +197,11 @@ class Check(Row, Generic[Given]):
         return (self.find.load() if isinstance(self.find, Lazy) else self.find)(judged)
 
 
-class View(Row):
-    """A picture. draw: returns its text or bytes, from a chart and a request.
-
-    suffixes: endings of files that select the view. takes: the options that apply to it. forms: the form of each
-    suffix, if a view has several forms; form: the form of a file without a suffix.
-    """
-
-    name: str
-    draw: Lazy[Callable[..., str | bytes]]
-    suffixes: tuple[str, ...]
-    takes: tuple[str, ...] = ()
-    forms: Mapping[str, str] = field(default_factory=dict)
-    form: str = ""
-
-    def written(self, suffix: str) -> str:
-        """Return the form for a file with that suffix."""
-        return self.forms.get(suffix, self.form or self.name)
-
-
 class Drawing(Row):
     """A schedule's view of itself in Python: picture, graph or table. make: builds it, with costs or None."""
 
     name: str
     make: Lazy[Callable[..., object]]
-
-
-class Overlay(Row):
-    """A picture that shows more than the plan, on request by an option of `show`.
-
-    draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
-    `chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not apply
-    then, and why.
-    """
-
-    option: str
-    draw: Mapping[str, Lazy[Callable[..., str | bytes]]]
-    lay: Lazy[Callable[..., object]] | None = None
-    without: tuple[str, ...] = ()
-    why: str = ""
 
 
 class Verb(Row):
@@ -250,7 +216,7 @@ class Verb(Row):
     help: str
     command: Lazy[object]
     options: Lazy[tuple[Option, ...]] | None = None
-    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    forms: Mapping[str, tuple[str, ...]] | Callable[[], Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
 class Codes(Row):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pipesched.chart.chart import Chart
 from pipesched.planning import progress
 from pipesched.runtime.execute import launch
 from pipesched.runtime.execute.launch import Launcher
 from pipesched.views import html
+from pipesched.views.chart.chart import Chart
 from tests import depth
 from tests.readers.browser import Page, browser, executable
 

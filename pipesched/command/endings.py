@@ -16,7 +16,6 @@ from typing import TypeAlias
 import click
 from click.core import ParameterSource
 
-from pipesched.chart.views import views
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.extension import Verb, rows
 from pipesched.formats.targets import targets
@@ -27,10 +26,9 @@ Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
     "emit": {row.name: (row.ending,) for row in targets().values()},
-    "show": {view.name: (*view.suffixes, *view.forms) for view in views().values()},
     "list": {**LINES, "text": (".txt", ".ps", ".toml")},
     "fmt": {**LINES, "text": (".ps", ".txt", ".diff")},
-    **{verb.name: verb.forms for verb in rows(Verb) if verb.forms},
+    **{verb.name: verb.forms() if callable(verb.forms) else verb.forms for verb in rows(Verb) if verb.forms},
 }
 """The forms by verb; other verbs make text or JSON."""
 KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from pipesched.chart.views import taking, views
 from pipesched.command import sizes, values
 from pipesched.command.values import text, whole
 from pipesched.extension import Lazy, Option, Reading, Verb, flag, rows
@@ -88,25 +87,8 @@ def results(schema: str) -> tuple[Option, ...]:
     return tuple(json if option is JSON else option for option in RESULTS)
 
 
-def _for(option: str) -> str:
-    """Return the views to which an option of `show` applies."""
-    return f"{', '.join(taking(option))}: "
-
-
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "verify": (*ALL, VERBOSE, *results("report.schema.json")),
-    "show": (
-        Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
-        FILE,
-        Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
-        Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
-        Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
-        Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
-        *ALL,
-        DIGITS,
-        replace(JSON, help="One object: format, picture, and what is wrong with the file."),
-        COLOR,
-    ),
     "emit": (
         Option("to", default="stream", flags=("--target",), choices=tuple(targets())),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),

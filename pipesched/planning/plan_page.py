@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipesched.chart.chart import chart
 from pipesched.planning.layouts.plan import Outcome
 from pipesched.planning.layouts.prediction import order
 from pipesched.planning.layouts.stages import stages_of
 from pipesched.planning.plan_report import assumed, cells, commands, facts, headers
 from pipesched.support.safe import safe
 from pipesched.views import html as page
+from pipesched.views.chart.chart import chart
 
 
 def html(plan: Outcome) -> str:

@@ -10,12 +10,12 @@ from pipesched.extension import (
     Listing,
     Measure,
     Option,
-    Overlay,
     Reading,
     Row,
     Taker,
     Verb,
 )
+from pipesched.views.rows import Overlay
 
 _DRAWN = ("text", "svg", "html")
 _OWNER = Lazy[type]("planning.workload:Workload")

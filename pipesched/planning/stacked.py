@@ -17,16 +17,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.chart import caption
-from pipesched.chart.axis import Viewport
-from pipesched.chart.chart import Chart
-from pipesched.chart.views import COLUMNS, Request
 from pipesched.model.columns import Ints
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import KINDS, Footprint, footprint
 from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import byte_caps
 from pipesched.support.safe import safe
+from pipesched.views.chart import caption
+from pipesched.views.chart.axis import Viewport
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.views import COLUMNS, Request
 from pipesched.views.svg import written
 
 LETTERS = dict(zip(KINDS, "PGOAWMX", strict=True))

@@ -1,6 +1,7 @@
 """The rows that add `run`, `calibrate` and `show --measured`."""
 
-from pipesched.extension import Codes, Lazy, Option, Overlay, Reading, Verb
+from pipesched.extension import Codes, Lazy, Option, Reading, Verb
+from pipesched.views.rows import Overlay
 
 ROWS = (
     Codes(Lazy("runtime.codes:RuntimeCode")),

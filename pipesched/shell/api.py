@@ -47,7 +47,7 @@ from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.report.report import Report
 
 if TYPE_CHECKING:
-    from pipesched.verbs.show import Picture
+    from pipesched.views.show import Picture
 
 
 def load(
@@ -207,7 +207,7 @@ def show(
         PipeschedError: the findings that keep the file from being a schedule; PS225, PS815 to PS818, PS820.
     """
     given, sizes = keywords.read("show", locals())
-    from pipesched.verbs import show as verb
+    from pipesched.views import show as verb
 
     return verb.show(*keywords.file("show", target, given, sizes), verb.request(given))
 

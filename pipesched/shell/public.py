@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pipesched.runtime.run_report import Rehearsal
     from pipesched.shell.api import emit, from_torch_csv, load, show, verify
     from pipesched.support.source import Source
-    from pipesched.verbs.show import Picture
+    from pipesched.views.show import Picture
 
 __all__ = [
     "Calibration",
@@ -84,7 +84,7 @@ _WHERE = {
     "Difference": "insight.diff_report",
     "OneRank": "runtime.rehearse",
     "Optimum": "optimizer.optimize_report",
-    "Picture": "verbs.show",
+    "Picture": "views.show",
     "PipeschedError": "diagnostics",
     "Placement": "model.placement",
     "Plan": "planning.plans",

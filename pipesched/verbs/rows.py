@@ -11,13 +11,6 @@ ROWS = (
         place=0,
     ),
     Verb(
-        "show",
-        "Look",
-        "Draw a schedule: in the terminal, or as SVG, page, trace or graph.",
-        Lazy("verbs.show_command:show"),
-        place=1,
-    ),
-    Verb(
         "list",
         "Look",
         "Show the built-in schedules, or the file of one.",

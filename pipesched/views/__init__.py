@@ -1,1 +1,1 @@
-"""Pictures of a schedule: SVG, a page, a trace, a graph, a table. Each module draws one `chart.Chart`."""
+"""Pictures of a schedule: in the terminal, SVG, a page, a trace, a graph, a table. Each draws a `chart.chart.Chart`."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeVar
 
-from pipesched.chart.chart import Chart
 from pipesched.model.columns import Ints
 from pipesched.views.causes import Causes, causes
+from pipesched.views.chart.chart import Chart
 
 Text = TypeVar("Text")
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipesched.chart.chart import Chart, chart
-from pipesched.chart.views import GRAPHML, NotLaidOutError, Request
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
+from pipesched.views.chart.chart import Chart, chart
+from pipesched.views.chart.views import COLUMNS, GRAPHML, NotLaidOutError, Request
+
+
+def text(chart: Chart, how: Request) -> str:
+    """Draw a chart in characters."""
+    from pipesched.views.chart.text import Text, render
+
+    return render(chart, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
 
 
 def svg(chart: Chart, how: Request) -> str | bytes:

@@ -28,11 +28,11 @@ import graphviz
 import networkx as nx
 import numpy as np
 
-from pipesched.chart import caption
-from pipesched.chart.chart import Chart
 from pipesched.diagnostics import fail
 from pipesched.support.safe import safe
 from pipesched.views.causes import critical_path
+from pipesched.views.chart import caption
+from pipesched.views.chart.chart import Chart
 from pipesched.views.codes import ViewsCode
 from pipesched.views.columns import causes_of, delays
 from pipesched.views.palette import ALARM, ink, style

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pipesched.chart import caption
-from pipesched.chart.caption import cost
-from pipesched.chart.chart import Chart
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
 from pipesched.render import clean, size
 from pipesched.support.safe import safe
 from pipesched.views import marks
+from pipesched.views.chart import caption
+from pipesched.views.chart.caption import cost
+from pipesched.views.chart.chart import Chart
 from pipesched.views.columns import causes_of
 from pipesched.views.palette import style
 from pipesched.views.places import Places, places

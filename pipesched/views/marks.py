@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipesched.analysis.standstill import Blocked, Link, Standstill
-from pipesched.chart.caption import blocked, link
+from pipesched.views.chart.caption import blocked, link
 
 
 def messages(stop: Standstill) -> list[Link]:

@@ -20,11 +20,11 @@ from fractions import Fraction
 from hashlib import sha256
 
 from pipesched.analysis.idle import Idle, headline
-from pipesched.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import share
 from pipesched.model.ops import Op
 from pipesched.model.units import Unit
+from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,51 @@
-"""The rows that add figures, pages, graphs, traces and tables of a schedule."""
+"""The kinds of row for pictures, the verb `show`, and the pictures: charts, figures, pages, graphs, traces, tables."""
 
-from pipesched.extension import Codes, Drawing, Lazy, Option, Row, View, flag
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+
+from pipesched.extension import Codes, Drawing, Lazy, Option, Row, Verb, flag, rows
+
+
+class View(Row):
+    """A picture. draw: returns its text or bytes, from a chart and a request.
+
+    suffixes: endings of files that select the view. takes: the options that apply to it. forms: the form of each
+    suffix, if a view has several forms; form: the form of a file without a suffix.
+    """
+
+    name: str
+    draw: Lazy[Callable[..., str | bytes]]
+    suffixes: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
+    form: str = ""
+
+    def written(self, suffix: str) -> str:
+        """Return the form for a file with that suffix."""
+        return self.forms.get(suffix, self.form or self.name)
+
+
+class Overlay(Row):
+    """A picture that shows more than the plan, on request by an option of `show`.
+
+    draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
+    `views.chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not
+    apply then, and why.
+    """
+
+    option: str
+    draw: Mapping[str, Lazy[Callable[..., str | bytes]]]
+    lay: Lazy[Callable[..., object]] | None = None
+    without: tuple[str, ...] = ()
+    why: str = ""
+
+
+def forms() -> Mapping[str, tuple[str, ...]]:
+    """Return the endings of files of `show`, by view."""
+    return {view.name: (*view.suffixes, *view.forms) for view in rows(View)}
+
 
 _PRINTED = {".pdf": "pdf", ".png": "png"}
 
@@ -11,6 +56,16 @@ def _flag(name: str, help: str, after: str, place: int = 0) -> Option:
 
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("views.codes:ViewsCode")),
+    Verb(
+        "show",
+        "Look",
+        "Draw a schedule: in the terminal, or as SVG, page, trace or graph.",
+        Lazy("views.show_command:show"),
+        Lazy("views.options:OPTIONS"),
+        forms,
+        place=1,
+    ),
+    View("text", Lazy("views.drawn:text"), (".txt",), ("width", "begin", "end", "ascii")),
     View(
         "svg",
         Lazy("views.drawn:svg"),

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
+from pipesched.views.chart.chart import Chart
 from pipesched.views.columns import held, producers
 
 if TYPE_CHECKING:

@@ -24,15 +24,15 @@ from types import ModuleType
 
 import numpy as np
 
-from pipesched.chart import caption, slots
-from pipesched.chart.axis import WHOLE, Viewport, nice, unit
-from pipesched.chart.chart import Chart
-from pipesched.chart.views import Request
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Column
 from pipesched.model.ops import Op
 from pipesched.support.safe import safe
 from pipesched.views import palette
+from pipesched.views.chart import caption, slots
+from pipesched.views.chart.axis import WHOLE, Viewport, nice, unit
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.views import Request
 from pipesched.views.codes import ViewsCode
 from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number

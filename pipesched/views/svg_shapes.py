@@ -18,14 +18,14 @@ from functools import cached_property
 import numpy as np
 
 from pipesched.analysis.standstill import Link, Standstill
-from pipesched.chart import caption
-from pipesched.chart.chart import Chart
-from pipesched.chart.slots import phases, steps
 from pipesched.model.columns import RESULT, Column, Ints
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
 from pipesched.support.safe import safe
 from pipesched.views import marks
+from pipesched.views.chart import caption
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.slots import phases, steps
 from pipesched.views.palette import Style
 from pipesched.views.places import Places, places
 

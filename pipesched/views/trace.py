@@ -31,12 +31,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from pipesched.chart.caption import cost
-from pipesched.chart.chart import Chart
 from pipesched.model.ops import Op, Result
 from pipesched.support.safe import safe
 from pipesched.views import marks
 from pipesched.views.causes import critical_path
+from pipesched.views.chart.caption import cost
+from pipesched.views.chart.chart import Chart
 from pipesched.views.columns import amounts, causes_of, delays, held, producers
 
 COMPUTE, MESSAGES, COPIES = 0, 1, 10_000

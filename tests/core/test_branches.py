@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import pipesched
-from pipesched.chart.chart import chart
 from pipesched.check.checks import Subject
 from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
@@ -26,6 +25,7 @@ from pipesched.model.schedule import Program
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 from pipesched.views import graph, spreadsheet, svg, trace
+from pipesched.views.chart.chart import chart
 from tests.core.test_deadlock_explorer import differences
 from tests.depth import deep
 from tests.makers.branches import random_model, random_orders, text

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.analysis.holdings import memory
-from pipesched.chart.chart import chart
-from pipesched.chart.slots import steps
 from pipesched.model.ops import Op
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.views.chart.chart import chart
+from pipesched.views.chart.slots import steps
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -18,15 +18,14 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.communication import parse_model
 from pipesched.analysis.standstill import Link, Standstill, of_program
-from pipesched.chart import text
-from pipesched.chart.chart import Chart, chart
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import linear
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.views import graph, html, svg, trace
-from tests.core.test_show import ANSI, rank_rows
+from pipesched.views.chart import text
+from pipesched.views.chart.chart import Chart, chart
 from tests.depth import deep
 from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
@@ -36,6 +35,7 @@ from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
 from tests.oracles.trace_rules import violations
 from tests.readers.pages import Opened, colours
+from tests.views.test_show import ANSI, rank_rows
 
 FIXTURE = Path(__file__).parents[1] / "torch_fixtures" / "c15_both_send_first.csv"
 SIZES = [("1f1b", {"p": 3, "m": 5}), ("interleaved", {"p": 2, "v": 2, "m": 4}), ("dualpipe", {"p": 4, "m": 8})]

@@ -20,8 +20,8 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 
-from pipesched.chart.chart import Chart
 from pipesched.views import graph, html, spreadsheet, svg, trace
+from pipesched.views.chart.chart import Chart
 from tests.oracles.trace_rules import violations
 
 NS = "{http://www.w3.org/2000/svg}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from pipesched.chart.chart import Chart
 from pipesched.model.ops import Compute
+from pipesched.views.chart.chart import Chart
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows
 from tests.readers.browser import Page

@@ -16,13 +16,13 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.ops import COMPUTES
 from pipesched.runtime.measured import against as laid_over
 from pipesched.runtime.measured.deviation import against
 from pipesched.runtime.measured.measured_run import Measured
 from pipesched.views import plot, svg
+from pipesched.views.chart.chart import chart
 from pipesched.views.palette import STYLES, shade
 from tests.core.test_standstill import of_fixture
 from tests.readers.browser import Page

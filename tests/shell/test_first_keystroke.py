@@ -46,11 +46,20 @@ def test_help_imports_rows_and_click() -> None:
     assert not modules & (HEAVY | NUMPY)
 
 
-@pytest.mark.parametrize("verb", ["verify", "show", "emit"])
+@pytest.mark.parametrize("verb", ["verify", "emit"])
 def test_a_verb_of_the_core_imports_no_extension(verb: str) -> None:
     """A verb of the core imports only the rows of extensions, and no heavy module but numpy."""
     modules = loaded(verb, "1f1b", "--p", "4")
     assert of_extensions(modules) == set()
+    assert not modules & HEAVY
+
+
+def test_a_chart_imports_no_extension_but_views() -> None:
+    """A picture in the terminal imports no other extension's modules, and none of other pictures."""
+    modules = loaded("show", "1f1b", "--p", "4")
+    of_views = {f"pipesched.views.{name}" for name in ("options", "show", "show_command", "drawn")}
+    others = of_extensions(modules) - of_views
+    assert {name for name in others if not name.startswith("pipesched.views.chart")} == set()
     assert not modules & HEAVY
 
 

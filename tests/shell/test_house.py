@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "pipesched"
 EXTENSIONS = {"shell", *registered()}
-MOST_LINES = 17_450  # on its way to 14,000: a change that needs more makes room for it
+MOST_LINES = 16_000  # on its way to 14,000: a change that needs more makes room for it
 ROOMS, AT_THE_ROOT, FLOORS = 12, 10, 15
 
 
@@ -49,10 +49,11 @@ def test_the_core_lies_below_every_extension() -> None:
 
 
 def test_an_extension_says_what_it_adds() -> None:
-    """Every extension but the shell is registered and has rows, which import only the kinds of row."""
+    """Every extension but the shell is registered and has rows, which import only kinds of row."""
     registered = (PACKAGE / "__init__.py").read_text("utf-8").partition("extension.register(")[2].partition(")")[0]
     for name in EXTENSIONS - {"shell"}:
         text = (PACKAGE / name / "rows.py").read_text("utf-8")
         ours = [line for line in text.splitlines() if "import" in line and "pipesched" in line]
-        assert [line.split()[1] for line in ours] == ["pipesched.extension"], name
+        kinds = {"pipesched.extension", *(f"pipesched.{one}.rows" for one in EXTENSIONS)}
+        assert {line.split()[1] for line in ours} <= kinds, name
         assert f'"{name}"' in registered

@@ -24,7 +24,6 @@ from unittest import mock
 import pytest
 
 import pipesched
-from pipesched.chart.views import views
 from pipesched.check.rows import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.common.in_memory import written
 from pipesched.extension import Check
@@ -33,6 +32,7 @@ from pipesched.formats import readers as kinds
 from pipesched.formats import targets as forms
 from pipesched.interop.frameworks.frameworks import FRAMEWORKS
 from pipesched.shell.app import verbs
+from pipesched.views.chart.views import views
 from tests.insight.test_gallery import catalogue
 from tests.prover.test_theorems import table as theorems
 from tests.readers.typed import typed

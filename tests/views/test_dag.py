@@ -10,9 +10,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import pipesched
-from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
 from pipesched.views import graph
+from pipesched.views.chart.chart import chart
 
 needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot of Graphviz is not installed")
 

@@ -16,14 +16,14 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.chart.chart import chart
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Program, Schedule
 from pipesched.views import svg
-from tests.core.test_show import SIZES
+from pipesched.views.chart.chart import chart
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
+from tests.views.test_show import SIZES
 
 NOTEBOOK = Path(__file__).parents[2] / "schedules" / "schedule.ipynb"
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import pipesched
-from pipesched.chart.chart import Chart, chart
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
@@ -23,6 +22,7 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import MILLISECONDS
 from pipesched.views import html
+from pipesched.views.chart.chart import Chart, chart
 from tests.makers import strategies
 from tests.readers.browser import Page
 from tests.readers.drawings import columns

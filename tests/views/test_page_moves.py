@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
+from pipesched.views.chart.chart import chart
 from tests.readers.pages import ALL_SIX, Opened, colours, label, place, tip
 
 LARGE = {"p": 64, "v": 4, "m": 1024}

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipesched.chart.chart import chart
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
+from pipesched.views.chart.chart import chart
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

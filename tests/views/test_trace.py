@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.chart.chart import chart
 from pipesched.views import trace
+from pipesched.views.chart.chart import chart
 from tests.oracles.trace_rules import violations
 
 

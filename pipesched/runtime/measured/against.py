@@ -15,13 +15,6 @@ from textwrap import wrap
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
-from pipesched.chart import caption
-from pipesched.chart.axis import Axis, Viewport, axis, ruler
-from pipesched.chart.chart import Chart
-from pipesched.chart.columns import spans
-from pipesched.chart.slots import widest
-from pipesched.chart.text import Text, legend, row
-from pipesched.chart.text_layout import Layout
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
@@ -29,6 +22,13 @@ from pipesched.model.units import NO_UNIT, Unit
 from pipesched.runtime.measured.deviation import Against, Ratio
 from pipesched.support.safe import safe
 from pipesched.views import svg
+from pipesched.views.chart import caption
+from pipesched.views.chart.axis import Axis, Viewport, axis, ruler
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.columns import spans
+from pipesched.views.chart.slots import widest
+from pipesched.views.chart.text import Text, legend, row
+from pipesched.views.chart.text_layout import Layout
 from pipesched.views.palette import plain_sheet
 from pipesched.views.svg import Svg
 

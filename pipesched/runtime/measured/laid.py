@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pipesched.chart.chart import Chart
-from pipesched.chart.text import Text
-from pipesched.chart.views import COLUMNS, Laid, Request
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination
 from pipesched.runtime.measured import against, measured_traces, trace_files
 from pipesched.runtime.measured.deviation import Against
 from pipesched.runtime.measured.deviation import against as compared
 from pipesched.views import svg as figures
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.text import Text
+from pipesched.views.chart.views import COLUMNS, Laid, Request
 
 
 def lay(made: Examination, how: Request) -> Laid:

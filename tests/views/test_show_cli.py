@@ -13,10 +13,10 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.chart.chart import chart
-from pipesched.chart.text import Text, render
 from pipesched.model.numbers import shown
-from tests.core.test_show import rank_rows
+from pipesched.views.chart.chart import chart
+from pipesched.views.chart.text import Text, render
+from tests.views.test_show import rank_rows
 
 
 def test_a_schedule_that_stops_is_drawn_until_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

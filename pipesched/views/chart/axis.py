@@ -14,9 +14,9 @@ from math import ceil, gcd
 
 import numpy as np
 
-from pipesched.chart.chart import Chart
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
+from pipesched.views.chart.chart import Chart
 
 _FARTHEST = 2**62  # ticks, so that one more column still fits in 64 bits
 _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)]

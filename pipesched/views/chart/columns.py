@@ -13,10 +13,10 @@ from collections import Counter
 
 import numpy as np
 
-from pipesched.chart.axis import Axis
-from pipesched.chart.slots import KINDS
-from pipesched.chart.text_layout import Bars, Layout
 from pipesched.model.columns import Ints
+from pipesched.views.chart.axis import Axis
+from pipesched.views.chart.slots import KINDS
+from pipesched.views.chart.text_layout import Bars, Layout
 
 IDLE = -1
 

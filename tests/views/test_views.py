@@ -11,9 +11,10 @@ import pytest
 
 from pipesched import extension
 from pipesched.__main__ import main
-from pipesched.chart.chart import Chart
-from pipesched.chart.views import Request, takes, taking, views
-from pipesched.extension import Lazy, Option, View, rows
+from pipesched.extension import Lazy, Option, rows
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.views import Request, takes, taking, views
+from pipesched.views.rows import View
 
 
 def names(chart: Chart, how: Request) -> str:

@@ -15,12 +15,12 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.chart.axis import WHOLE, Axis, Viewport, axis
-from pipesched.chart.chart import Chart, shortest
-from pipesched.chart.slots import KINDS, phases, widest
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
+from pipesched.views.chart.axis import WHOLE, Axis, Viewport, axis
+from pipesched.views.chart.chart import Chart, shortest
+from pipesched.views.chart.slots import KINDS, phases, widest
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
 """The characters by meaning: the usual one, and its ASCII substitute."""

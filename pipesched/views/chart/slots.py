@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipesched.chart.chart import Chart
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.ops import COMPUTES, LETTERS, Result
+from pipesched.views.chart.chart import Chart
 
 KINDS = f"{LETTERS}+"  # + is an overlap pair
 

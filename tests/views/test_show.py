@@ -16,12 +16,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import pipesched
-from pipesched.chart.axis import Viewport
-from pipesched.chart.chart import chart
-from pipesched.chart.text import Text, render
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.views.chart.axis import Viewport
+from pipesched.views.chart.chart import chart
+from pipesched.views.chart.text import Text, render
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from pipesched import render
-from pipesched.chart.views import COLUMNS, NotLaidOutError, Request
 from pipesched.command import endings, flags
 from pipesched.command.options import Given
 from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
+from pipesched.views.chart.views import COLUMNS, NotLaidOutError, Request
 
 
 @click.command
@@ -34,7 +34,7 @@ def show(file: str, **given: Any) -> int:
     A wrong file is drawn as far as it runs, with exit status 1.
     """
     from pipesched.compile import read
-    from pipesched.verbs import show as verb
+    from pipesched.views import show as verb
 
     asked, path, how = flags.asked("show", given), given["output"], _request(given)
     with Output("json" if given["json"] else "text", given["color"], path, given["digits"]).open() as out:
@@ -55,7 +55,7 @@ def show(file: str, **given: Any) -> int:
 
 def _request(given: Given) -> Request:
     """Return how to draw for the picture's destination: a file, a terminal, or a JSON object."""
-    from pipesched.verbs import show as verb
+    from pipesched.views import show as verb
 
     path, json = given["output"], given["json"]
     if json or given["format"]:

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 
 from pipesched import render
 from pipesched.analysis.standstill import Standstill
-from pipesched.chart.chart import Chart
-from pipesched.chart.views import GRAPHML, Laid, Request, draw, overlay, takes, taking, views
 from pipesched.command import options
 from pipesched.command.options import Given
 from pipesched.compile import examined
 from pipesched.diagnostics import Code, Diagnostic, Judged, fail
 from pipesched.examine import Options
-from pipesched.extension import Overlay, View, rows
+from pipesched.extension import rows
 from pipesched.model.numbers import exact
 from pipesched.support.source import Source
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.views import GRAPHML, Laid, Request, draw, overlay, takes, taking, views
+from pipesched.views.rows import Overlay, View
 
 
 def request(given: Given, suffix: str = "") -> Request:

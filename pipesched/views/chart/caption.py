@@ -16,9 +16,9 @@ import numpy as np
 
 from pipesched.analysis.idle import Idle, headline
 from pipesched.analysis.standstill import Blocked, Link, Standstill, together
-from pipesched.chart.chart import Chart
 from pipesched.model.units import Unit
 from pipesched.render import clean, sizes
+from pipesched.views.chart.chart import Chart
 
 
 def heading(chart: Chart, *more: str) -> str:

@@ -1,4 +1,4 @@
-"""Views: all kinds of pictures, one row each; the core draws text, extensions draw the rest.
+"""Views: all kinds of pictures, one row each.
 
     name    suffixes                        contents
     text    .txt                            a chart in characters
@@ -22,12 +22,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
-from pipesched.extension import Lazy, Overlay, View, rows
+from pipesched.extension import rows
+from pipesched.views.rows import Overlay, View
 
 if TYPE_CHECKING:
-    from pipesched.chart.axis import Viewport
-    from pipesched.chart.chart import Chart
     from pipesched.schedule_analysis import Analysis
+    from pipesched.views.chart.axis import Viewport
+    from pipesched.views.chart.chart import Chart
 
 GRAPHML = "graphml"
 
@@ -54,7 +55,7 @@ class Request:
     @property
     def viewport(self) -> Viewport:
         """The time interval that is drawn."""
-        from pipesched.chart.axis import Viewport
+        from pipesched.views.chart.axis import Viewport
 
         return Viewport(self.begin, self.end)
 
@@ -76,19 +77,9 @@ class NotLaidOutError(PipeschedError):
         self.text = text
 
 
-def text(chart: Chart, how: Request) -> str:
-    """Draw a chart in characters."""
-    from pipesched.chart.text import Text, render
-
-    return render(chart, Text(how.width or COLUMNS, how.viewport, how.color, how.ascii))
-
-
-TEXT = View("text", Lazy("chart.views:text"), (".txt",), ("width", "begin", "end", "ascii"))
-
-
 def views() -> dict[str, View]:
     """Return all views by name."""
-    return {view.name: view for view in (TEXT, *rows(View))}
+    return {view.name: view for view in rows(View)}
 
 
 def overlay(how: Request) -> Overlay | None:

@@ -23,16 +23,16 @@ from textwrap import wrap
 import numpy as np
 
 from pipesched.analysis.standstill import NAMED
-from pipesched.chart import caption
-from pipesched.chart.axis import ruler
-from pipesched.chart.chart import Chart
-from pipesched.chart.colours import MIXED, alarm, paint, terminal
-from pipesched.chart.columns import IDLE, shares, spans
-from pipesched.chart.slots import KINDS, highest
-from pipesched.chart.text_layout import Bars, Layout, Text
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES, Op
+from pipesched.views.chart import caption
+from pipesched.views.chart.axis import ruler
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.colours import MIXED, alarm, paint, terminal
+from pipesched.views.chart.columns import IDLE, shares, spans
+from pipesched.views.chart.slots import KINDS, highest
+from pipesched.views.chart.text_layout import Bars, Layout, Text
 
 _LEAST = 24  # fewest columns of a useful picture
 

@@ -1,0 +1,30 @@
+"""The options of `show`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesched.command import values
+from pipesched.command.options import ALL, COLOR, DIGITS, FILE, JSON
+from pipesched.command.values import whole
+from pipesched.extension import Option, flag
+from pipesched.views.chart.views import taking, views
+
+
+def _for(option: str) -> str:
+    """Return the views to which an option of `show` applies."""
+    return f"{', '.join(taking(option))}: "
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
+    FILE,
+    Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
+    Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
+    Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
+    Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
+    *ALL,
+    DIGITS,
+    replace(JSON, help="One object: format, picture, and what is wrong with the file."),
+    COLOR,
+)
