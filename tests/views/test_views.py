@@ -62,10 +62,12 @@ def test_options_of_the_rows_are_those_of_a_request() -> None:
     assert taking("force") == ("svg", "dag")
 
 
-def test_without_extensions_the_text_is_the_one_view() -> None:
+def test_overlays_are_of_other_extensions() -> None:
+    """Without the others there are all views, and no overlay."""
     before = extension.registered()
-    extension.register()
+    before_views = [*views()]
+    extension.register("views")
     try:
-        assert [*views()] == ["text"] and taking("measured") == ()
+        assert [*views()] == before_views and taking("measured") == ()
     finally:
         extension.register(*before)
