@@ -219,6 +219,15 @@ class Verb(Row):
     forms: Mapping[str, tuple[str, ...]] | Callable[[], Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    "text": (".txt",),
+    "concise": (".txt",),
+    "github": (".txt",),
+    "json": (".json",),
+}
+"""The forms of a verb that has none of its own."""
+
+
 class Codes(Row):
     """The codes of an extension's findings, as an enumeration."""
 

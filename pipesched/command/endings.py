@@ -17,21 +17,19 @@ import click
 from click.core import ParameterSource
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.extension import Verb, rows
+from pipesched.extension import TEXTS, Verb, rows
 from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 """The output forms of a verb, each with its file name extensions."""
 
-LINES: Forms = {"text": (".txt",), "concise": (".txt",), "github": (".txt",), "json": (".json",)}
 OWN: Mapping[str, Forms] = {
     "emit": {row.name: (row.ending,) for row in targets().values()},
-    "list": {**LINES, "text": (".txt", ".ps", ".toml")},
-    "fmt": {**LINES, "text": (".ps", ".txt", ".diff")},
+    "list": {**TEXTS, "text": (".txt", ".ps", ".toml")},
     **{verb.name: verb.forms() if callable(verb.forms) else verb.forms for verb in rows(Verb) if verb.forms},
 }
 """The forms by verb; other verbs make text or JSON."""
-KNOWN = frozenset(ending for forms in (LINES, *OWN.values()) for endings in forms.values() for ending in endings)
+KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in forms.values() for ending in endings)
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
@@ -41,7 +39,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
         PipeschedError: PS225, an ending that contradicts the request, or the forms of the verb.
     """
     verb = click.get_current_context().command.name or ""
-    made, ending = forms or OWN.get(verb, LINES), os.path.splitext(path or "")[1].lower()
+    made, ending = forms or OWN.get(verb, TEXTS), os.path.splitext(path or "")[1].lower()
     if ending not in KNOWN:
         return asked or default
     named = next((name for name, endings in made.items() if ending in endings), None)

@@ -95,11 +95,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *ALL,
         *OUTPUT,
     ),
-    "fmt": (
-        Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
-        Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),
-        *OUTPUT,
-    ),
     "list": OUTPUT,
 }
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.language.grammar import grammar
-from pipesched.language.layout import Line
 from pipesched.language.scope import BUILTINS
 from pipesched.language.tokens import SOFT
+from pipesched.lift.layout import Line
 from pipesched.lift.spelling import linear
 from pipesched.model.numbers import runs
 from pipesched.model.placement import Placement

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipesched.diagnostics import Code, fail
-from pipesched.language.layout import WIDTH, Line, rendered
 from pipesched.language.tokens import LONGEST, too_long
 from pipesched.lift import placement_writer
 from pipesched.lift.folding import LETTER, LOOP, Count, Folder, Loop, Node, Tree, Word, grown
 from pipesched.lift.kernel import Kernel
+from pipesched.lift.layout import WIDTH, Line, rendered
 from pipesched.lift.sharing import Shared, shared
 from pipesched.lift.spelling import BLANK, Words, linear, words
 from pipesched.model.cost_values import Cost

@@ -12,6 +12,7 @@ from pipesched.command.options import Given
 from pipesched.command.sizes import one
 from pipesched.command.terminal import LINES, Output, dumps, put, replace_file, writable
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import TEXTS
 from pipesched.planning.progress import Ticker
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _json(given: Given) -> bool:
 def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
     """Return the output for results; for a range of caps, the file ending of -o may determine its form."""
     if ranged:
-        return flags.output_of(given, endings.LINES)
+        return flags.output_of(given, TEXTS)
     form = "json" if _json(given) else given["format"]
     return Output(form, given["color"], given["output"], given["digits"], given["verbose"]).open()
 

@@ -24,5 +24,4 @@ ROWS = (
         Lazy("verbs.emit_command:emit"),
         place=12,
     ),
-    Verb("fmt", "Make", "Rewrite .ps files in their canonical form.", Lazy("verbs.fmt_command:fmt"), place=13),
 )

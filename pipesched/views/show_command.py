@@ -15,6 +15,7 @@ from pipesched.command import endings, flags
 from pipesched.command.options import Given
 from pipesched.command.terminal import Output, dumps, replace_file, utf8, wants_color
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import TEXTS
 from pipesched.views.chart.views import COLUMNS, NotLaidOutError, Request
 
 
@@ -59,7 +60,7 @@ def _request(given: Given) -> Request:
 
     path, json = given["output"], given["json"]
     if json or given["format"]:
-        endings.form(path, "json" if json else given["format"], "text", endings.LINES if json else None)
+        endings.form(path, "json" if json else given["format"], "text", TEXTS if json else None)
     how = verb.request(given, "" if json else os.path.splitext(path or "")[1].lower())
     to_stdout = path in (None, "-")
     return replace(

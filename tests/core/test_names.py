@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.language.printer import format_source
 from pipesched.language.tokens import SOFT
+from pipesched.lift.printer import format_source
 from pipesched.support.source import Source
 from tests.depth import deep
 

@@ -11,8 +11,8 @@ from pipesched.explain.words import scan
 from pipesched.language.evaluate import Unit
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
-from pipesched.language.printer import format_source
 from pipesched.lift import writer
+from pipesched.lift.printer import format_source
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 from tests.makers.chunks import evaluate

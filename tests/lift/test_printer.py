@@ -14,7 +14,7 @@ from pipesched.explain.words import scan
 from pipesched.language import ast
 from pipesched.language.grammar import grammar
 from pipesched.language.parser import parse
-from pipesched.language.printer import format_source
+from pipesched.lift.printer import format_source
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.chunks import fences

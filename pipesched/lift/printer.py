@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from pipesched.language import ast
 from pipesched.language.grammar import grammar
-from pipesched.language.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.language.parser import WORDS, parse
 from pipesched.language.tokens import Token
+from pipesched.lift.layout import WIDTH, Line, breakable, gap, rendered
 from pipesched.support.source import Source
 
 _COMMENT = re.compile(r"#[^\r\n]*")

@@ -9,8 +9,16 @@ import click
 
 from pipesched import render
 from pipesched.command import flags, terminal
+from pipesched.command.options import OUTPUT
 from pipesched.command.terminal import Output
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status, fail
+from pipesched.extension import Option, flag
+
+OPTIONS = (
+    Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
+    Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),
+    *OUTPUT,
+)
 
 
 @click.command
@@ -49,8 +57,8 @@ class Formatted:
 
 
 def _format(target: str) -> Formatted:
-    from pipesched.language.printer import format_source
     from pipesched.library.inputs import read_path
+    from pipesched.lift.printer import format_source
 
     try:
         if target.lower().endswith((".csv", ".json", ".md", ".py", ".toml", ".yaml", ".yml", ".html")):
