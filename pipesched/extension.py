@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast, datac
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import AnyCode, Diagnostic
-    from pipesched.support.source import Source
 
 Given = TypeVar("Given")
 
@@ -306,22 +305,3 @@ class Target(Row):
     torch: bool = False
     blocks: bool = False
     judged: bool = True
-
-
-class Listing(Row):
-    """A list that `list` prints after the schedules. key: its key in JSON.
-
-    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
-    """
-
-    key: str
-    entries: Lazy[Callable[[], Sequence[Mapping[str, object]]]]
-    lines: Lazy[Callable[[], Iterable[str]]]
-    source: Lazy[Callable[[str], Source | None]] | None = None
-
-
-class Service(Row):
-    """A function that one extension offers to another, which calls it by its name if the first is installed."""
-
-    name: str
-    call: Lazy[Callable[..., object]]

@@ -25,7 +25,6 @@ Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 
 OWN: Mapping[str, Forms] = {
     "emit": {row.name: (row.ending,) for row in targets().values()},
-    "list": {**TEXTS, "text": (".txt", ".ps", ".toml")},
     **{verb.name: verb.forms() if callable(verb.forms) else verb.forms for verb in rows(Verb) if verb.forms},
 }
 """The forms by verb; other verbs make text or JSON."""

@@ -95,7 +95,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         *ALL,
         *OUTPUT,
     ),
-    "list": OUTPUT,
 }
 
 

@@ -1,5 +1,33 @@
-"""Many schedules at once; other extensions import the rest that is here."""
+"""Many schedules at once; the kinds of row for `list` and for services; other extensions import the rest that is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pipesched.extension import Lazy, Row, Together
+
+if TYPE_CHECKING:
+    from pipesched.support.source import Source
+
+
+class Listing(Row):
+    """A list that `list` prints after the schedules. key: its key in JSON.
+
+    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
+    """
+
+    key: str
+    entries: Lazy[Callable[[], Sequence[Mapping[str, object]]]]
+    lines: Lazy[Callable[[], Iterable[str]]]
+    source: Lazy[Callable[[str], Source | None]] | None = None
+
+
+class Service(Row):
+    """A function that one extension offers to another, which calls it by its name if the first is installed."""
+
+    name: str
+    call: Lazy[Callable[..., object]]
+
 
 ROWS: tuple[Row, ...] = (Together(Lazy("common.side_by_side:settle")),)

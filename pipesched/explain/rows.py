@@ -1,6 +1,6 @@
-"""The rows that add codes, words, and explanations of mistakes."""
+"""The rows that add codes, words, the list of schedules, and explanations of mistakes."""
 
-from pipesched.extension import Codes, Hint, Lazy, Verb
+from pipesched.extension import TEXTS, Codes, Hint, Lazy, Verb
 
 ROWS = (
     Codes(Lazy("explain.codes:ExplainCode")),
@@ -11,6 +11,15 @@ ROWS = (
         Lazy("explain.explain_command:explain"),
         Lazy("command.options:OUTPUT"),
         place=5,
+    ),
+    Verb(
+        "list",
+        "Look",
+        "Show the built-in schedules, or the file of one.",
+        Lazy("explain.list_command:list_schedules"),
+        Lazy("command.options:OUTPUT"),
+        {**TEXTS, "text": (".txt", ".ps", ".toml")},
+        place=6,
     ),
     *(Hint(on, Lazy(f"explain.schedule_names:{on}")) for on in ("schedule", "path", "target")),
     Hint("syntax", Lazy("explain.recover:mistakes")),

@@ -12,7 +12,7 @@ from pipesched.common import keywords, sources
 from pipesched.common.keywords import Caps, CostsLike, Number, Parameter, Target
 from pipesched.model.release import Release
 from pipesched.planning.values import DeviceLike, ModelLike
-from pipesched.verbs.library import lists as lists_of
+from pipesched.verbs.verify import lists as lists_of
 
 if TYPE_CHECKING:
     from pipesched.insight.compare_report import Comparison

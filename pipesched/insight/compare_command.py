@@ -26,7 +26,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     """
     from pipesched.compile import read
     from pipesched.insight import compare as verb
-    from pipesched.verbs.library import lists
+    from pipesched.verbs.verify import lists
 
     grid, names = flags.grid(given), verb.named(files, library=library)
     if plot is not None and not plot.lower().endswith(".svg"):

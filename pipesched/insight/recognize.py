@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
+from pipesched.common.library import sized
 from pipesched.insight.likeness import READINGS, Likeness, likeness
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import plainest
 from pipesched.optimizer.sameness import same_place
 from pipesched.support.source import Source
-from pipesched.verbs.library import sized
 
 LEAST = Fraction(3, 4)  # the least common share of a recognized order
 

@@ -1,20 +1,7 @@
 """The rows of interop: targets, checks, listings and verbs for frameworks, trainers and recorded runs."""
 
-from pipesched.extension import (
-    Check,
-    Codes,
-    Later,
-    Lazy,
-    Listing,
-    Names,
-    Needs,
-    Option,
-    Row,
-    Service,
-    Target,
-    Verb,
-    flag,
-)
+from pipesched.common.rows import Listing, Service
+from pipesched.extension import Check, Codes, Later, Lazy, Names, Needs, Option, Row, Target, Verb, flag
 
 _READING = ("verify", "show", "emit", "why", "compare", "diff", "run")
 _RUN = Lazy[type]("interop.recorded.asked:Run")

@@ -21,6 +21,7 @@ from pathlib import PurePath
 
 import numpy as np
 
+from pipesched.common.library import sized
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import PipeschedError, fail
 from pipesched.formats.readers import Loaded
@@ -54,7 +55,6 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
-from pipesched.verbs.library import sized
 
 _LEFT = 0.5  # seconds left after an interrupt
 _PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it

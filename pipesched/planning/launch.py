@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from pipesched import extension
+from pipesched.common.rows import Service
 from pipesched.diagnostics import fail
 from pipesched.planning.codes import PlanningCode
 
@@ -67,7 +68,7 @@ def launcher(text: str) -> Launcher:
     Raises:
         PipeschedError: PS225, PS250.
     """
-    offered = next((row for row in extension.rows(extension.Service) if row.name == "launcher"), None)
+    offered = next((row for row in extension.rows(Service) if row.name == "launcher"), None)
     if offered is None:
         raise fail(PlanningCode.TRAINER, "no extension that knows trainers is installed")
     return cast("Callable[[str], Launcher]", offered.call.load())(text)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from pipesched.common.rows import Listing
 from pipesched.extension import (
     Check,
     Codes,
     CostModel,
     Lazy,
-    Listing,
     Measure,
     Option,
     Reading,

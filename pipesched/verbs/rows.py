@@ -11,13 +11,6 @@ ROWS = (
         place=0,
     ),
     Verb(
-        "list",
-        "Look",
-        "Show the built-in schedules, or the file of one.",
-        Lazy("verbs.list_command:list_schedules"),
-        place=6,
-    ),
-    Verb(
         "emit",
         "Make",
         "Write the programs that run: instruction streams, torch's CSV, or the order.",

@@ -6,13 +6,14 @@ A reader may have its own verdict, such as that on an optimizer's answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from time import monotonic
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.extension import Later, Reader, Together, counting, rows
-from pipesched.formats.readers import Loaded, reader_of
+from pipesched.formats.readers import PS, Loaded, checked, reader_of
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 
@@ -79,3 +80,12 @@ def _judged(report: Report, made: Examination | None, source: Source | None, opt
         assert isinstance(judged, Report)
         report = judged
     return report
+
+
+def lists(sources: Iterable[Source]) -> frozenset[str]:
+    """Return the parameters that one of these files declares as lists; none for an unreadable file."""
+    found: set[str] = set()
+    for source in sources:
+        with suppress(PipeschedError):
+            found |= checked(source).lists if reader_of(source) is PS else set()
+    return frozenset(found)

@@ -43,7 +43,7 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file,
     3 a certificate leaves something open.
     """
-    from pipesched.verbs.library import lists
+    from pipesched.verbs.verify import lists
 
     grid = flags.grid(given)
     sources = [_read(target) for target in files]

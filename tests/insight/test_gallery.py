@@ -15,8 +15,8 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.explain.catalogue import GROUPS, Entry, entries
 from pipesched.insight import compare
-from pipesched.verbs.catalogue import GROUPS, Entry, entries
 from pipesched.views.tables import short
 
 SCHEDULES = Path(__file__).parents[2] / "schedules"

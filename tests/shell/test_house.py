@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "pipesched"
 EXTENSIONS = {"shell", *registered()}
-MOST_LINES = 16_060  # on its way to 14,000: a change that needs more makes room for it
+MOST_LINES = 15_460  # on its way to 14,000: a change that needs more makes room for it
 ROOMS, AT_THE_ROOT, FLOORS = 12, 10, 15
 
 
@@ -53,7 +53,7 @@ def test_an_extension_says_what_it_adds() -> None:
     registered = (PACKAGE / "__init__.py").read_text("utf-8").partition("extension.register(")[2].partition(")")[0]
     for name in EXTENSIONS - {"shell"}:
         text = (PACKAGE / name / "rows.py").read_text("utf-8")
-        ours = [line for line in text.splitlines() if "import" in line and "pipesched" in line]
+        ours = [line for line in text.splitlines() if line.startswith(("import pipesched", "from pipesched"))]
         kinds = {"pipesched.extension", *(f"pipesched.{one}.rows" for one in EXTENSIONS)}
         assert {line.split()[1] for line in ours} <= kinds, name
         assert f'"{name}"' in registered

@@ -11,10 +11,11 @@ import click
 
 from pipesched.command import flags
 from pipesched.command.terminal import dumps
-from pipesched.extension import Listing, rows
+from pipesched.common.rows import Listing
+from pipesched.extension import rows
 
 if TYPE_CHECKING:
-    from pipesched.verbs.catalogue import Entry
+    from pipesched.explain.catalogue import Entry
 
 _HELD = "\0"  # a blank that does not end a line
 _WIDTH = 120  # characters of a line, unless a terminal gives another width
@@ -28,7 +29,7 @@ def list_schedules(name: str | None, **given: object) -> int:
     call it; the frameworks whose own code gives schedules; and the transformers that --model takes. With a NAME:
     the file of that schedule or transformer, to read or to begin your own with.
     """
-    from pipesched.verbs.catalogue import entries
+    from pipesched.explain.catalogue import entries
 
     known, others = entries(), rows(Listing)
     asked = None if name is None else _named(name, known, others)

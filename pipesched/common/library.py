@@ -1,12 +1,11 @@
-"""Files at sizes, and the sizes that a file takes."""
+"""Library files at sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 
 from pipesched.diagnostics import PipeschedError
-from pipesched.formats.readers import PS, checked, reader_of
+from pipesched.formats.readers import checked
 from pipesched.language.evaluate import MAX_OPS, at_size, placement_at, takes
 from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
@@ -32,12 +31,3 @@ def sized(
         return at_size(file, own, max_ops=max_ops).schedule if fits else None
     except PipeschedError:
         return None
-
-
-def lists(sources: Iterable[Source]) -> frozenset[str]:
-    """Return the parameters that one of these files declares as lists; none for an unreadable file."""
-    found: set[str] = set()
-    for source in sources:
-        with suppress(PipeschedError):
-            found |= checked(source).lists if reader_of(source) is PS else set()
-    return frozenset(found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.common.library import sized
 from pipesched.formats.readers import checked
 from pipesched.library.aliases import others
 from pipesched.library.assets import built_in
@@ -17,7 +18,6 @@ from pipesched.library.inputs import read
 from pipesched.model.columns import among
 from pipesched.model.ops import HOLDING
 from pipesched.model.schedule import Schedule
-from pipesched.verbs.library import sized
 
 ONE = "one stage on each rank"
 LOOP = "several stages on each rank, in a loop"
