@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipesched.shell.public import *  # noqa: F403  all names, for type checkers
 
 extension.register(
-    "common", "views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "prover", "insight"
+    "orders", "common", "views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "prover", "insight"
 )
 
 

@@ -20,8 +20,8 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
+from pipesched.formats.limits import require_ranks
 from pipesched.formats.readers import Loaded, reader_of, with_frozen
-from pipesched.formats.rows import require_ranks
 from pipesched.formats.targets import Head, writer
 from pipesched.library.inputs import read
 from pipesched.model.placement import most_ranks, most_stages

@@ -79,7 +79,8 @@ def _written(target: Schedule | Program, *, computes: bool) -> Source:
 
     An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
     """
-    from pipesched.formats import order_write, stream_write
+    from pipesched.formats import stream_write
+    from pipesched.orders import order_write
 
     program = target if isinstance(target, Program) else target.program
     if program is not None and not computes:

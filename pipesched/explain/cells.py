@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipesched.diagnostics import Diagnostic
-from pipesched.formats.rows import short
-from pipesched.formats.torch_csv import OVERLAP, PLAIN, SHAPE, WITHOUT_MICROBATCH
 from pipesched.model.ops import Op
 from pipesched.model.torch_versions import TorchVersion
+from pipesched.orders.implied import short
+from pipesched.orders.torch_csv import OVERLAP, PLAIN, SHAPE, WITHOUT_MICROBATCH
 
 
 def cell(found: Sequence[Diagnostic], text: str, version: TorchVersion) -> Sequence[Diagnostic]:

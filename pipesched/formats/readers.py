@@ -1,9 +1,7 @@
 """READERS: every kind of text that is read, one row each.
 
-    name        ending  known by                               gives
-    order       -       its first line: ``rank 0: F0.0 …``     a schedule; a program if it has messages
-    stream      .json   its first line: ``{``                  a program
-    torch-csv   .csv    its first cell: ``0F0``                a schedule; a program if it has messages
+    name        ending  known by                                       gives
+    stream      .json   its first line: ``{``                          a program
     ps          .ps     any text: its reader explains errors best      a schedule with its costs and claims
 
 Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
@@ -17,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,8 +27,8 @@ from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value, whole
-from pipesched.model.ops import COMPUTES, KIND
-from pipesched.model.placement import Placement, most_ranks
+from pipesched.model.ops import COMPUTES
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.foreign import Foreign
@@ -40,10 +38,7 @@ Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
 Read = TypeVar("Read")
 
-_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # not in any line of the language
-_ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:{_WORD}\+?[ \t,]+){{2}}|[^:]{{1,40}}:\s*{_WORD}")
-_IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
-_CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ def _first_line(text: str) -> str:
     lines = (found[0].strip("\ufeff \t\r") for found in re.finditer(r"[^\n]+", text))
     said = (line for line in lines if line and not line.startswith("#"))
     first = next(said, "")
-    return next((line for line in chain([first], said) if not _IDLE.match(line)), first)
+    return next((line for line in chain([first], said) if not IDLE.match(line)), first)
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
@@ -112,10 +107,10 @@ def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
     Raises:
         PipeschedError: PS1xx and PS2xx; only PS842 for a text of another known kind.
     """
-    return _explained("ps", source, partial(check_text, words=max(WORDS, max_ops // OPS_A_WORD)))
+    return read_by("ps", source, partial(check_text, words=max(WORDS, max_ops // OPS_A_WORD)))
 
 
-def _explained(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
+def read_by(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
     """Read a text by the reader of a kind.
 
     Raises:
@@ -130,24 +125,6 @@ def _explained(kind: str, source: Source, read: Callable[[Source], Read]) -> Rea
 def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
     unit = at_size(checked(source, max_ops), parameters, max_ops=max_ops)
     return Loaded(source.name, unit.schedule, unit=unit)
-
-
-def _order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
-    from pipesched.formats import order_text
-
-    order = order_text.read(source, _sizes(source, parameters), most_ranks(max_ops))
-    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule)
-
-
-def _torch_csv(
-    source: Source, *, parameters: Mapping[str, Value], stages: int | None = None, max_ops: int, **expected: Any
-) -> Loaded:
-    from pipesched.formats import torch_csv
-
-    given = {"stages": stages, **_sizes(source, parameters)}
-    read = partial(torch_csv.read, given=given, most_ranks=most_ranks(max_ops), **expected)
-    order = _explained("torch-csv", source, read)
-    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
 
 
 def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
@@ -197,21 +174,6 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     return order if len(at) == len(op) else order.taken(at)
 
 
-def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Raise PipeschedError, PS208, for parameters of an order other than its p and m."""
-    if extra := sorted(set(parameters) - {"p", "m"}):
-        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
-    return parameters
-
-
-ORDER = Reader(
-    "order",
-    "an order",
-    None,
-    lambda first, _: bool(_ORDER.match(first) or _IDLE.match(first)),
-    Lazy("formats.readers:_order"),
-    ("parameters", "max_ops"),
-)
 STREAM = Reader(
     "stream",
     "a stream",
@@ -221,17 +183,8 @@ STREAM = Reader(
     ("parameters",),
     place=20,
 )
-TORCH_CSV = Reader(
-    "torch-csv",
-    "a torch CSV",
-    ".csv",
-    lambda first, _: bool(_CELL.match(first)),
-    Lazy("formats.readers:_torch_csv"),
-    ("parameters", "max_ops", "torch_version", "stages", "placement"),
-    place=30,
-)
 PS = Reader(
     "ps", "a .ps file", ".ps", lambda *_: True, Lazy("formats.readers:_ps"), ("parameters", "max_ops"), place=100
 )
 
-READERS = (ORDER, STREAM, TORCH_CSV, PS)
+READERS = (STREAM, PS)

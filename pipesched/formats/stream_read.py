@@ -14,7 +14,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.formats import stream_strict, stream_write
-from pipesched.formats.rows import LARGEST, other_stage
+from pipesched.formats.limits import LARGEST, other_stage
 from pipesched.formats.stream_strict import begin_of
 from pipesched.formats.words import Entry, Notation, TextOrigin
 from pipesched.model.columns import Column, Ints, among, running_sum

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats.rows import LARGEST, SHOWN, SPARE
+from pipesched.formats.limits import LARGEST, SHOWN, SPARE
 from pipesched.model.columns import Column
 from pipesched.model.placement import RANKS
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads

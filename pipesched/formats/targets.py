@@ -2,10 +2,8 @@
 
     name       ending  holds                                             for
     stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
-    order      .txt    the computes, as words                            people, scripts, `pipesched` again
-    program    .txt    sends, receives and reductions too, as words      likewise
 
-The first is for a runtime, so it is verified; the other targets write a file's contents, right or wrong. A writer is
+What is for a runtime is verified; a target that is not `judged` writes a file's contents, right or wrong. A writer is
 imported on request.
 """
 
@@ -72,24 +70,6 @@ ROWS = (
         ".json",
         Lazy("formats.stream_write:STREAM"),
         messages=True,
-    ),
-    Target(
-        "order",
-        "the computes of every rank, as words; also of an order with errors",
-        ".txt",
-        Lazy("formats.order_write:ORDER"),
-        messages=False,
-        judged=False,
-        place=40,
-    ),
-    Target(
-        "program",
-        "its sends, receives and reductions too; also with errors",
-        ".txt",
-        Lazy("formats.order_write:PROGRAM"),
-        messages=True,
-        judged=False,
-        place=50,
     ),
 )
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.formats.rows import LARGEST, Rows
+from pipesched.formats.limits import LARGEST
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
 from pipesched.support.source import Source
@@ -122,13 +122,3 @@ class TextOrigin:
         """Return the line of a program that made the word or cell at an offset."""
         made, text = self._source.made_at, self._source.text
         return made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else ""
-
-
-def rows_of(
-    source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
-) -> tuple[Rows, Sequence[Column]]:
-    """Return the columns of each rank's words as one table, and the columns after op, place, stage and microbatch."""
-    start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
-    op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
-    origin = TextOrigin(source, start, pattern, within)
-    return Rows(op.astype(np.int8), stage, microbatch, place > 0, start, origin), others

@@ -39,10 +39,10 @@ from pipesched.common import keywords, sources
 from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import torch_csv
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion, installed_version
+from pipesched.orders import torch_csv
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.report.report import Report
 

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from pipesched import compile, render
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
-from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
+from pipesched.formats.readers import Loaded, reader_of
 from pipesched.formats.targets import Head, targets, writer
 from pipesched.model.ops import Op
 from pipesched.model.release import AT_W
@@ -74,7 +74,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     target, way = targets()[to], writer(to)
     if not target.judged:
         return _as_it_is(source, options, to)
-    waits = "WAIT_" in source.text and reader_of(source) is TORCH_CSV
+    waits = "WAIT_" in source.text and "torch_version" in reader_of(source).takes
     version = first_with(Op.WAIT_SEND_F) if waits else None
     own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipesched.formats import numbered
-from pipesched.formats.rows import LARGEST
+from pipesched.formats.limits import LARGEST
 from pipesched.formats.words import Entry, Notation
 from tests.depth import deep
 

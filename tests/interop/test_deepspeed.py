@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import pipesched
-from pipesched.formats import order_text
 from pipesched.interop.frameworks import pipe_instructions
 from pipesched.interop.frameworks.kept import check_kept
+from pipesched.orders import order_text
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.interop.test_trainer_targets import order_text as any_order

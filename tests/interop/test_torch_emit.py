@@ -19,10 +19,10 @@ from hypothesis import given, settings
 import pipesched
 from pipesched import compile as compiler
 from pipesched.compile import Options
-from pipesched.formats import torch_csv
 from pipesched.interop.torch import torch_actions
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import parse_version
+from pipesched.orders import torch_csv
 from pipesched.support.source import Source
 from pipesched.verbs import emit as emissions
 from tests.depth import deep

@@ -10,7 +10,7 @@ from pipesched.analysis.communication import ONE_STREAM
 from pipesched.common.in_memory import written as as_text
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.extension import Extended
-from pipesched.formats.readers import TORCH_CSV, Loaded, reader_of
+from pipesched.formats.readers import Loaded, reader_of
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks import host
 from pipesched.interop.frameworks.frameworks import Call
@@ -18,6 +18,7 @@ from pipesched.interop.frameworks.host import Answer
 from pipesched.interop.frameworks.kept import Keeping
 from pipesched.model.numbers import Value
 from pipesched.model.torch_versions import TorchVersion, parse_version
+from pipesched.orders.rows import TORCH_CSV
 from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from pipesched.diagnostics import PipeschedError, budgeted, fail
-from pipesched.formats import order_text
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded import flight_recorder
 from pipesched.interop.recorded.recorded_run import COMPLETED, Recorded
 from pipesched.model.columns import Column
 from pipesched.model.ops import RECEIVES, SENDS, Op
 from pipesched.model.schedule import Program
+from pipesched.orders import order_text
 from pipesched.support.files import LARGEST
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source

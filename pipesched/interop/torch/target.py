@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pipesched.analysis.timeline import Timeline
 from pipesched.diagnostics import PipeschedError
-from pipesched.formats import torch_csv
 from pipesched.formats.targets import Head, Writer
 from pipesched.interop.torch import torch_trainer
 from pipesched.interop.torch.torch_actions import torch_actions
@@ -15,6 +14,7 @@ from pipesched.interop.torch.torch_frozen import with_backwards
 from pipesched.interop.torch.torch_order import check_torch_target
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
+from pipesched.orders import torch_csv
 
 
 @dataclass(frozen=True)

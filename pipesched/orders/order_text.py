@@ -23,26 +23,25 @@ from itertools import accumulate
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.order_write import WORDS
-from pipesched.formats.rows import (
-    LARGEST,
+from pipesched.formats.limits import LARGEST, other_stage, require_ranks
+from pipesched.formats.words import Entry, Notation
+from pipesched.model.columns import NEIGHBOUR, Column, among
+from pipesched.model.ops import RECEIVES, Op, overlap
+from pipesched.model.placement import RANKS, Placement
+from pipesched.orders.implied import (
     READ,
     AnyOrder,
     Bad,
     Rows,
     number,
-    other_stage,
     place,
     rank_table,
     require_agreement,
     require_dense,
-    require_ranks,
+    rows_of,
     short,
 )
-from pipesched.formats.words import Entry, Notation, rows_of
-from pipesched.model.columns import NEIGHBOUR, Column, among
-from pipesched.model.ops import RECEIVES, Op, overlap
-from pipesched.model.placement import RANKS, Placement
+from pipesched.orders.order_write import WORDS
 from pipesched.support.source import Source
 
 

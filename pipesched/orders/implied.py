@@ -11,7 +11,8 @@ A message between stages s and s + 1 is sent from one row to the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -20,39 +21,24 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes, makes, rank_column
+from pipesched.formats.limits import LARGEST, SHOWN, SPARE, other_stage
+from pipesched.formats.words import TextOrigin
+from pipesched.model.columns import Bools, Column, Ints, among, computes, makes, rank_column
 from pipesched.model.lists import Origin
 from pipesched.model.ops import RECEIVES, SENDS, Op, Result
-from pipesched.model.placement import OPS_A_RANK, Placement
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
+from pipesched.support.source import Source
 
 AnyOrder: TypeAlias = Schedule | Program
 
 ROUTES = 64
 """The most routes with which a microbatch of unknown ranks is compared."""
 
-LARGEST = 10_000_000
-"""The largest stage or microbatch that is read."""
-
-SPARE = 1_000_000
-"""The entries that a table rank[stage, microbatch] may have, plus four for each operation of the file."""
-
 
 def number(digits: str) -> int:
     """Return the value of any number of digits; a value beyond the largest number is merely larger than that."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
-
-
-def require_ranks(ranks: int, most: int) -> None:
-    """Refuse a file with more ranks than the limit.
-
-    Raises:
-        PipeschedError: PS210.
-    """
-    if ranks > most:
-        message = f"the file has {ranks:,} ranks; the limit is {most:,}"
-        help = f"each rank has one line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
-        raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +96,16 @@ class Rows:
         return Program(name, placement, peer=peer, group=group, communicator=communicator, **lists)
 
 
+def rows_of(
+    source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
+) -> tuple[Rows, Sequence[Column]]:
+    """Return the columns of each rank's words as one table, and the columns after op, place, stage and microbatch."""
+    start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
+    op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
+    origin = TextOrigin(source, start, pattern, within)
+    return Rows(op.astype(np.int8), stage, microbatch, place > 0, start, origin), others
+
+
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
     """Return rank[stage, microbatch] as int32, -1 if unknown; the first claim (stages, microbatches, ranks) wins."""
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
@@ -157,11 +153,6 @@ def _names(routes: Column) -> tuple[str, ...]:
     return tuple(f"route{i}" for i in range(len(routes))) if len(routes) > 1 else ("",)
 
 
-def other_stage(op: Column, stage: Column) -> Column:
-    """Return the stage at the other end of each message; its own stage if the entry is not a message."""
-    return np.asarray(stage + NEIGHBOUR[op])
-
-
 def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Sequence[int] | None) -> AnyOrder:
     """Return the order of a file whose rows imply the placement and the other end of every message.
 
@@ -185,8 +176,8 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
 # a slip in one number would make every later table that large: it is found before any table is made.
 
 
-SHOWN, READ = 8, 20
-"""The most places of one kind that are reported; the bad words or cells after which reading stops."""
+READ = 20
+"""The bad words or cells after which reading stops."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
 """By option, the things that it counts, in singular and plural."""

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.explain.cells import reading
-from pipesched.formats import torch_csv
-from pipesched.formats.rows import Bad
-from pipesched.formats.torch_csv import cells, notation, read_cell
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion, parse_version
+from pipesched.orders import torch_csv
+from pipesched.orders.implied import Bad
+from pipesched.orders.torch_csv import cells, notation, read_cell
 from pipesched.support.source import Source
 from tests.depth import deep
 
@@ -125,7 +125,7 @@ def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
     """The source position of an operation is its own text, in quoted and padded cells and in pairs too."""
     text = "".join(",".join(row) + "\n" for row in rows)
     try:
-        with mock.patch("pipesched.formats.rows.require_no_gap"):  # gaps in the numbers
+        with mock.patch("pipesched.orders.implied.require_no_gap"):  # gaps in the numbers
             x = read(text, torch_version=V215)
     except PipeschedError:
         return

@@ -1,6 +1,6 @@
 """A CSV that is `ok` is loaded by torch and runs as read here: files of torch with a slip in a row.
 
-By hand, 10,000 slips:  python -m tests.core.test_csv_slips --cases 10000
+By hand, 10,000 slips:  python -m tests.orders.test_csv_slips --cases 10000
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesched.diagnostics import Code, PipeschedError
-from pipesched.formats import order_text, order_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
+from pipesched.orders import order_text, order_write
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers.programs import of_instructions

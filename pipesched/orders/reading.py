@@ -1,0 +1,57 @@
+"""The kinds of order: known by their first line, and loaded as schedules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pipesched.diagnostics import Code, fail
+from pipesched.formats.readers import IDLE, Loaded, read_by
+from pipesched.model.numbers import Value
+from pipesched.model.ops import KIND
+from pipesched.model.placement import most_ranks
+from pipesched.model.schedule import Schedule
+from pipesched.support.source import Source
+
+_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # not in any line of the language
+_ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:{_WORD}\+?[ \t,]+){{2}}|[^:]{{1,40}}:\s*{_WORD}")
+_CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
+
+
+def is_order(first: str) -> bool:
+    """Return True if a file with that first line is an order in words."""
+    return bool(_ORDER.match(first) or IDLE.match(first))
+
+
+def is_csv(first: str) -> bool:
+    """Return True if a file with that first line is a CSV of torch."""
+    return bool(_CELL.match(first))
+
+
+def order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+    """Read an order in words."""
+    from pipesched.orders import order_text
+
+    made = order_text.read(source, _sizes(source, parameters), most_ranks(max_ops))
+    return Loaded(source.name, made if isinstance(made, Schedule) else made.schedule)
+
+
+def csv(
+    source: Source, *, parameters: Mapping[str, Value], stages: int | None = None, max_ops: int, **expected: Any
+) -> Loaded:
+    """Read a CSV of torch."""
+    from pipesched.orders import torch_csv
+
+    given = {"stages": stages, **_sizes(source, parameters)}
+    read = partial(torch_csv.read, given=given, most_ranks=most_ranks(max_ops), **expected)
+    order = read_by("torch-csv", source, read)
+    return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
+
+
+def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Raise PipeschedError, PS208, for parameters of an order other than its p and m."""
+    if extra := sorted(set(parameters) - {"p", "m"}):
+        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+    return parameters
