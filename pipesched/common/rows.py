@@ -1,4 +1,4 @@
-"""Many schedules at once; the kinds of row for `list` and for services; other extensions import the rest that is here."""
+"""Many schedules at once; rows for `list` and for services; other extensions import the rest that is here."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pipesched.formats import torch_csv
 from pipesched.interop.launch.rules import Rule, Setup, only_schedules
+from pipesched.orders import torch_csv
 from pipesched.planning.layouts.prediction import order
 
 _CLASSES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
