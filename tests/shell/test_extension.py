@@ -64,7 +64,6 @@ def test_the_extension_of_the_page_has_its_verb(folder: str) -> None:
     [
         (("verify", "interleaved", "--p", "4", "--v", "2"), "deadlock-free (strict, so under every model)"),
         (("emit", "1f1b", "--p", "2", "--m", "2"), '"version"'),
-        (("emit", "1f1b", "--p", "2", "--m", "2", "--target", "order"), "rank 0: F0.0"),
         (("--help",), "verify"),
     ],
 )
