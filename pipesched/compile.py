@@ -4,10 +4,11 @@
                              │                   │
                              │                   ├─ analysis: a schedule with all derived facts, on demand
                              │                   └─ report: the findings of every check, and the schedule's costs
-                             └─ .ps text, torch CSV, order text, stream (READERS); with messages it has its own Program
+                             └─ .ps text; by rows of extensions (READERS) streams, torch's CSV and orders in words,
+                                which have their own Program if they contain messages
 
-All findings are collected and reported together; a later step runs as far as the earlier ones allow. `verify`, `show`,
-`emit` and every other verb (`verbs/`) consist of these calls. A reader or a writer is imported when a file needs it:
+All findings are collected and reported together; a later step runs as far as the earlier ones allow. `verify`,
+`emit` (`verbs/`) and every other verb consist of these calls. A reader or a writer is imported when a file needs it:
 most runs need one.
 """
 
@@ -20,8 +21,7 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
-from pipesched.formats.limits import require_ranks
-from pipesched.formats.readers import Loaded, reader_of, with_frozen
+from pipesched.formats.readers import Loaded, reader_of, require_ranks, with_frozen
 from pipesched.formats.targets import Head, writer
 from pipesched.library.inputs import read
 from pipesched.model.placement import most_ranks, most_stages

@@ -1,8 +1,8 @@
 """Tables of the core to which extensions add rows; the core imports nothing of an extension.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports only this module: a row names its
-functions by path, and they are imported when they are called. `register` lists the extensions; without any, the core
-verifies and emits.
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module, and other such modules that
+define kinds of row: a row names its functions by path, and they are imported when they are called. `register` lists the
+extensions; without any, the core verifies .ps files and emits streams.
 """
 
 from __future__ import annotations
@@ -281,6 +281,13 @@ class Names(Row):
     all: Lazy[Callable[[], Iterable[str]]]
     read: Lazy[Callable[..., object]]
     takes: tuple[str, ...] = ()
+
+
+class Aliases(Row):
+    """Other names of library schedules. known: the schedule of a name; said: a remark on the name; None for others."""
+
+    known: Lazy[Callable[[str], str | None]]
+    said: Lazy[Callable[[str], str | None]]
 
 
 class Later(Row):

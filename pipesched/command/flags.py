@@ -17,7 +17,7 @@ from pipesched.command.options import Given, compile_options, of, reader
 from pipesched.command.sizes import SIZES, Several, one
 from pipesched.command.terminal import Output
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.extension import Names, Option, explained, flag, rows
+from pipesched.extension import Aliases, Names, Option, explained, flag, rows
 from pipesched.model.numbers import require_counts
 
 if TYPE_CHECKING:
@@ -113,14 +113,14 @@ def _read_target(text: str) -> str:
     Raises:
         PipeschedError: if hints recognize something else, such as a size.
     """
-    from pipesched.library.aliases import known_as, taken_for
-    from pipesched.library.inputs import claimed
+    from pipesched.library.assets import built_in
+    from pipesched.library.inputs import claimed, known_as
 
-    if os.path.exists(text) or claimed(text) is not None:
+    if os.path.exists(text) or text in built_in() or claimed(text) is not None:
         return text
     if known_as(text) is None and (wrong := explained("target", (), text)):
         raise PipeschedError(wrong)
-    if said := taken_for(text):
+    for said in filter(None, (row.said.load()(text) for row in rows(Aliases))):
         click.echo(said, err=True)
     return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.extension import Lazy, Row, Together
+from pipesched.extension import Aliases, Lazy, Row, Together
 
 if TYPE_CHECKING:
     from pipesched.support.source import Source
@@ -30,4 +30,7 @@ class Service(Row):
     call: Lazy[Callable[..., object]]
 
 
-ROWS: tuple[Row, ...] = (Together(Lazy("common.side_by_side:settle")),)
+ROWS: tuple[Row, ...] = (
+    Together(Lazy("common.side_by_side:settle")),
+    Aliases(Lazy("common.aliases:known_as"), Lazy("common.aliases:taken_for")),
+)

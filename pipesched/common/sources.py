@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from os import PathLike, fsdecode
 
+from pipesched.common.aliases import known_as
 from pipesched.common.in_memory import single, written
 from pipesched.compile import Head, emit, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.formats.readers import PS, Loaded, checked, reader_of
-from pipesched.library.aliases import known_as
 from pipesched.library.inputs import read
 from pipesched.model.numbers import Value, whole
 from pipesched.model.schedule import Program, Schedule

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.common.aliases import others
 from pipesched.common.library import sized
 from pipesched.formats.readers import checked
-from pipesched.library.aliases import others
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import read
 from pipesched.model.columns import among

@@ -12,9 +12,9 @@ import click
 from pipesched.check.rows import CheckCode
 from pipesched.command import flags
 from pipesched.command.terminal import Output, dumps
+from pipesched.common.aliases import known_as
 from pipesched.diagnostics import AnyCode, Code, fail
 from pipesched.extension import Codes, rows
-from pipesched.library.aliases import known_as
 
 
 @dataclass(frozen=True)

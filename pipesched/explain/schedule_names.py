@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pipesched.command.values import short
+from pipesched.common.aliases import ROWS, is_in, known_as, plain
 from pipesched.diagnostics import Code, Diagnostic
 from pipesched.extension import Names, rows
-from pipesched.library.aliases import ROWS, is_in, known_as, plain
 from pipesched.library.assets import built_in
 from pipesched.support.foreign import foreign
 

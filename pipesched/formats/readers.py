@@ -1,7 +1,6 @@
 """READERS: every kind of text that is read, one row each.
 
     name        ending  known by                                       gives
-    stream      .json   its first line: ``{``                          a program
     ps          .ps     any text: its reader explains errors best      a schedule with its costs and claims
 
 Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
@@ -26,9 +25,9 @@ from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Value, whole
+from pipesched.model.numbers import Value
 from pipesched.model.ops import COMPUTES
-from pipesched.model.placement import Placement
+from pipesched.model.placement import OPS_A_RANK, Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.foreign import Foreign
@@ -127,11 +126,16 @@ def _ps(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loa
     return Loaded(source.name, unit.schedule, unit=unit)
 
 
-def _stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
-    from pipesched.formats import stream_read
+def require_ranks(ranks: int, most: int) -> None:
+    """Refuse a file with more ranks than the limit.
 
-    program, own = stream_read.read(source, whole(parameters))
-    return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
+    Raises:
+        PipeschedError: PS210.
+    """
+    if ranks > most:
+        message = f"the file has {ranks:,} ranks; the limit is {most:,}"
+        help = f"each rank has one line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
+        raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
@@ -174,17 +178,8 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     return order if len(at) == len(op) else order.taken(at)
 
 
-STREAM = Reader(
-    "stream",
-    "a stream",
-    ".json",
-    lambda first, _: first.startswith("{"),
-    Lazy("formats.readers:_stream"),
-    ("parameters",),
-    place=20,
-)
 PS = Reader(
     "ps", "a .ps file", ".ps", lambda *_: True, Lazy("formats.readers:_ps"), ("parameters", "max_ops"), place=100
 )
 
-READERS = (STREAM, PS)
+READERS = (PS,)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
-from pipesched.extension import Names, explained, rows
-from pipesched.library.aliases import known_as
+from pipesched.extension import Aliases, Names, explained, rows
 from pipesched.library.assets import asset, built_in
 from pipesched.support import files
 from pipesched.support.source import Source
@@ -63,12 +62,18 @@ def library(target: str) -> Source:
     Raises:
         PipeschedError: PS810, if there is none.
     """
-    name = target if target in built_in() else known_as(target)
+    name = known_as(target)
     if name is None:
         help = "`pipesched list` shows the built-in schedules"
         message = f"no schedule is called {target!r}"
         raise _missing("schedule", target, Diagnostic(Code.UNKNOWN_SCHEDULE, message, help=help))
     return Source(f"{name}.ps", asset("schedules", f"{name}.ps").read_text("utf-8"))
+
+
+def known_as(name: str) -> str | None:
+    """Return the library schedule of that name, or for which it is an alias; None if there is none."""
+    meant = (row.known.load()(name) for row in rows(Aliases))
+    return name if name in built_in() else next(filter(None, meant), None)
 
 
 def read_path(path: str) -> Source:

@@ -70,15 +70,3 @@ def parse_version(text: str) -> TorchVersion:
         shown = repr(text if len(text) <= 40 else text[:37] + "...")
         raise fail(Code.USAGE, f"{shown} is not a torch version from {OLDEST} to {NEWEST}")
     return found
-
-
-def installed_version() -> TorchVersion:
-    """Return the version of the torch that is installed.
-
-    Raises:
-        PipeschedError: PS225, it is not supported.
-        ImportError: there is none.
-    """
-    from importlib.metadata import version
-
-    return parse_version(".".join(version("torch").split(".")[:2]))

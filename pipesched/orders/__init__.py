@@ -1,1 +1,1 @@
-"""Orders as other people write them: cells of torch's CSV, and words, a line for each rank; read and written."""
+"""Orders that are not programs in the language: streams and torch's CSV are read, words are read and written."""

@@ -21,13 +21,13 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.limits import LARGEST, SHOWN, SPARE, other_stage
-from pipesched.formats.words import TextOrigin
 from pipesched.model.columns import Bools, Column, Ints, among, computes, makes, rank_column
 from pipesched.model.lists import Origin
 from pipesched.model.ops import RECEIVES, SENDS, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
+from pipesched.orders.limits import LARGEST, SHOWN, SPARE, other_stage
+from pipesched.orders.words import TextOrigin
 from pipesched.support.source import Source
 
 AnyOrder: TypeAlias = Schedule | Program

@@ -23,8 +23,7 @@ from itertools import accumulate
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.formats.limits import LARGEST, other_stage, require_ranks
-from pipesched.formats.words import Entry, Notation
+from pipesched.formats.readers import require_ranks
 from pipesched.model.columns import NEIGHBOUR, Column, among
 from pipesched.model.ops import RECEIVES, Op, overlap
 from pipesched.model.placement import RANKS, Placement
@@ -41,7 +40,9 @@ from pipesched.orders.implied import (
     rows_of,
     short,
 )
+from pipesched.orders.limits import LARGEST, other_stage
 from pipesched.orders.order_write import WORDS
+from pipesched.orders.words import Entry, Notation
 from pipesched.support.source import Source
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import IDLE, Loaded, read_by
-from pipesched.model.numbers import Value
+from pipesched.model.numbers import Value, whole
 from pipesched.model.ops import KIND
 from pipesched.model.placement import most_ranks
 from pipesched.model.schedule import Schedule
@@ -48,6 +49,14 @@ def csv(
     read = partial(torch_csv.read, given=given, most_ranks=most_ranks(max_ops), **expected)
     order = read_by("torch-csv", source, read)
     return Loaded(source.name, order if isinstance(order, Schedule) else order.schedule, torch=True)
+
+
+def stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
+    """Read a stream."""
+    from pipesched.orders import stream_read
+
+    program, own = stream_read.read(source, whole(parameters))
+    return Loaded(source.name, replace(program.computes, parameters=own).with_program(program))
 
 
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:

@@ -1,4 +1,4 @@
-"""The rows that read torch's CSV and orders in words, and write orders in words."""
+"""The rows that read streams, torch's CSV and orders in words, and write orders in words."""
 
 from pipesched.extension import Lazy, Reader, Target
 
@@ -26,6 +26,15 @@ TORCH_CSV = Reader(
 )
 ROWS = (
     Reader("order", "an order", None, _order, Lazy("orders.reading:order"), ("parameters", "max_ops")),
+    Reader(
+        "stream",
+        "a stream",
+        ".json",
+        lambda first, _: first.startswith("{"),
+        Lazy("orders.reading:stream"),
+        ("parameters",),
+        place=20,
+    ),
     TORCH_CSV,
     Target(
         "order",

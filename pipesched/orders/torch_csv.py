@@ -20,13 +20,14 @@ from itertools import islice, pairwise
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.extension import explained
 from pipesched.formats import numbered
-from pipesched.formats.limits import LARGEST, require_ranks
-from pipesched.formats.words import Entry, Notation
+from pipesched.formats.readers import require_ranks
 from pipesched.model.columns import Column
 from pipesched.model.ops import Compute, Instruction, Op
 from pipesched.model.placement import RANKS
 from pipesched.model.torch_versions import ACTIONS, DEFAULT, TorchVersion, first_with
 from pipesched.orders.implied import READ, AnyOrder, Bad, Rows, implied, number, rows_of, short
+from pipesched.orders.limits import LARGEST
+from pipesched.orders.words import Entry, Notation
 from pipesched.support.source import Source
 
 WITHOUT_MICROBATCH = frozenset({Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.UNSHARD, Op.RESHARD})

@@ -15,10 +15,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pipesched.command.options import of as options_of
+from pipesched.common.installed import installed_version
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
 from pipesched.examine import Options
 from pipesched.model.schedule import Program
-from pipesched.model.torch_versions import installed_version
 from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.execute import launch, trace_events
 from pipesched.runtime.execute.errors import Fault, RunError

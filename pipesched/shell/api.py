@@ -36,12 +36,13 @@ from pipesched.analysis.communication import parse_model
 from pipesched.command import options, values
 from pipesched.command.options import MAX_OPS
 from pipesched.common import keywords, sources
+from pipesched.common.installed import installed_version
 from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
-from pipesched.model.torch_versions import DEFAULT, TorchVersion, installed_version
+from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.orders import torch_csv
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.report.report import Report

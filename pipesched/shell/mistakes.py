@@ -55,7 +55,7 @@ def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> Pipesch
 
 def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
     """Return the intended command line, or all commands."""
-    from pipesched.library.aliases import known_as
+    from pipesched.common.aliases import known_as
     from pipesched.library.assets import built_in
     from pipesched.library.inputs import claimed
 

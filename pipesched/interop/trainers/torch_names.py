@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from pipesched.library.aliases import known_as
+from pipesched.common.aliases import known_as
 
 _PRIVATE = "_pipelinescheduleruntime"
 

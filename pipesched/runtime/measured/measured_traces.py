@@ -22,12 +22,12 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Label, budgeted, fail
-from pipesched.formats.limits import SPARE
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.model.torch_versions import NEWEST
 from pipesched.orders.implied import Bad, place, rank_table
+from pipesched.orders.limits import SPARE
 from pipesched.orders.torch_csv import read_cell
 from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.measured.measured_run import Measured

@@ -14,9 +14,9 @@ from itertools import islice, pairwise
 import numpy as np
 
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
-from pipesched.formats.limits import LARGEST, SHOWN, SPARE
 from pipesched.model.columns import Column
 from pipesched.model.placement import RANKS
+from pipesched.orders.limits import LARGEST, SHOWN, SPARE
 from pipesched.stream import Instruction, Route, Stream, StreamError, loads
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source

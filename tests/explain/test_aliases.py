@@ -10,10 +10,10 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.common.aliases import ROWS, known_as, plain
 from pipesched.compile import Options, read
 from pipesched.diagnostics import PipeschedError
 from pipesched.explain.schedule_names import NEAR
-from pipesched.library.aliases import ROWS, known_as, plain
 from pipesched.library.assets import asset, built_in
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
@@ -280,7 +280,7 @@ MISTAKES = (  # a command line, and words of its help
     ("verify missing.csv", "no file is called so"),
     ("verify v_min.csv", "no file is called so"),
     ("verify v_half.ps", "did you mean `v_half`, the built-in schedule?"),
-    ("verify tests/core/test_aliasses.py", "did you mean `tests/core/test_aliases.py`?"),
+    ("verify tests/explain/test_aliasses.py", "did you mean `tests/explain/test_aliases.py`?"),
     ("verify tensorflow:1f1b", "frameworks are torch, "),
     ("verify touch:1F1B", "did you mean `torch:1F1B`?"),
     ("verify 1f1b --p 4 depth=2", "`-D depth=2`"),

@@ -13,15 +13,16 @@ from dataclasses import replace
 import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
-from pipesched.formats import stream_strict, stream_write
-from pipesched.formats.limits import LARGEST, other_stage
-from pipesched.formats.stream_strict import begin_of
-from pipesched.formats.words import Entry, Notation, TextOrigin
+from pipesched.formats import stream_write
 from pipesched.model.columns import Column, Ints, among, running_sum
 from pipesched.model.lists import Nowhere
 from pipesched.model.ops import SAME, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
+from pipesched.orders import stream_strict
+from pipesched.orders.limits import LARGEST, other_stage
+from pipesched.orders.stream_strict import begin_of
+from pipesched.orders.words import Entry, Notation, TextOrigin
 from pipesched.stream import BATCH, FIELDS, Stream, dumps, header
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipesched.formats import numbered
-from pipesched.formats.limits import LARGEST
-from pipesched.formats.words import Entry, Notation
+from pipesched.orders.limits import LARGEST
+from pipesched.orders.words import Entry, Notation
 from tests.depth import deep
 
 FIELDS = {"x": -1, "y": 7}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import NEIGHBOUR, Column
-from pipesched.model.placement import OPS_A_RANK
 
 LARGEST = 10_000_000
 """The largest stage or microbatch that is read."""
@@ -16,18 +14,6 @@ SPARE = 1_000_000
 
 SHOWN = 8
 """The most places of one kind that are reported."""
-
-
-def require_ranks(ranks: int, most: int) -> None:
-    """Refuse a file with more ranks than the limit.
-
-    Raises:
-        PipeschedError: PS210.
-    """
-    if ranks > most:
-        message = f"the file has {ranks:,} ranks; the limit is {most:,}"
-        help = f"each rank has one line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
-        raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
 def other_stage(op: Column, stage: Column) -> Column:

@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.formats.limits import LARGEST
 from pipesched.model.columns import Column, Ints
 from pipesched.model.lists import Place
+from pipesched.orders.limits import LARGEST
 from pipesched.support.source import Source
 
 Entry: TypeAlias = tuple[int, Sequence[str]]
