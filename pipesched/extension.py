@@ -1,6 +1,6 @@
 """Tables of the core to which extensions add rows; the core imports nothing of an extension.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module, and other such modules that
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module, and `rows` that
 define kinds of row: a row names its functions by path, and they are imported when they are called. `register` lists the
 extensions; without any, the core verifies .ps files and emits streams.
 """
