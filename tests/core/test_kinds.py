@@ -80,7 +80,7 @@ DRIVER = """
 import contextlib, io, json, pathlib, sys
 from pipesched import load
 from pipesched.__main__ import main
-from pipesched.formats import order_write
+from pipesched.orders import order_write
 from pipesched.lift.writer import write
 answers = {}
 for name, command in json.load(sys.stdin).items():

@@ -18,7 +18,7 @@ from torch.distributed.pipelining import schedules as torch_schedules
 
 import pipesched
 from pipesched.__main__ import main
-from pipesched.formats import order_write
+from pipesched.orders import order_write
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from tests.oracles import rules

@@ -22,11 +22,12 @@ from pipesched import compile as compiler
 from pipesched import stream
 from pipesched.compile import Options
 from pipesched.diagnostics import PipeschedError
+from pipesched.formats import stream_write
 from pipesched.library.assets import asset
 from pipesched.model.ops import RECEIVES, SENDS, SHAPES, Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.orders import order_text, order_write, stream_read, stream_strict, stream_write
+from pipesched.orders import order_text, order_write, stream_read, stream_strict
 from pipesched.support.source import Source
 from pipesched.verbs import emit as emissions
 from pipesched.verbs.verify import verify

@@ -33,9 +33,9 @@ FIRST = {  # a text, and the code, line and column of its first misplaced token
 
 @pytest.fixture
 def without_hints() -> Iterator[None]:
-    """Register no extension at all."""
+    """Register only the extension that reads orders."""
     before = extension.registered()
-    extension.register()
+    extension.register("orders")
     yield
     extension.register(*before)
 
@@ -57,7 +57,7 @@ def test_without_hints_every_mistake_of_the_language_has_the_same_status() -> No
     """A file refused with hints is refused without them, as a mistake inside the file; no other file is."""
     with_hints = [bool(errors(text)) for text in TEXTS]
     before = extension.registered()
-    extension.register()
+    extension.register("orders")
     try:
         alone = [errors(text) for text in TEXTS]
     finally:
@@ -76,7 +76,7 @@ def test_without_hints_a_csv_has_its_findings(case: str) -> None:
 
 @pytest.mark.usefixtures("without_hints")
 def test_without_hints_a_command_ends_as_it_does_with_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """The core's commands need no extension for a right file, or for the library."""
+    """The core verifies a right file, and one of the library."""
     assert main(["verify", "1f1b", "--p", "4"]) == 0
     assert capsys.readouterr().out.startswith("ok")
 
@@ -93,7 +93,7 @@ def test_ranks_that_wait_for_each_other_have_a_remedy_with_and_without_hints(tex
     """The finding, its places and its proof are the same; the hint names one change that is enough."""
     (told,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)
     before = extension.registered()
-    extension.register()
+    extension.register("orders")
     try:
         (plain,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)
     finally:

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.__main__ import main
 from pipesched.examine import Examination, Options
-from pipesched.formats import order_write
 from pipesched.formats.readers import Loaded
 from pipesched.insight.diff import differ
 from pipesched.insight.diff_report import Difference
 from pipesched.insight.likeness import Moves, moves
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.orders import order_write
 from tests.depth import deep
 from tests.makers import strategies
 

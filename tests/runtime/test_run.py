@@ -22,7 +22,7 @@ import pytest
 import pipesched
 import pipesched.stream
 from pipesched.__main__ import main
-from pipesched.formats import order_write
+from pipesched.orders import order_write
 from pipesched.runtime.execute import launch
 from pipesched.runtime.execute.launch import Launcher
 from tests.core.test_forward_only import forwards

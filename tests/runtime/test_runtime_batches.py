@@ -10,9 +10,10 @@ import pytest
 
 import pipesched
 from pipesched.compile import lower
+from pipesched.formats import stream_write
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
-from pipesched.orders import order_text, order_write, stream_write
+from pipesched.orders import order_text, order_write
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
 from pipesched.support.source import Source
 from tests.makers.communication_notation import _list
