@@ -15,8 +15,10 @@ from functools import partial
 
 from pipesched.common.library import sized
 from pipesched.insight.likeness import READINGS, Likeness, likeness
+from pipesched.language.grammar import grammar
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import read
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.baselines import plainest
 from pipesched.optimizer.sameness import same_place
 from pipesched.support.source import Source
 
@@ -64,3 +66,21 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
         known = schedule if source == own else sized(alike, sizes, placed=same)
         if known is not None:
             yield name, known
+
+
+def plainest() -> list[tuple[str, Source]]:
+    """Return the built-in schedules, with the fewest parameters first, since with one chunk an interleaved schedule
+    equals a simpler one.
+    """
+    return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
+
+
+def _parameters(text: str) -> int:
+    """Return the number of parameters of a file from its head: the commas between its first brackets, plus one."""
+    depth = count = 0
+    for token in grammar().words.read(text):
+        depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))
+        count += token.kind == "COMMA" and depth == 1
+        if token.kind == "RPAR" and depth == 0:
+            break
+    return count + 1

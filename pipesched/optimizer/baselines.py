@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from pipesched.analysis.idle import Idle
-from pipesched.language.grammar import grammar
-from pipesched.library.assets import built_in
-from pipesched.library.inputs import read
 from pipesched.model.costs import equations
 from pipesched.model.numbers import digits, exact, percent, shown
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.optimizer.verdict import placement_name
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
-from pipesched.support.source import Source
 
+MANIFEST = Path(__file__).with_name("library.txt")
+"""The library's schedules: their parameters, and the placements that they have, or none if no order of theirs can be an
+answer. `python -m tests.optimizer.test_library` writes it.
+"""
 _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the question, and all rows
 
 
@@ -31,7 +34,8 @@ class Known:
     """A known schedule at the same size. spent: its times; peak: the largest over the ranks.
 
     fits: True if its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
-    kind of backward; `unlike` then names the difference.
+    kind of backward; `unlike` then names the difference. apart: the orders, with operations that share a slot one after
+    the other, which takes no longer.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Known:
     fits: bool
     orders: Orders | None
     unlike: str = ""
+    apart: Orders | None = None
 
     def __repr__(self) -> str:
         return f"<Known {self.name}: makespan {shown(self.spent.makespan)}, peak {shown(self.peak)}>"
@@ -61,8 +66,10 @@ class Known:
         orders = convert.to_orders(problem, schedule) if same else None
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
+        single = replace(schedule, second=np.zeros_like(schedule.second))
+        apart = convert.to_orders(problem, single) if same and joined else orders
         unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
-        return cls(name, made.idle, max(peaks), fits, orders, unlike)
+        return cls(name, made.idle, max(peaks), fits, orders, unlike, apart)
 
     def to_json(self) -> dict[str, object]:
         """Return the name and figures, and whether the schedule answers the question."""
@@ -137,19 +144,11 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
         yield f"    times of one of {stages} stages{other}"
 
 
-def plainest() -> list[tuple[str, Source]]:
-    """Return the built-in schedules, with the fewest parameters first, since with one chunk an interleaved schedule
-    equals a simpler one.
-    """
-    return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
-
-
-def _parameters(text: str) -> int:
-    """Return the number of parameters of a file from its head: the commas between its first brackets, plus one."""
-    depth = count = 0
-    for token in grammar().words.read(text):
-        depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))
-        count += token.kind == "COMMA" and depth == 1
-        if token.kind == "RPAR" and depth == 0:
-            break
-    return count + 1
+def relevant(placement: Placement) -> list[str]:
+    """Return the library's schedules that have this placement at some size, by the manifest: the plainest first."""
+    wanted, found = placement_name(placement), list[str]()
+    for line in MANIFEST.read_text("utf-8").splitlines()[1:]:
+        name, _, places = line.split(" | ")
+        if wanted in places.split() or (placement.ranks == 1 and places != "none"):
+            found.append(name)
+    return found

@@ -11,7 +11,6 @@ verdict comes from the checker.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,13 +25,14 @@ from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import PipeschedError, fail
 from pipesched.formats.readers import Loaded
 from pipesched.language.parser import OPS_A_WORD
+from pipesched.library.inputs import library
 from pipesched.lift import writer
 from pipesched.model.numbers import percent, plain, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import optimize_bytes
-from pipesched.optimizer.baselines import Known, plainest
+from pipesched.optimizer.baselines import Known, relevant
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.optimize_certify import Made, certified, confirmed
+from pipesched.optimizer.optimize_certify import SECONDS, Made, certified, confirmed
 from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, claims, notes
 from pipesched.optimizer.optimize_request import Request, Target, target_of
 from pipesched.optimizer.proof.every import apart
@@ -46,6 +46,7 @@ from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.certificate import certificate
 from pipesched.optimizer.solve.engines import cp_sat, lrat
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.optimizer.solve.repeat.periodic import Periodic, periodic
 from pipesched.optimizer.solve.search.search import search, write_refutation
@@ -56,10 +57,12 @@ from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 
-_LEFT = 0.5  # seconds left after an interrupt
-_PRINTING = 25e-6  # seconds per operation, to print the answer and to verify it
-_COMPARED = 200_000  # most operations of all baselines that are shown only for comparison
-_READING = 10e-6  # seconds to read an operation of a baseline
+_LEFT = 500_000  # steps left after an interrupt
+_STARTING, _PRINTING = 800_000, 25  # steps to start, and per operation to print the answer and to verify it
+_FILE, _READING = 15_000, 10  # steps to read a schedule of the library, and for each of its operations
+_LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
+_SHOWN, _COMPARED = 5, 200_000  # schedules that are read only to be compared: how many, and their operations
+_SEARCH = 0.9  # part of the time for the search; a proof of what an engine refuted has the rest
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -69,25 +72,33 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
             cannot be optimized; every fault of the schedule's file.
     """
+    meter = Meter(request.limits.seconds * SECOND - _STARTING)
     if request.workload.cap is None or request.workload.model is None:
-        return _optimized(request, progress)
+        return _optimized(request, progress, meter)
     if request.fused:
-        return _tried(request, progress)
+        return _tried(request, progress, meter)
     with suppress(PipeschedError):  # gradients that I stores for W are ignored at first: the answer may fit anyway
-        hoped = _tried(replace(request, until_w=False), progress)
+        hoped = _tried(replace(request, until_w=False), progress, meter)
         if hoped.value is not None:
             safe = None
             with suppress(PipeschedError):
-                safe = _tried(request, progress)
+                safe = _tried(request, progress, meter)
             return hoped if safe is None or safe.value is None or hoped.value < safe.value else safe
-    return _tried(request, progress)
+    return _tried(request, progress, meter)
 
 
-def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
+def _tried(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
     """Optimize until an answer fits the cap in bytes; in each attempt, the previous excess is set aside for
-    messages.
+    messages. Each attempt has half of the time that is left.
     """
-    found = _optimized(request, progress)
+
+    def attempt() -> Optimum:
+        part = meter.part(0.5)
+        answer = _optimized(request, progress, part)
+        meter.spend(part.spent)
+        return answer
+
+    found = attempt()
     for _ in range(_TRIES):
         if found.analysis is None:
             return found
@@ -97,7 +108,7 @@ def _tried(request: Request, progress: Callable[[State], None]) -> Optimum:
             return _within(found, checked, request)
         spent = request.aside or optimize_bytes.set_aside(model, found.instance.placement)
         request = replace(request, aside=tuple(map(add, spent, over)))
-        found = _optimized(request, progress)
+        found = attempt()
     raise fail(
         OptimizerCode.NO_ROOM,
         f"{_TRIES} orders within the caps held more messages than fit in bytes",
@@ -132,9 +143,8 @@ def _in_bytes(found: Optimum, request: Request) -> Report:
     return examine(loaded, options).report
 
 
-def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Optimize once; caps in bytes are replaced by caps on activations that never exceed them."""
-    until = time.monotonic() + request.limits.seconds
+def _optimized(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
+    """Optimize once; caps in bytes are replaced by caps on activations that never exceed them. meter: the clock."""
     if request.limits.engine == "cpsat":
         cp_sat.require()
     if request.certify:
@@ -151,48 +161,42 @@ def _optimized(request: Request, progress: Callable[[State], None]) -> Optimum:
     reason = infeasible(problem)
     if reason is not None:
         return Optimum(target.instance, impossible=True, reason=reason)
-    until -= _PRINTING * problem.operations
-    repeated, until, interrupted = _repeated(request, target, progress, until)
+    meter.spend(_PRINTING * problem.operations)
+    repeated, interrupted = _repeated(request, target, progress, meter)
     if repeated is not None:
         target = _resized(target, repeated)
         problem = target.instance.problem()
     known: list[Known] = []
-    played = _kept(_baselines(target, problem, until), known)
-    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, played, progress, until)
-    for _ in played:
-        if len(known) * problem.operations > _COMPARED:
-            state.notes.append(
-                f"no more than {len(known)} others are shown: each has {problem.operations:,} operations"
-            )
-            break
+    played = _kept(_baselines(target, problem, meter), known)
+    state = repeated.state_at(problem) if repeated else _searched(request, target, problem, played, progress, meter)
+    while len(known) < _SHOWN and (len(known) + 1) * problem.operations <= _COMPARED and next(played, None):
+        pass
     if interrupted and not state.proved:
         state.stopped = INTERRUPTED
     if target.room is not None:
         state.notes.insert(0, target.room.note)
-    return _answer(request, target, state, known, repeated)
+    return _answer(request, target, state, known, repeated, meter)
 
 
 def _repeated(
-    request: Request, target: Target, progress: Callable[[State], None], until: float
-) -> tuple[Periodic | None, float, bool]:
-    """Return (schedule for every m, if requested and found; deadline, monotonic; True if the search for it was
-    interrupted).
+    request: Request, target: Target, progress: Callable[[State], None], meter: Meter
+) -> tuple[Periodic | None, bool]:
+    """Return (schedule for every m, if requested and found; True if the search for it was interrupted).
 
-    After an interrupt the deadline is moved close to now.
+    After an interrupt little time is left.
     """
     if not request.all_m:
-        return None, until, False
+        return None, False
     try:
-        return periodic(target.instance, request.limits, progress, until), until, False
+        return periodic(target.instance, request.limits, progress, meter), False
     except KeyboardInterrupt:
-        return None, time.monotonic() + _LEFT, True
+        meter.limit = meter.spent + _LEFT
+        return None, True
 
 
-def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known]:
-    """Yield the user's schedule, and the library's schedules with the same numbers of stages and microbatches, each
-    order once.
-
-    until: deadline (monotonic); no schedule is read that would exceed it.
+def _baselines(target: Target, problem: Problem, meter: Meter) -> Iterator[Known]:
+    """Yield the user's schedule, and the library's schedules with the same placement and number of microbatches, each
+    order once. Of large schedules, only those that the meter has time for are read.
     """
     seen, stages = set[str](), target.instance.placement.stages
     orders: list[Schedule] = []
@@ -200,10 +204,12 @@ def _baselines(target: Target, problem: Problem, until: float) -> Iterator[Known
     if target.given is not None:
         seen.add(name := PurePath(target.given.source).stem)
         yield Known.of(name, target.given.schedule, target.instance, problem)
-    for name, source in plainest():
-        if name not in seen and time.monotonic() + _READING * problem.operations < until:
-            seen.add(name)
-            schedule = sized(source, sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
+    spent, each = 0, _FILE + _READING * problem.operations
+    for name in relevant(target.instance.placement):
+        if name not in seen and spent + each <= max(meter.left, _LIBRARY):
+            spent += each
+            meter.spend(each)
+            schedule = sized(library(name), sizes, placed=lambda x: x.stages == stages, max_ops=MAX_OPS)
             if schedule is None or not BOUNDED.takes(schedule):
                 continue
             if not any(same_order(schedule, other) for other in orders):
@@ -224,21 +230,21 @@ def _searched(
     problem: Problem,
     known: Iterator[Known],
     progress: Callable[[State], None],
-    until: float,
+    meter: Meter,
 ) -> State:
     """Search for a schedule of one m; add a note if a schedule for every m was requested."""
     limits = request.limits
-    known = known if limits.portfolio else iter(list(known)[:0])
-    candidates = ((k.name, k.orders) for k in known if k.orders is not None and k.fits)
+    candidates = ((k.name, k.apart) for k in known if limits.portfolio and k.apart is not None and k.fits)
     found = whole(target.instance)
     scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
 
     def alone(bound: int, steps: int) -> bool:
         return too_busy(found, int(bound * scale), steps) is not None
 
-    state = search(
-        problem, limits, candidates, progress, until, floor=_formula(target.instance, problem), refutes=alone
-    )
+    part = meter.part(_SEARCH)
+    floor = _formula(target.instance, problem)
+    state = search(problem, limits, candidates, progress, part, floor=floor, refutes=alone)
+    meter.spend(part.spent)
     if request.all_m:
         state.notes.append(f"no repeating part was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and not request.certify and state.stopped != INTERRUPTED:
@@ -258,7 +264,9 @@ def _resized(target: Target, repeated: Periodic) -> Target:
     return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})
 
 
-def _answer(request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None) -> Optimum:
+def _answer(
+    request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, meter: Meter
+) -> Optimum:
     """Build the answer of a search: its best schedule is judged, printed, read back and checked."""
     instance, problem = target.instance, state.problem
     found = Optimum(
@@ -274,7 +282,7 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
     if state.best is None:
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
-    written, judged, more = _certified(request, instance, state, schedule, repeated)
+    written, judged, more = _certified(request, instance, state, schedule, repeated, meter)
     made, text, report = _printed(request, instance, state, schedule, judged, repeated)
     verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
     return replace(
@@ -291,24 +299,40 @@ def _answer(request: Request, target: Target, state: State, known: list[Known], 
 
 
 def _certified(
-    request: Request, instance: Instance, state: State, schedule: Schedule, repeated: Periodic | None
+    request: Request,
+    instance: Instance,
+    state: State,
+    schedule: Schedule,
+    repeated: Periodic | None,
+    meter: Meter,
 ) -> tuple[dict[str, object], Verdict, list[str]]:
-    """Return the certificate of a schedule, the checker's verdict, and notes on requested proofs."""
+    """Return the certificate of a schedule, the checker's verdict, and notes on proofs.
+
+    What an engine refuted counts only with a proof that the checker has followed.
+    """
     problem, said = state.problem, list[str]()
+    if request.certify:
+        meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
+    if judged.word or (request.certify and request.limits.proof):
+        proof = _proof(request, instance, state, meter)
+        said.append(proof.note)
+        if judged.word:
+            if not proof.entry:
+                state.believe_no_engine()
+            written = certificate(instance, state, repeated, proof.entry or None)
+            judged = _judged(schedule, instance, written, repeated)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
         state.refuted = Refutation(state.lower - 1, "ranks", None)
         written = certificate(instance, state, repeated)
         judged = _judged(schedule, instance, written, repeated)
-    if request.certify and (judged.word or request.limits.proof):
-        proof = _proof(request, instance, state)
-        said.append(proof.note)
-        if judged.word and proof.entry:
-            written = certificate(instance, state, repeated, proof.entry)
-            judged = _judged(schedule, instance, written, repeated)
+    if judged.word:
+        state.refuted = None
+        written = certificate(instance, state, repeated)
+        judged = _judged(schedule, instance, written, repeated)
     if request.certify and repeated is not None and not judged.everywhere:
-        proof = _proof_for_every(request, instance, repeated)
+        proof = _proof_for_every(request, instance, repeated, meter)
         said.append(proof.note)
         if proof.entry:
             written = certificate(instance, state, repeated, least=proof.entry)
@@ -342,17 +366,18 @@ def _printed(
     return made, text, report
 
 
-def _proof(request: Request, instance: Instance, state: State) -> Made:
+def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> Made:
     """Prove the lower bound in steps that the checker can follow."""
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
     rank = asked[0] if asked else None
     try:
-        return certified(instance, state.problem.time(state.lower - 1), rank, request.limits.proof)
+        path = request.limits.proof if request.certify else None
+        return certified(instance, state.problem.time(state.lower - 1), rank, path, meter)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 
 
-def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -> Made:
+def _proof_for_every(request: Request, instance: Instance, repeated: Periodic, meter: Meter) -> Made:
     """Prove the value at the schedule's smallest m optimal, if that implies optimality for every m."""
     seam = repeated.seam
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
@@ -360,7 +385,7 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic) -
     if request.objective == "span" or apart(whole(least), seam.every) < period:
         return Made({}, "no proof for every m: longest paths alone do not keep its microbatches that far apart")
     try:
-        return certified(least, problem.time(seam.value - 1), None, None)
+        return certified(least, problem.time(seam.value - 1), None, None, meter)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 

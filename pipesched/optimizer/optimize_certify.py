@@ -10,7 +10,6 @@ checker judges it with the certificate.
 from __future__ import annotations
 
 import lzma
-import time
 from base64 import b64encode
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,9 +19,11 @@ from pipesched.optimizer.proof.problem import problem
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_z3
 from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.support import files
 
-SECONDS, ALONE = 60.0, 20.0  # CPU seconds for all clauses, and for the clauses of one rank
+SECONDS, ALONE = 60, 1 / 3  # most seconds for a proof that the user asks for; part of the time for one rank's clauses
+CLAUSE = 4  # steps to write a clause, and to find it again when the proof is checked
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without --confirm; steps with it, and without
 
 
@@ -36,24 +37,32 @@ class Made:
     note: str
 
 
-def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None) -> Made:
+def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None, meter: Meter) -> Made:
     """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
+
+    meter: the clock, with its limit.
 
     Raises:
         OSError: the files cannot be written.
     """
-    claim, now = f"that no schedule takes {_below(instance, value)}", time.process_time()
+    claim, most = f"that no schedule takes {_below(instance, value)}", int(min(MOST, meter.left / CLAUSE))
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
-        clauses = Clauses(problem(instance), ticks)
+        clauses = Clauses(problem(instance), ticks, most=most)
     except TooManyError:
-        return Made({}, f"no proof {claim}: it needs more than {MOST:,} clauses")
-    text = None if rank is None else refutation(_alone(clauses, rank), clauses.count, now + ALONE)
-    text = text or refutation(clauses.known, clauses.count, now + SECONDS)
+        meter.spend(CLAUSE * most)
+        return Made({}, f"no proof {claim}: it needs more than {most:,} clauses")
+    meter.spend(CLAUSE * clauses.count)
+    text = None
+    if rank is not None:
+        part = meter.part(ALONE)
+        text = refutation(_alone(clauses, rank), clauses.count, part)
+        meter.spend(part.spent)
+    text = text or refutation(clauses.known, clauses.count, meter)
     if text == b"":
         return Made({}, f"no proof {claim}: its clauses do not exclude it")
     if text is None:
-        return Made({}, f"no proof {claim} was made in {SECONDS:g} s of CPU")
+        return Made({}, f"no proof {claim} was made in {meter.limit / SECOND:.3g} s")
     if path is not None:
         write(path, clauses, text)
     packed = lzma.compress(text)

@@ -39,8 +39,8 @@ def optimize(schedule: str | None, **given: Any) -> int:
     \b
     Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
     -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout.
-    Exit status: 0 optimal, proved or on an engine's word, which the verdict says; 1 infeasible; 2 the command line;
-    3 less is not excluded (a time limit, or interrupted), or not proved with --require-proof.
+    Exit status: 0 proved optimal; 1 infeasible; 2 the command line; 3 less is not excluded (a time limit, or
+    interrupted).
     """
     ranged, caps = given["mem_cap"] or (False, ())
     _require_places(given, ranged=ranged)

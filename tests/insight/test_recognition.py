@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pipesched
 from pipesched.insight.likeness import likeness, unequal_part
-from pipesched.insight.recognize import Known, known_orders, recognize
+from pipesched.insight.recognize import Known, known_orders, plainest, recognize
 from pipesched.insight.why_report import known_text
 from pipesched.language.parser import parse
 from pipesched.language.typecheck import check_text
@@ -24,7 +24,6 @@ from pipesched.library.assets import built_in
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement, linear
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.baselines import plainest
 from tests.depth import deep
 from tests.makers import strategies
 

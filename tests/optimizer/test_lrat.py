@@ -11,7 +11,6 @@ import json
 import lzma
 import random
 import sys
-import time
 from base64 import b64decode, b64encode
 from collections import Counter
 from fractions import Fraction
@@ -35,6 +34,7 @@ from pipesched.optimizer.proof.entries import unpacked
 from pipesched.optimizer.proof.lrat import Step, steps_of, unfollowed, unproved
 from pipesched.optimizer.proof.problem import Problem, problem
 from pipesched.optimizer.solve.engines.lrat import refutation
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.verdict import Terms
 from pipesched.report.report import Report
 from pipesched.support.source import Source
@@ -60,7 +60,7 @@ def clauses(made: Problem, bound: int) -> dict[int, list[int]]:
 def proved(made: Problem, bound: int) -> bytes:
     """Return CaDiCaL's proof that no objective is at most the given ticks; empty if there is a schedule."""
     written = Clauses(made, bound)
-    text = refutation(written.known, written.count, time.process_time() + 30)
+    text = refutation(written.known, written.count, Meter(30 * SECOND))
     return text or b""
 
 

@@ -312,11 +312,11 @@ def test_every_baseline_is_named_once(folder: Path, capsys: pytest.CaptureFixtur
     """The table has seven rows, sorted by makespan, with the answer and what answers the question; the others are named
     below it.
     """
-    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "3", "-o", "best.ps"]) == 0
+    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "2", "-o", "best.ps"]) == 0
     shown = capsys.readouterr().out.partition("unit of time")[2].splitlines()
     rows = {line[4:18].strip(): Fraction(line[18:].split()[0]) for line in shown[2:] if not line.startswith("    and ")}
     ((count, below),) = re.findall(r"^    and (\d+) more: (.*)", "\n".join(shown), re.MULTILINE)
-    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "3", "--json"]) == 0
+    assert main(["optimize", "--p", "3", "--m", "6", "--mem-cap", "2", "--json"]) == 0
     known = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["known"]}
     assert len(rows) == 7 and list(rows.values()) == sorted(rows.values()) and int(count) == len(below.split(", "))
     assert sorted([*rows, *below.split(", ")]) == sorted([*known, "this schedule"])

@@ -9,19 +9,20 @@ of this needs to be trusted, since a checker follows the result.
 
 from __future__ import annotations
 
-import math
 import re
 import tempfile
-import time
 from collections.abc import Mapping
 
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
+from pipesched.optimizer.solve.engines.sat_engines import taken
+from pipesched.optimizer.solve.meter import Meter
 
 MOST_BYTES = 400_000_000  # most bytes of a proof before trimming
-_CONFLICTS = 2_000  # conflicts between two checks of the clock
+_CONFLICTS = 2_000  # conflicts between two checks of the meter
+_LOADED, _WRITTEN = 2, 3  # steps to load a clause; factor by which writing a proof prolongs a step
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
@@ -32,7 +33,7 @@ def require() -> None:
         PipeschedError: PS820, python-sat cannot write LRAT.
     """
     try:
-        made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, math.inf)
+        made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, Meter())
     except (ImportError, AttributeError, TypeError, ValueError, LookupError, NotImplementedError):
         made = None
     if not made:
@@ -40,20 +41,20 @@ def require() -> None:
         raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify")
 
 
-def refutation(clauses: Mapping[int, list[int]], count: int, until: float) -> bytes | None:
+def refutation(clauses: Mapping[int, list[int]], count: int, meter: Meter) -> bytes | None:
     """Refute numbered clauses; steps of the proof are numbered from count + 1.
 
-    until: deadline, in CPU seconds. The result is empty if there is a model; None if the deadline or MOST_BYTES is
+    meter: the clock, with its limit. The result is empty if there is a model; None if the limit or MOST_BYTES is
     reached.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:
         return b"%d 0 %d 0\n" % (count + 1, empty)
-    text = _learnt(clauses, until)
+    text = _learnt(clauses, meter)
     return text and _kept(text, np.fromiter(clauses, dtype=np.int64), count)
 
 
-def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
+def _learnt(clauses: Mapping[int, list[int]], meter: Meter) -> bytes | None:
     import pysolvers
     from pysat.solvers import Cadical195
 
@@ -64,10 +65,13 @@ def _learnt(clauses: Mapping[int, list[int]], until: float) -> bytes | None:
             pysolvers.cadical195_tracepr(solver.cadical, file)
             for literals in clauses.values():
                 solver.add_clause(literals)
-            refuted = None
-            while refuted is None and time.process_time() < until and file.seek(0, 2) < MOST_BYTES:
+            refuted, before = None, 0
+            meter.spend(_LOADED * len(clauses))
+            while refuted is None and not meter.late and file.seek(0, 2) < MOST_BYTES:
                 solver.conf_budget(_CONFLICTS)
-                refuted = solver.solve_limited()
+                refuted, steps = solver.solve_limited(), taken(solver)
+                meter.spend(_WRITTEN * (steps - before))
+                before = steps
         finally:
             cadical, solver.cadical = solver.cadical, None
             pysolvers.cadical195_del(cadical, file)  # this flushes the rest of the proof

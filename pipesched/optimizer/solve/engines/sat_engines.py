@@ -106,13 +106,17 @@ def by_cadical(clauses: Clauses, effort: Effort = NO_LIMIT, *, proof: bool = Fal
         solver.delete()
 
 
+def taken(solver: Solver) -> int:
+    """Return the steps that a solver has taken."""
+    done = solver.accum_stats()
+    return done["propagations"] // _PROPAGATIONS + done["conflicts"] * _CONFLICT
+
+
 def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
     """Run the solver to its end; returns the steps that it took."""
     while True:
         solver.conf_budget(conflicts)
-        decided = solver.solve_limited() is not None
-        done = solver.accum_stats()
-        steps = done["propagations"] // _PROPAGATIONS + done["conflicts"] * _CONFLICT
+        decided, steps = solver.solve_limited() is not None, taken(solver)
         if decided:
             return steps
         if effort.limit is not None and steps >= effort.limit:

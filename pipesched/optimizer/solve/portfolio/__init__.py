@@ -5,6 +5,7 @@
     list_scheduling   the most urgent operation that can start         any placement, any caps
     justify           all of these, compacted in both directions        improves warm-up and cool-down
     local_search      moves along the longest paths                    the rest of the time
+    neighbourhoods    windows of the best order, by CP-SAT             the rest of the time, where it is installed
     late_start        ranks that begin later                              for the span
 
 Work is counted in steps, not in time, so that the result does not depend on how busy the machine is.
@@ -18,12 +19,14 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from pipesched.optimizer.solve.bounds.least_cap import least_cap
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio.banker import one_by_one
-from pipesched.optimizer.solve.portfolio.candidates import Candidate, Entry, Meter, Pool
+from pipesched.optimizer.solve.portfolio.candidates import Candidate, Entry, Pool
 from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
 from pipesched.optimizer.solve.portfolio.late_start import late
 from pipesched.optimizer.solve.portfolio.list_scheduling import listings
 from pipesched.optimizer.solve.portfolio.local_search import walks
+from pipesched.optimizer.solve.portfolio.neighbourhoods import neighbourhoods
 from pipesched.optimizer.solve.portfolio.repeating import building_blocks, patterns
 from pipesched.optimizer.solve.portfolio.zero_bubble import zero_bubble
 from pipesched.optimizer.solve.problem import Orders, Problem
@@ -31,7 +34,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 SMALL = 20_000  # operations beyond which compacting each better order takes too long
 FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
-SHARE = 500_000  # steps of each family per turn, after the first look
+SHARE, WINDOWS = 500_000, 2_000_000  # steps of each family per turn, and of windows, after the first look
 ZERO, PATTERN = 8, 1  # steps charged per operation, for families that do not count them
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
@@ -42,24 +45,25 @@ def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, O
 
     It yields nothing if a cap is below `least_cap`, and otherwise at least once.
     """
-    meter, any_found = Meter(), False
-    for found in search(problem, steps, meter, seed):
+    pool, any_found = Pool(problem, Meter()), False
+    for found in search(pool, steps, seed):
         if found is not None:
             any_found = True
             yield found
-        if any_found and meter.spent >= steps:
+        if any_found and pool.meter.spent >= steps:
             return
 
 
-def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
+def search(pool: Pool, look: int, seed: int = 0) -> Iterator[tuple[str, Orders] | None]:
     """Yield (name, orders), each better than all before, without a limit; None in between, so that the caller can check
     the meter.
 
-    look: steps of the first look, in which every family gets its turn.
+    pool: the orders that are known, from which the search begins. look: steps of the first look, in which every family
+    gets its turn.
     """
+    problem = pool.problem
     if bool((problem.cap < least_cap(problem)).any()):
         return
-    pool = Pool(problem, meter)
     for name, found in _tried(pool, look, seed):
         if found is None or not pool.offer(name, found):
             yield None
@@ -67,7 +71,7 @@ def search(problem: Problem, look: int, meter: Meter, seed: int = 0) -> Iterator
         yield name, found
         if problem.objective == "span":
             later, runs = late(problem, found)
-            meter.spend(runs * problem.operations)
+            pool.meter.spend(runs * problem.operations)
             if pool.offer(name + LATE, later):
                 yield name + LATE, later
 
@@ -85,14 +89,15 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     families = _families(pool, justifier, seed)
     yield from _until(families, meter, int(FAMILIES * look))
     yield from _until(_push(pool, list(pool.entries), justifier), meter, int(PUSHES * look))
-    active: list[Iterator[Candidate]] = [walks(pool, justifier, seed), families]
-    yield from _until(active[0], meter, look)
+    walk = walks(pool, justifier, seed)
+    yield from _until(walk, meter, look)
+    active: dict[Iterator[Candidate], int] = {neighbourhoods(pool, seed): WINDOWS, walk: SHARE, families: SHARE}
     while active:
-        for family in list(active):
+        for family, share in list(active.items()):
             before = meter.spent
-            yield from _until(family, meter, before + SHARE)
-            if meter.spent < before + SHARE:
-                active.remove(family)
+            yield from _until(family, meter, before + share)
+            if meter.spent < before + share:
+                del active[family]
 
 
 def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate]:

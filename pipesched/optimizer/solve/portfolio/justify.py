@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.optimizer.solve import convert
-from pipesched.optimizer.solve.portfolio.candidates import Meter
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 PUSHED = ", pushed together"

@@ -18,8 +18,8 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.solve.bounds.longest_paths import paths
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio.banker import Room
-from pipesched.optimizer.solve.portfolio.candidates import Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 LOOK = 256  # events between two checks of the clock

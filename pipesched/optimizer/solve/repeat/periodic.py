@@ -8,13 +8,12 @@ Numbers of microbatches from 1.5 times the ranks up are tried, the smallest kern
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import ceil, inf
+from math import ceil
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from pipesched.optimizer.solve.bounds.longest_paths import framed, links, longes
 from pipesched.optimizer.solve.bounds.lower_bound import Bound, lower_bound
 from pipesched.optimizer.solve.engines.worker_pool import Pool
 from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.repeat.seam import Seam, cut, find_seam, holds, middle
 from pipesched.optimizer.solve.search.state import Limits, State
@@ -34,6 +34,7 @@ _STEPS = 40  # parts of a microbatch's time, by which longer periods grow
 _LIMIT, _LOADING = 3_000_000, 10  # steps per question, and more per operation and tick of it
 _KNOWN = 200_000  # steps of heuristics
 _AHEAD = 2  # questions per worker, one of which waits
+_WAIT = 0.5  # seconds between two reports of progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class Periodic:
 
     def state_at(self, problem: Problem) -> State:
         """Return the state of a search that found the unrolled schedule."""
-        state = State(problem, lower_bound(problem), time.monotonic())
+        state = State(problem, lower_bound(problem))
         state.offer(self.found_by, self.seam.unrolled(problem))
         if not state.proved:
             period, every = problem.said(self.seam.period), self.seam.every
@@ -88,14 +89,17 @@ class Try:
 
 
 def periodic(
-    instance: Instance, limits: Limits, progress: Callable[[State], None] = lambda state: None, until: float = inf
+    instance: Instance,
+    limits: Limits,
+    progress: Callable[[State], None] = lambda state: None,
+    meter: Meter | None = None,
 ) -> Periodic | None:
     """Search for a schedule for every number of microbatches, optimal for all if proved; return None if none was found.
 
-    until: deadline (monotonic).
+    meter: the clock, with its limit; None for no limit.
     """
     with Pool(limits.workers) as pool:
-        first = partial(_first, instance, pool=pool, limits=limits, progress=progress, until=until)
+        first = partial(_first, instance, pool=pool, limits=limits, progress=progress, meter=meter or Meter())
         found = first(_at_the_bound(instance, limits))
         if found is None:
             found = first(_above(instance))
@@ -111,14 +115,14 @@ def _first(
     pool: Pool,
     limits: Limits,
     progress: Callable[[State], None],
-    until: float,
+    meter: Meter,
 ) -> Periodic | None:
     """Ask several questions at a time; return the seam of the first try, in their order, that gives one."""
-    asked, answers, started = deque[tuple[int, Try | Periodic]](), dict[int, Answer](), time.monotonic()
+    asked, answers = deque[tuple[int, Try | Periodic]](), dict[int, Answer]()
     try:
-        while time.monotonic() < until:
+        while not meter.late:
             while len(asked) < _AHEAD * limits.workers and (one := next(tries, None)) is not None:
-                asked.append((0 if isinstance(one, Periodic) else pool.submit(_question(one, limits)), one))
+                asked.append((0 if isinstance(one, Periodic) else pool.submit(_question(one, limits, meter)), one))
             if not asked:
                 return None
             ticket, one = asked[0]
@@ -126,24 +130,26 @@ def _first(
                 return one
             if ticket in answers:
                 asked.popleft()
-                found = _made(instance, one, answers.pop(ticket))
+                answer = answers.pop(ticket)
+                meter.spend(answer.steps)
+                found = _made(instance, one, answer)
                 if found is not None:
                     return found
             else:
-                pool.listen(min(0.5, max(0.0, until - time.monotonic())))
+                pool.listen(_WAIT)
                 answers |= pool.arrived()
-                progress(State(one.problem, one.bound, started, doing=_named(one)))
+                progress(State(one.problem, one.bound, doing=_named(one)))
         return None
     finally:
         for ticket, _ in asked:
             pool.cancel(ticket)
 
 
-def _question(one: Try, limits: Limits) -> Question:
+def _question(one: Try, limits: Limits, meter: Meter) -> Question:
     asked = middle(one.problem, one.objective, one.every, one.period)
     engine = "z3" if limits.engine == "z3" else "cadical"
-    steps = _LIMIT + _LOADING * one.problem.operations * one.objective
-    return Question(one.problem, one.objective, engine, repeat=asked, limit=steps, seed=limits.seed)
+    steps = min(meter.left, _LIMIT + _LOADING * one.problem.operations * one.objective)
+    return Question(one.problem, one.objective, engine, repeat=asked, limit=int(steps), seed=limits.seed)
 
 
 def _named(one: Try) -> str:

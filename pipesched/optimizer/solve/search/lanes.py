@@ -10,14 +10,15 @@ reached its time, and two runs see the same events in the same order, on an idle
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import ceil
 
 from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Answer, Orders, Question
 
-_WAIT = 0.5  # seconds between two checks of the limit
+_WAIT = 0.5  # seconds between two calls of `tick`
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +43,14 @@ Slice = tuple[int, Found | None]
 
 @dataclass(eq=False)
 class Lanes:
-    """Lanes of questions. pool: its workers are the lanes. heuristics: their slices, or None when they have ended.
+    """Lanes of questions. pool: its workers are the lanes. meter: counts the work of all lanes and of the heuristics.
+    heuristics: their slices, or None when they have ended.
 
     weight: steps of the lanes per step of the heuristics. now: the time of the last event, in steps of the lanes.
     """
 
     pool: Pool
+    meter: Meter
     heuristics: Iterator[Slice] | None = None
     weight: int = 1
     now: int = 0
@@ -73,26 +76,38 @@ class Lanes:
         self._since.pop(ticket, None)
         self._answers.pop(ticket, None)
 
-    def next(self, until: float, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
-        """Return the next event; None at the deadline (monotonic, in seconds), or if nothing runs.
+    def next(self, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
+        """Return the next event; None if the meter reaches its limit before that, or if nothing runs.
 
         tick: called now and then.
         """
-        while time.monotonic() < until:
+        working = len(self._since) + (1 / self.weight if self.heuristics is not None else 0)
+        until = self.now + self.meter.left / working if working else self.now
+        while True:
             first = min(self._since, key=lambda ticket: (self._at(ticket), ticket), default=None)
             if self.heuristics is not None and (first is None or self._heuristics_at < self._at(first)):
+                if self._found is None and self._heuristics_at >= until:
+                    break
                 if (found := self._slice()) is not None:
                     return found
             elif first is None:
                 return None
+            elif self._at(first) >= until:
+                break
             elif first in self._answers:
-                self.now = self._at(first)
+                self._advance(self._at(first))
                 del self._since[first]
                 return Answered(first, self._answers.pop(first))
             else:
-                self._listen(min(_WAIT, max(0.0, until - time.monotonic())))
+                self._listen(_WAIT)
             tick()
+        self.meter.spend(ceil(self.meter.left))
         return None
+
+    def _advance(self, now: int) -> None:
+        """Move the clock, and count the work of the lanes until then."""
+        self.meter.spend(len(self._since) * max(0, now - self.now))
+        self.now = max(self.now, now)
 
     def _at(self, ticket: int) -> int:
         """Return the time at which a question ended, or until which it is known to run."""
@@ -106,7 +121,8 @@ class Lanes:
     def _slice(self) -> Found | None:
         """Return the orders of the last slice if their time has come; otherwise run one more slice and return None."""
         if self._found is not None:
-            found, self._found, self.now = self._found, None, max(self.now, self._heuristics_at)
+            found, self._found = self._found, None
+            self._advance(self._heuristics_at)
             return found
         assert self.heuristics is not None
         steps, self._found = next(self.heuristics, (0, None))

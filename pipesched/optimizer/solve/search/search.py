@@ -8,37 +8,39 @@
 Heuristics run first; then two engines run in parallel, while heuristics continue. One engine is asked to find a
 schedule, below the best by a step that shrinks when it does not answer. The other is asked to refute: first at the
 bound, then just below the best, where often a single rank with its memory and its round trips cannot do its work, which
-is decided far sooner than for all ranks together. The result does not depend on the machine (`lanes`), unless the time
-limit ends the search.
+is decided far sooner than for all ranks together. The result does not depend on the machine (`lanes`, `meter`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import inf
 
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.bounds.longest_paths import within
 from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.portfolio import LATE
 from pipesched.optimizer.solve.portfolio import search as heuristic_orders
-from pipesched.optimizer.solve.portfolio.candidates import Meter
+from pipesched.optimizer.solve.portfolio.candidates import Pool as Candidates
 from pipesched.optimizer.solve.portfolio.late_start import late
 from pipesched.optimizer.solve.problem import Answer, Orders, Problem, Question
 from pipesched.optimizer.solve.reductions import coarsened
 from pipesched.optimizer.solve.search.bound_schedule import BoundSchedule, Step, bound_schedule
 from pipesched.optimizer.solve.search.lanes import Found, Lanes, Slice
-from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, Refutation, State
+from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE = 20_000_000  # steps per rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
-_A_SECOND, _THOROUGH = 300_000, 10_000_000  # steps for single ranks: per second of the limit, at most
+_THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the meter counts a part
 _SLICE = 20_000  # steps of heuristics per slice, between events of the engines
-_WEIGHT = 4  # heuristics do a quarter of an engine's work
+_WEIGHT = 1  # heuristics do as much work as an engine
+_BOUND, _FRAME = 60, 4  # steps per operation for the bounds; more for each rank whose span is bounded
+_CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
+_WORKER = 300_000  # steps to start a worker
+_WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
 
 Progress = Callable[[State], None]
 Heuristics = Iterator[tuple[str, Orders] | None]
@@ -49,35 +51,48 @@ def search(
     limits: Limits,
     known: Iterable[tuple[str, Orders]] = (),
     progress: Progress = lambda state: None,
-    until: float | None = None,
+    meter: Meter | None = None,
     floor: int = 0,
     refutes: Callable[[int, int], bool] = lambda bound, steps: False,
 ) -> State:
     """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
-    and about every second. until: deadline (monotonic); None for the seconds of the limits from now. floor: lower bound
-    in ticks. refutes: called with ticks and a limit of steps; returns True if certainly, without an engine, no schedule
-    has at most these ticks.
+    and about every second. meter: the clock, with its limit; None for the seconds of the limits from now. floor: lower
+    bound in ticks. refutes: called with ticks and a limit of steps; returns True if certainly, without an engine, no
+    schedule has at most these ticks.
     """
-    started = time.monotonic()
-    meter = Meter(started + limits.seconds if until is None else until)
-    state = State(problem, lower_bound(problem), started, floor)
-    heuristics = heuristic_orders(problem, _look(problem), meter, limits.seed) if limits.portfolio else iter(())
+    meter = meter or Meter(limits.seconds * SECOND)
+    state = State(problem, NO_BOUND, floor)
+    pool = Candidates(problem, meter)
+    heuristics = heuristic_orders(pool, _look(problem), limits.seed) if limits.portfolio else iter(())
     try:
         progress(state)
-        _offer_all(state, () if state.proved else known, meter, progress)
+        if _cost_of_bounds(problem) <= _CHEAP:
+            _bound(state, meter)
+        _offer_all(state, pool, known, progress)
+        if state.bound is NO_BOUND:
+            _bound(state, meter)
         _first_look(state, heuristics, meter, progress)
-        _ask_ranks(state, refutes, int(min(_THOROUGH, limits.seconds * _A_SECOND)))
+        _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
-            _on_a_coarse_grid(state, limits, meter, progress)
-            _ask_engines(state, limits, _slices(heuristics, meter), meter, progress)
+            _on_a_coarse_grid(state, pool, heuristics, limits, progress)
+            _ask_engines(state, limits, pool, _slices(heuristics, meter), progress)
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
-        over = f"time limit of {limits.seconds:g} s; how far that goes depends on the machine"
-        state.stopped = over if meter.late else "nothing is left to try"
+        state.stopped = f"time limit of {limits.seconds:g} s" if meter.late else "nothing is left to try"
     return state
+
+
+def _cost_of_bounds(problem: Problem) -> int:
+    """Return the steps that the bounds take."""
+    return problem.operations * (_BOUND + (problem.objective == "span") * problem.ranks * _FRAME)
+
+
+def _bound(state: State, meter: Meter) -> None:
+    meter.spend(_cost_of_bounds(state.problem))
+    state.bound = lower_bound(state.problem)
 
 
 def _look(problem: Problem) -> int:
@@ -85,16 +100,29 @@ def _look(problem: Problem) -> int:
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
-def _ask_ranks(state: State, refutes: Callable[[int, int], bool], steps: int) -> None:
-    """Record a refutation if checks of one rank at a time prove that the best schedule is optimal."""
-    if state.value is not None and not state.proved and refutes(state.value - 1, steps):
-        state.refuted = Refutation(state.value - 1, "ranks", None)
+def _ask_ranks(state: State, refutes: Callable[[int, int], bool], meter: Meter) -> None:
+    """Raise the bound by checks of one rank at a time: to the best schedule, or as far as they refute."""
+    steps = int(min(_THOROUGH, meter.left))
+    if state.value is None or state.proved or not steps:
+        return
+    meter.spend(steps // _RANKS)
+    low, high = state.lower - 1, state.value - 1
+    bound = high
+    while bound > low and not meter.late:
+        if refutes(bound, steps // 4 if bound < high else steps):
+            state.refute(Refutation(bound, "ranks", None))
+            low = bound
+        else:
+            high = bound
+        bound = (low + high) // 2
+        meter.spend(steps // 4 // _RANKS)
 
 
-def _offer_all(state: State, known: Iterable[tuple[str, Orders]], meter: Meter, progress: Progress) -> None:
-    for name, orders in known:
+def _offer_all(state: State, pool: Candidates, known: Iterable[tuple[str, Orders]], progress: Progress) -> None:
+    for name, orders in () if state.proved else known:
+        pool.offer(name, orders)
         _offer(state, name, orders, progress)
-        if state.proved or (state.best is not None and meter.late):
+        if state.proved or (state.best is not None and pool.meter.late):
             return
 
 
@@ -121,59 +149,75 @@ def _slices(heuristics: Heuristics, meter: Meter) -> Iterator[Slice]:
             before = meter.spent
 
 
-def _on_a_coarse_grid(state: State, limits: Limits, meter: Meter, progress: Progress) -> None:
-    """Search for orders with durations rounded to few ticks, and measure them with the true ones."""
+def _on_a_coarse_grid(
+    state: State, pool: Candidates, heuristics: Heuristics, limits: Limits, progress: Progress
+) -> None:
+    """If durations are too long for clauses, continue the heuristics for a while; then search for orders with durations
+    rounded to few ticks, and measure them with the true ones.
+    """
     if state.value is None or limits.engine == "cpsat":
         return
     low, high = within(state.problem, state.value)
     variables = int((high - low).sum())
     if variables < _FINE:
         return
-    steps = int(min(_COARSE, limits.seconds * 1e6 / 3))
-    inner = replace(limits, portfolio=False, proof=None, steps=steps)
+    enough = pool.meter.spent + _WINDOWS * pool.meter.left
+    while not state.proved and pool.meter.spent < enough:
+        found = next(heuristics, ("", None))
+        if found is not None and found[1] is None:
+            break
+        if found is not None:
+            _offer(state, *found, progress)
+    inner = replace(limits, portfolio=False, proof=None)
     finest = int(state.problem.duration.max()) // 2
     for ticks in sorted({variables // 150_000, variables // 600_000} & set(range(2, finest + 1)), reverse=True):
-        _offer_rounded(state, ticks, inner, meter, progress)
+        _offer_rounded(state, pool, ticks, inner, progress)
 
 
-def _offer_rounded(state: State, ticks: int, limits: Limits, meter: Meter, progress: Progress) -> None:
+def _offer_rounded(state: State, pool: Candidates, ticks: int, limits: Limits, progress: Progress) -> None:
     """Offer the best order for durations rounded to multiples of `ticks`."""
 
     def offered(coarse: State) -> None:
-        if coarse.best is not None:
-            state.offer(f"{coarse.source}, durations rounded", coarse.best)
+        if coarse.best is not None and coarse.best is not state.best:
+            name = f"{coarse.source}, durations rounded"
+            pool.offer(name, coarse.best)
+            state.offer(name, coarse.best)
         state.doing = f"durations rounded to {state.problem.said(ticks)}: {coarse.doing}"
         progress(state)
 
     if not state.proved and state.best is not None:
-        problem = coarsened(state.problem, ticks)
-        coarse = search(problem, limits, [(state.source, state.best)], offered, meter.until)
+        problem, meter = coarsened(state.problem, ticks), Meter(min(_COARSE, pool.meter.left / 4))
+        coarse = search(problem, limits, [(state.source, state.best)], offered, meter)
+        pool.meter.spend(meter.spent)
         offered(coarse)
         if coarse.stopped == INTERRUPTED:
             raise KeyboardInterrupt
 
 
-def _ask_engines(state: State, limits: Limits, heuristics: Iterator[Slice], meter: Meter, progress: Progress) -> None:
+def _ask_engines(
+    state: State, limits: Limits, pool: Candidates, heuristics: Iterator[Slice], progress: Progress
+) -> None:
     """Ask engines until the bounds meet, time is up or no question is left."""
     questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Step] = {}
+    pool.meter.spend(_WORKER * limits.workers)
 
     def tick() -> None:
         state.doing = ", ".join(map(_named, running.values()))
         progress(state)
 
-    with Pool(limits.workers) as pool:
-        lanes = Lanes(pool, heuristics, _WEIGHT)
-        while not state.proved and lanes.now < (limits.steps or inf):
+    with Pool(limits.workers) as workers:
+        lanes = Lanes(workers, pool.meter, heuristics, _WEIGHT)
+        while not state.proved:
             _ask(lanes, questions, running)
-            event = lanes.next(meter.until, tick)
+            event = lanes.next(tick)
             if event is None:
                 return
             if isinstance(event, Found):
                 if state.offer(event.name, event.orders) and state.value is not None:
                     questions.found(state.value)
             else:
-                _take(state, questions, running.pop(event.ticket), event.answer)
+                _take(state, questions, pool, running.pop(event.ticket), event.answer)
             _drop_stale(lanes, questions, running)
             tick()
 
@@ -191,15 +235,17 @@ def _same(one: Step, two: Step) -> bool:
     return (a.bound, a.engine, a.ranks) == (b.bound, b.engine, b.ranks)
 
 
-def _take(state: State, questions: BoundSchedule, step: Step, answer: Answer) -> None:
+def _take(state: State, questions: BoundSchedule, pool: Candidates, step: Step, answer: Answer) -> None:
     question = step.question
     questions.take(step, answer)
-    if answer.verdict == "unsat" and question.bound + 1 > state.lower:
-        state.refuted = Refutation(question.bound, answer.engine, question.ranks)
+    if answer.verdict == "unsat":
+        state.refute(Refutation(question.bound, answer.engine, question.ranks))
     if answer.start is not None:
         orders = convert.by_start(state.problem, answer.start)
         later, runs = late(state.problem, orders, answer.start)
-        if state.offer(answer.engine + LATE * (runs > 0), later):
+        name = answer.engine + LATE * (runs > 0)
+        pool.offer(name, later)
+        if state.offer(name, later):
             assert state.value is not None
             questions.found(state.value)
         if state.value is None or state.value > question.bound:
@@ -231,19 +277,18 @@ def write_refutation(state: State, path: str, seconds: float) -> str:
     otherwise all ranks are. CaDiCaL writes the proof.
     """
     value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
-    reason = f"no refutation of {value} in {seconds:g} s"
+    reason, limit = f"no refutation of {value} in {seconds:g} s", int(seconds * SECOND)
     if state.lower < 1:
         return "nothing is below 0: there is no refutation to write"
     with Pool(1) as pool:
         for question in _refutations(state, path):
-            pool.submit(question)
-            arrived = pool.wait(seconds)
+            pool.submit(replace(question, limit=limit))
+            arrived = pool.wait()
             if arrived is not None and arrived[1].verdict == "unsat":
                 alone = f" on rank {question.ranks[0]} alone" if question.ranks else ""
                 return f"refutation of {value}{alone} in {path}.cnf and {path}.drat"
-            if arrived is None:
-                break
-            reason = f"no refutation of {value}" + (f": {arrived[1].reason}" if arrived[1].reason else "")
+            if arrived is not None and arrived[1].reason:
+                reason = f"no refutation of {value}: {arrived[1].reason}"
     return f"{reason}; {path}.cnf and {path}.drat are not written"
 
 

@@ -6,9 +6,11 @@ import time
 from dataclasses import dataclass, field
 
 from pipesched.optimizer.solve import convert
-from pipesched.optimizer.solve.bounds.lower_bound import Bound
+from pipesched.optimizer.solve.bounds.lower_bound import Bound, Busy
 from pipesched.optimizer.solve.problem import Orders, Problem
 
+NO_BOUND = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
+"""The bound before any is derived."""
 INTERRUPTED = "interrupted"
 MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
@@ -18,8 +20,8 @@ class Limits:
     """The limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and
     heuristics.
 
-    proof: PATH to which the refutation is written; seed: the seed of random choices; steps: most steps, None for no
-    limit.
+    seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the refutation is written; seed: the seed of
+    random choices.
     """
 
     seconds: float = 60.0
@@ -28,7 +30,6 @@ class Limits:
     proof: str | None = None
     workers: int = 2
     seed: int = 0
-    steps: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +43,40 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave."""
+    """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave.
+
+    refuted: the largest refuted objective; checked: the largest that was refuted by one rank at a time, without an
+    engine.
+    """
 
     problem: Problem
     bound: Bound
-    started: float
     floor: int = 0
     best: Orders | None = None
     value: int | None = None
     source: str = ""
     refuted: Refutation | None = None
+    checked: Refutation | None = None
     stopped: str = ""
     doing: str = ""
     notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
 
     @property
     def lower(self) -> int:
         """Lower bound on the objective."""
         return max(self.bound.value, self.floor, self.refuted.bound + 1 if self.refuted else 0)
+
+    def refute(self, found: Refutation) -> None:
+        """Record a refutation if it raises the bound."""
+        if found.bound + 1 > self.lower:
+            self.refuted = found
+            self.checked = found if found.engine == "ranks" else self.checked
+
+    def believe_no_engine(self) -> None:
+        """Take back what an engine refuted; the bound that others derived remains."""
+        self.refuted, checked = None, self.checked
+        self.refuted = checked if checked is not None and checked.bound + 1 > self.lower else None
 
     @property
     def proved(self) -> bool:
