@@ -48,8 +48,9 @@ def optimize(
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used. mem_cap: in
     microbatches through 1/p of the model, one, or one per rank. backward: ``split`` or ``fused``. time_limit: seconds,
     each a million steps of work, about a CPU second. certify: give the proof of what an engine refuted a minute more.
-    seed: the seed of random choices; the same question, limit and seed have the same answer. progress: called with the state of the search
-    about every second; KeyboardInterrupt, also if it raises one, ends the search with the best schedule so far.
+    seed: the seed of random choices; the same question, limit and seed have the same answer. progress: called with the
+    state of the search about every second; KeyboardInterrupt, also if it raises one, ends the search with the best
+    schedule so far.
 
     Raises:
         PipeschedError: PS2xx, invalid options; PS702, a schedule that cannot be optimized; PS820, the engine is not

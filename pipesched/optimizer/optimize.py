@@ -17,6 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from operator import add
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from pipesched.library.inputs import library
 from pipesched.lift import writer
 from pipesched.model.numbers import percent, plain, shown
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.baselines import Known, relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_certify import SECONDS, Made, certified, confirmed
@@ -44,24 +44,24 @@ from pipesched.optimizer.sameness import same_order
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.certificate import certificate
-from pipesched.optimizer.solve.engines import cp_sat, lrat
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Problem
-from pipesched.optimizer.solve.repeat.periodic import Periodic, periodic
-from pipesched.optimizer.solve.search.search import search, write_refutation
+from pipesched.optimizer.solve.search.search import search
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict, documentation
-from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 _LEFT = 500_000  # steps left after an interrupt
 _STARTING, _PRINTING = 800_000, 25  # steps to start, and per operation to print the answer and to verify it
 _FILE, _READING = 15_000, 10  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
-_SHOWN, _COMPARED = 5, 200_000  # schedules that are read only to be compared: how many, and their operations
+_SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
 _SEARCH = 0.9  # part of the time for the search; a proof of what an engine refuted has the rest
 
 
@@ -98,6 +98,8 @@ def _tried(request: Request, progress: Callable[[State], None], meter: Meter) ->
         meter.spend(part.spent)
         return answer
 
+    from pipesched.optimizer import optimize_bytes
+
     found = attempt()
     for _ in range(_TRIES):
         if found.analysis is None:
@@ -122,6 +124,8 @@ _MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` wit
 
 def _over(checked: Report) -> list[int]:
     """Return the bytes over the cap, by rank."""
+    from pipesched.planning.footprint_report import InBytes
+
     used = checked.parts.of(InBytes)
     assert used is not None and used.cap is not None
     return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
@@ -145,10 +149,7 @@ def _in_bytes(found: Optimum, request: Request) -> Report:
 
 def _optimized(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
     """Optimize once; caps in bytes are replaced by caps on activations that never exceed them. meter: the clock."""
-    if request.limits.engine == "cpsat":
-        cp_sat.require()
-    if request.certify:
-        lrat.require()
+    _require_engines(request)
     target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(
@@ -178,6 +179,18 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
     return _answer(request, target, state, known, repeated, meter)
 
 
+def _require_engines(request: Request) -> None:
+    """Raise PipeschedError, PS820, if an engine that the user names is not installed."""
+    if request.limits.engine == "cpsat":
+        from pipesched.optimizer.solve.engines import cp_sat
+
+        cp_sat.require()
+    if request.certify:
+        from pipesched.optimizer.solve.engines import lrat
+
+        lrat.require()
+
+
 def _repeated(
     request: Request, target: Target, progress: Callable[[State], None], meter: Meter
 ) -> tuple[Periodic | None, bool]:
@@ -187,6 +200,8 @@ def _repeated(
     """
     if not request.all_m:
         return None, False
+    from pipesched.optimizer.solve.repeat.periodic import periodic
+
     try:
         return periodic(target.instance, request.limits, progress, meter), False
     except KeyboardInterrupt:
@@ -248,6 +263,8 @@ def _searched(
     if request.all_m:
         state.notes.append(f"no repeating part was found, so this is for m = {target.sizes['m']} alone")
     if limits.proof and not request.certify and state.stopped != INTERRUPTED:
+        from pipesched.optimizer.solve.search.questions import write_refutation
+
         state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
     return state
 
@@ -337,7 +354,7 @@ def _certified(
         if proof.entry:
             written = certificate(instance, state, repeated, least=proof.entry)
             judged = _judged(schedule, instance, written, repeated)
-    if judged.value == judged.lower:
+    if judged.value == judged.lower and (request.confirm or state.refuted is not None):  # else a sum shows it
         agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
         said += [agreed] if agreed else []
     return written, judged, said

@@ -9,15 +9,12 @@ checker judges it with the certificate.
 
 from __future__ import annotations
 
-import lzma
 from base64 import b64encode
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.optimizer.proof.clauses import MOST, Clauses, TooManyError
 from pipesched.optimizer.proof.problem import problem
-from pipesched.optimizer.solve.engines.lrat import refutation
-from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_z3
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.support import files
@@ -52,6 +49,8 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
     except TooManyError:
         meter.spend(CLAUSE * most)
         return Made({}, f"no proof {claim}: it needs more than {most:,} clauses")
+    from pipesched.optimizer.solve.engines.lrat import refutation
+
     meter.spend(CLAUSE * clauses.count)
     text = None
     if rank is not None:
@@ -65,6 +64,8 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
         return Made({}, f"no proof {claim} was made in {meter.limit / SECOND:.3g} s")
     if path is not None:
         write(path, clauses, text)
+    import lzma
+
     packed = lzma.compress(text)
     size = f"{len(text.splitlines()):,} steps, {(len(packed) + 999) // 1000:,} kB"
     files_of = f", in {path}.cnf and {path}.lrat" if path is not None else ""
@@ -92,6 +93,8 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
     Raises:
         RuntimeError: Z3 disagrees.
     """
+    from pipesched.optimizer.solve.engines.sat_engines import UnknownError
+
     steps = STEPS if asked else FEW_STEPS
     try:
         found, refuted = (_said(instance, at, MOST if asked else FEW, steps) for at in (value, below))
@@ -109,6 +112,8 @@ def _below(instance: Instance, value: Fraction) -> str:
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
     """Return True if Z3 finds the clauses for objectives of at most `value` satisfiable."""
+    from pipesched.optimizer.solve.engines.sat_engines import Effort, by_z3
+
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
     clauses = Clauses(problem(instance), ticks, most=most)
     return all(clauses.known.values()) and by_z3(clauses, Effort(steps)).true is not None

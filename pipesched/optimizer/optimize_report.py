@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
@@ -29,10 +30,12 @@ from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.search.state import State
 from pipesched.optimizer.twins import doubled
 from pipesched.optimizer.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verdict, listed_caps
-from pipesched.planning.footprint_report import InBytes
 from pipesched.report.parts import activations
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+
+if TYPE_CHECKING:
+    from pipesched.planning.footprint_report import InBytes
 
 COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
 """Entries of a certificate that are always integers."""
@@ -203,9 +206,18 @@ class Optimum:
         return self.text()
 
     @property
+    def _used(self) -> InBytes | None:
+        """The bytes of every rank, if the caps are in bytes."""
+        if self.checked is None or self.instance.asked is None:
+            return None
+        from pipesched.planning.footprint_report import InBytes
+
+        return self.checked.parts.of(InBytes)
+
+    @property
     def rests_on(self) -> list[str]:
         """The assumptions about a transformer and its device, in words."""
-        costs, used = self.instance.costs, None if self.checked is None else self.checked.parts.of(InBytes)
+        costs, used = self.instance.costs, self._used
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
@@ -228,7 +240,7 @@ class Optimum:
     def _figures(self, spent: Idle) -> list[str]:
         """Return the lines with the times, the peak, and the comparison with the best known schedules."""
         unit, span_first = self.instance.costs.unit, self.objective == "span"
-        used = None if self.checked is None else self.checked.parts.of(InBytes)
+        used = self._used
         most = activations(max(self.peak)) if unit else shown(max(self.peak))
         peak = f"peak {most}      [{_listed(self.peak, digits if unit else shown)}]"
         return [
@@ -243,7 +255,7 @@ class Optimum:
         """Return the published form, ``emit/optimum.schema.json``; times and peaks are integers or strings such as
         ``11/2``.
         """
-        used = None if self.checked is None else self.checked.parts.of(InBytes)
+        used = self._used
         own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
         if self.judged is None:
             own |= {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}

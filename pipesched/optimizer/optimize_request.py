@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from pipesched.check.checks import Subject
 from pipesched.check.complete import check_complete
@@ -20,13 +20,15 @@ from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer import optimize_bytes
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.workload import Workload, caps_at, own_costs, workload
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_bytes import Room
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Target:
     instance: Instance
     given: Loaded | None
     sizes: Mapping[str, Value]
-    room: optimize_bytes.Room | None = None
+    room: Room | None = None
 
 
 def target_of(request: Request) -> Target:
@@ -161,6 +163,8 @@ def _target(
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
     if (caps := caps_at(request.workload, placement.ranks, zero=False)) is not None:
+        from pipesched.optimizer import optimize_bytes
+
         assert request.workload.model is not None
         way = (request.workload.model, placement, costs, request.release, caps)
         room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
@@ -185,6 +189,8 @@ def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) 
     except PipeschedError as error:
         if error.diagnostics[0].code is not Code.UNKNOWN_SCHEDULE:
             raise
+        from difflib import get_close_matches
+
         close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
         known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
         help = f"did you mean `{close[0]}`?" if close else known

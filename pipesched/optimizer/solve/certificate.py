@@ -8,13 +8,16 @@ and follows a proof. The verdict is missing here: the checker adds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pipesched.model.numbers import plain
 from pipesched.optimizer.solve.bounds.lower_bound import Bound, Busy, lower_bound
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.problem import Problem
-from pipesched.optimizer.solve.repeat.periodic import Periodic
 from pipesched.optimizer.solve.search.state import State
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 
 def certificate(

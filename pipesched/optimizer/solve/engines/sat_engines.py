@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from pipesched.model.columns import Bools
-from pipesched.optimizer.solve.encoding.clauses import Clauses
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.encoding.clauses import Clauses
 
 _SLICE = 50_000_000  # variables times conflicts of a slice: some tenths of a second
 _PROPAGATIONS, _CONFLICT = 6, 10  # propagations per step; steps per conflict

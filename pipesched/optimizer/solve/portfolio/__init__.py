@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from pipesched.optimizer.solve.bounds.least_cap import least_cap
+from pipesched.optimizer.solve.candidates import Candidate, Entry, Pool
 from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio.banker import one_by_one
-from pipesched.optimizer.solve.portfolio.candidates import Candidate, Entry, Pool
 from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
 from pipesched.optimizer.solve.portfolio.late_start import late
 from pipesched.optimizer.solve.portfolio.list_scheduling import listings

@@ -17,9 +17,9 @@ from math import exp
 
 import numpy as np
 
+from pipesched.optimizer.solve.candidates import Candidate, Pool
 from pipesched.optimizer.solve.convert import played
 from pipesched.optimizer.solve.meter import Meter
-from pipesched.optimizer.solve.portfolio.candidates import Candidate, Pool
 from pipesched.optimizer.solve.portfolio.justify import PUSHED, Justifier, pushed
 from pipesched.optimizer.solve.problem import Orders, Problem
 

@@ -25,9 +25,9 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pipesched.optimizer.solve.candidates import Candidate, Pool
 from pipesched.optimizer.solve.convert import played
 from pipesched.optimizer.solve.instance import NO_CAP
-from pipesched.optimizer.solve.portfolio.candidates import Candidate, Pool
 from pipesched.optimizer.solve.problem import Orders
 
 if TYPE_CHECKING:

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
+from typing import TYPE_CHECKING
 
-from pipesched.optimizer.solve.engines.worker_pool import Pool
 from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Answer, Orders, Question
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.engines.worker_pool import Pool
 
 _WAIT = 0.5  # seconds between two calls of `tick`
 
