@@ -9,6 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import product
 
+from pipesched.verbs.library import sized
+
 from pipesched.language.parser import parse
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import library
@@ -17,7 +19,6 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import MANIFEST, relevant
 from pipesched.optimizer.solve.instance import BOUNDED
 from pipesched.schedule_analysis import Analysis
-from pipesched.verbs.library import sized
 
 HEAD = "name | parameters of its sizes | placements: python -m tests.optimizer.test_library\n"
 SIZES = [
