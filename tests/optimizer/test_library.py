@@ -9,8 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import product
 
-from pipesched.verbs.library import sized
-
+from pipesched.common.library import sized
 from pipesched.language.parser import parse
 from pipesched.library.assets import built_in
 from pipesched.library.inputs import library
