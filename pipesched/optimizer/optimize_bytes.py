@@ -31,6 +31,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.state import state, undivided
+from pipesched.planning.transformer.trainers import reserve_of, settled, whole_gradients
 
 MESSAGES = 4  # messages per rank for which bytes are set aside before an order is known
 _FINE = 100
@@ -99,16 +100,24 @@ def room(
     Raises:
         PipeschedError: PS235; PS503, parameters, gradients and optimizer alone are over the cap.
     """
-    a, x = trained
-    ranks, count = placement.ranks, placement.stages
+    a, x = trained[0], settled(trained[1])
+    ranks, count, of = placement.ranks, placement.stages, reserve_of(x)
     stages, parts = activations.by_stage(a, x, count), parameters.by_stage(a, x, count)
     working = _working(stages, undivided(a, x, count), fused=fused)
     messages = aside or set_aside(trained, placement)
     held = [sorted({stage for _, stage in placement.chunks(rank)}) for rank in range(ranks)]
-    states = [sum((state(a, x, parts[stage]).total for stage in own), Fraction(0)) + _ROUNDING for own in held]
+    whole = whole_gradients(x, count)
+    each = [[state(a, x, parts[stage], whole=whole) for stage in own] for own in held]
+    states = [sum((one.total for one in own), Fraction(0)) + _ROUNDING for own in each]
+    if of is not None:
+        kept = [sum((one.parameters + one.gradients for one in own), Fraction(0)) for own in each]
+        states = [there + of.fixed + of.state * one for there, one in zip(states, kept, strict=True)]
     _require_room(states, caps, x.zero)
     left = [
-        cap - there - max((working[stage] for stage in own), default=0) - waiting - _ROUNDING
+        (cap - there) / (1 + (of.changing if of else 0))
+        - max((working[stage] for stage in own), default=0)
+        - waiting
+        - _ROUNDING
         for cap, there, own, waiting in zip(caps, states, held, messages, strict=True)
     ]
     saved = [Fraction(ceil(one.saved)) for one in stages]

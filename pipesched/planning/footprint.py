@@ -6,6 +6,7 @@
     messages                            received but not yet used, or made but not yet sent
     working                             only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers
+    reserve                             of the trainer, if one is said: context, communicators, buckets, allocator
 
 Like activations, all of this follows from the order of the rank's own list, without a clock. For a file without
 messages, the messages of its lowering at unit costs count. Freed bytes count until the next operation begins, together
@@ -37,18 +38,20 @@ from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.state import State, state, undivided
+from pipesched.planning.transformer.trainers import Reserve, reserve_of, settled, whole_gradients
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 
 STATES = ("parameters", "gradients", "optimizer")
 CHANGING = ("activations", "for W", "messages", "working")
-KINDS = (*STATES, *CHANGING)
+RESERVE = "reserve"
+KINDS = (*STATES, *CHANGING, RESERVE)
 
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """The bytes of a schedule. states: the state of each rank. held: for each kind of `CHANGING`, the most while each
-    operation runs. live: the activations. assumed: the assumptions behind the figures, in words.
+    """The bytes of a schedule. states: the state of each rank. held: for each kind of `CHANGING` and the reserve, the
+    most while each operation runs. live: the activations. assumed: the assumptions behind the figures, in words.
     """
 
     schedule: Schedule
@@ -118,7 +121,8 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
     Raises:
         PipeschedError: PS222, PS235.
     """
-    a, x = trained
+    a, x = trained[0], settled(trained[1])
+    trained = a, x
     of_slice = replace(x, context=x.context * schedule.slices)
     stages, parts = activations.by_stage(a, of_slice, schedule.stages), parameters.by_stage(a, x, schedule.stages)
     times = costs.held(schedule.stages, schedule.microbatches)
@@ -146,6 +150,7 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
         + _undivided(schedule, undivided(a, x, schedule.stages)),
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
+    held[RESERVE] = _reserve(schedule, reserve_of(x), states, held)
     counted = _Counted(schedule, *trained, release, costs)
     assumed = tuple(says(counted) for when, says in _ASSUMED if when(counted))
     return Footprint(schedule, trained, states, held, live, assumed)
@@ -221,13 +226,24 @@ def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
     """Return the state of all stages of a rank; a stage that is not trained has neither gradients nor optimizer."""
     held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
-    states = [state(*trained, parts[stage]) for stage in held]
+    whole = whole_gradients(trained[1], schedule.stages)
+    states = [state(*trained, parts[stage], whole=whole) for stage in held]
     wants = schedule.placement.wants[Result.WEIGHTS] & (not schedule.forward_only)
     kept = [
         one if wants[stage] else State(one.parameters, Fraction(0), Fraction(0))
         for stage, one in zip(held, states, strict=True)
     ]
     return sum(kept, State(Fraction(0), Fraction(0), Fraction(0)))
+
+
+def _reserve(schedule: Schedule, of: Reserve | None, states: Sequence[State], held: Mapping[str, Ints]) -> Ints:
+    """Return the bytes of the trainer beside the counted tensors, at each operation."""
+    if of is None:
+        return np.zeros(len(schedule), dtype=np.int64)
+    fixed = [_whole(of.fixed + of.state * (one.parameters + one.gradients)) for one in states]
+    changing = sum(held[kind] for kind in CHANGING)
+    share = of.changing
+    return np.array(fixed, dtype=np.int64)[schedule.rank] + -(-changing * share.numerator // share.denominator)
 
 
 @dataclass(frozen=True)
@@ -270,6 +286,16 @@ def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
     kept = "K of the costs, as a share of its activations" if "K" in s.costs.given else f"its stage's input, {edge}"
     return f"the schedule runs {s.again:,} forwards of whole stages again by R; until then each F keeps {kept}"
+
+
+def _reserved(x: Training) -> str:
+    of = reserve_of(x)
+    assert of is not None
+    return (
+        f"{x.trainer}'s reserve for context, communicators, buckets and the allocator: {gigabytes(of.fixed)}, "
+        f"{float(of.changing):.0%} of activations and what comes and goes, {float(of.state):.0%} of parameters and "
+        f"gradients; one standard deviation is {gigabytes(of.spread)} ({of.source})"
+    )
 
 
 _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], ...] = (
@@ -361,8 +387,15 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} has one layer whole at a time: none is gathered ahead"),
     (
-        lambda s: True,
-        lambda s: "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation",
+        lambda s: s.x.trainer,
+        lambda s: _reserved(s.x),
+    ),
+    (
+        lambda s: not s.x.trainer,
+        lambda s: (
+            "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation; "
+            "with trainer = megatron, torch or deepspeed a reserve for them is"
+        ),
     ),
 )
 """Condition and text of each assumption."""

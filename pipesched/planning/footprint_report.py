@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from pipesched.examine import Examination
 from pipesched.planning.byte_counts import gigabytes
-from pipesched.planning.footprint import Footprint, footprint
+from pipesched.planning.footprint import RESERVE, Footprint, footprint
 from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
 
@@ -91,7 +91,7 @@ class InBytes(Part):
         cap = self.cap or (None,) * len(self.ranks)
         ranks = [
             {
-                **{kind.replace(" ", "_"): size for kind, size in sizes.items()},
+                **{kind.replace(" ", "_"): size for kind, size in sizes.items() if size or kind != RESERVE},
                 "total": most,
                 "cap": None if own is None else int(own),
                 "room": None if own is None else int(own) - most,

@@ -21,7 +21,7 @@ from pipesched.planning.layouts.stages import stages_of
 from pipesched.planning.plan_model import head
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
-from pipesched.planning.transformer.devices import DEVICES, HALF
+from pipesched.planning.transformer.devices import DEVICES
 from pipesched.planning.transformer.megatron_layout import layout_of
 from pipesched.planning.transformer.state import undivided
 from pipesched.views.tables import table
@@ -164,7 +164,7 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     """Return the commands that verify, optimize and emit a row; without a pipeline there is one order."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
-    keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs")
+    keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs", "trainer")
     given = {key: getattr(x, key) for key in keys}
     others = [f"{key}={str(size).lower()}" for key, size in given.items() if size != getattr(own, key)]
     if x.layout != own.layout:
@@ -187,7 +187,7 @@ def _device(plan: Outcome) -> str:
     row = DEVICES.get(device.name.partition(",")[0])
     name = device.name if row and row.source == device.source else device.source
     name += "" if size == min(device.node_size, plan.request.gpus) else f",node_size={size}"
-    given = "" if plan.problem.efficiency == HALF else f" --efficiency {plan.problem.efficiency}"
+    given = "" if plan.problem.efficiency is None else f" --efficiency {plan.problem.efficiency}"
     return f" --device {shlex.quote(name)}{given}"
 
 
@@ -207,28 +207,37 @@ def assumed(plan: Outcome) -> Iterator[str]:
     """Yield the assumptions about the cluster that no data sheet or paper gives."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
-    yield (
-        f"matrix products at {float(problem.efficiency) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
-        "whatever their size: so larger microbatches gain nothing, and utilisation is at most that"
-    )
+    if problem.on is None:
+        yield (
+            f"matrix products at {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
+            "whatever their size: so larger microbatches gain nothing, and utilisation is at most that"
+        )
+    else:
+        yield (
+            f"times of products, attention, elementwise work and messages by their shape on {device.name} under "
+            f"{problem.on.trainer.name} ({problem.on.trainer.about}): constants fitted on published runs"
+        )
     yield (
         f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, "
         "per GPU, without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered "
         "t first, then c, d, p"
     )
+    hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
+    shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
     yield (
-        "overlapping compute: messages between stages, all; those between copies, "
-        f"{float(problem.overlap) * 100:g} % layer by layer, as in FSDP and with Megatron's --overlap-grad-reduce and "
-        "--overlap-param-gather; those between ranks of a layer, a sequence or experts, none; each kind as if alone"
+        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in FSDP "
+        "and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, a "
+        f"sequence or experts, {'as fitted' if problem.on else 'none'}; each kind as if alone"
     )
-    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1] if problem.overlap else []
+    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1]
+    parted = parted if any(map(problem.hidden, (2, 3))) else []
     whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
     if most := max(whole, default=0):
         yield (
             "bytes of ZeRO 2 and 3 have one whole layer at a time; if the next one is gathered or the last one "
             f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
         )
-    if problem.overlap != 1 and any(one.choice.training.zero > 1 for one in plan.rows):
+    if problem.overlap not in (1, None) and any(one.choice.training.zero > 1 for one in plan.rows):
         yield "verify and optimize assume that all messages of ZeRO 2 and 3 in a microbatch overlap compute"
     for name, said in _SENT.items():
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
@@ -240,7 +249,11 @@ def assumed(plan: Outcome) -> Iterator[str]:
         "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
     yield from problem.space.transformer.left_out
-    yield "the optimizer's step, norms, dropout and data loading take no time"
+    yield (
+        "data loading takes no time"
+        if problem.on
+        else ("the optimizer's step, norms, dropout and data loading take no time")
+    )
 
 
 def to_json(plan: Outcome) -> dict[str, object]:

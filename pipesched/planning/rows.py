@@ -30,7 +30,7 @@ DEVICE = Option(
 EFFICIENCY = Option(
     "efficiency",
     Lazy[Reading]("planning.values:fraction"),
-    "Fraction of its peak FLOP/s that it achieves [default: 1/2].",
+    "Flat fraction of its peak FLOP/s, as 50% [default: times by shape].",
     "X",
 )
 CAP = Option(

@@ -112,8 +112,11 @@ def one_device(value: object) -> Device | None:
 
 
 def fraction(value: object) -> Fraction:
-    """Parse a share, from 0 to 1."""
-    found = values.exact(value)
+    """Parse a share, from 0 to 1, also in per cent: ``50%``."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        found = values.exact(value.strip().removesuffix("%")) / 100
+    else:
+        found = values.exact(value)
     if found > 1:
         raise Not(value, "a share from 0 to 1")
     return found

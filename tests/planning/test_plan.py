@@ -401,6 +401,7 @@ def test_a_row_of_megatron_has_its_place(index: int) -> None:
     name, gpus, t, p, d, v, *places = TABLE[index]
     model = f"megatron-{name.replace(',', '')}b,gradient_bytes=2,optimizer_bytes=16"
     given: dict[str, Any] = {"gpus": int(gpus.replace(",", "")), "device": "a100", "batch": BATCHES[index]}
+    given |= {"efficiency": "1/2", "mem_cap": "84GB"}
     for place, which in zip(places, ([f"v=1,{v}"], []), strict=True):
         only = ["c=1", "recompute=full", "zero=0", "schedule=1f1b,interleaved", "split=even", *which]
         made = pipesched.plan(model=model, **given, only=only, top=int(place))
@@ -433,6 +434,7 @@ def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -
             mem_cap=cap.replace(" ", ""),
             only=only,
             overlap=overlap,
+            efficiency="1/2",
             top=1,
         )
         found = float(made.rows[0].utilisation) * 100

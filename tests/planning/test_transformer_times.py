@@ -213,8 +213,8 @@ def test_costs_are_operations_over_what_a_device_reaches() -> None:
 
 
 def test_every_device_names_its_source_and_a_file_reads_as_one() -> None:
-    """The table has five rows; a file in other units gives the same numbers."""
-    assert {*DEVICES} == {"a100", "h100", "h200", "b200", "mi300x"}
+    """The table has nine rows; a file in other units gives the same numbers."""
+    assert {*DEVICES} == {"a100", "a100-40gb", "h100", "h200", "b200", "gb200", "gb300", "l40s", "mi300x"}
     assert all(device.source for device in DEVICES.values()) and devices.read("H100") is DEVICES["h100"]
     text = """[device]
 flops = "0.9894 PFLOP/s"
@@ -222,6 +222,10 @@ memory = "80 GB"
 node = 450e9
 network = "50 GB/s"
 host = "64000 MB/s"
+hbm = "3.35 TB/s"
+multiprocessors = 132
+like = "h100"
+usable = "84.9 GB"
 """
     made = devices.of_source(Source("mine.toml", text))
     assert replace(made, name="h100", source=DEVICES["h100"].source) == DEVICES["h100"]

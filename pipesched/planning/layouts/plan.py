@@ -22,8 +22,9 @@ from pipesched.planning.layouts.space import LAYOUT, Size, Space
 from pipesched.planning.layouts.stages import Problem
 from pipesched.planning.transformer import state
 from pipesched.planning.transformer.config import Trained, Training
-from pipesched.planning.transformer.devices import HALF, Device
+from pipesched.planning.transformer.devices import Device
 from pipesched.planning.transformer.parameters import by_stage
+from pipesched.planning.transformer.trainers import DEFAULT, row_of
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Request:
     only: Mapping[str, tuple[Size, ...]] | None = None
     explain: Mapping[str, Size] | None = None
     top: int = 5
-    efficiency: Fraction = HALF
-    overlap: Fraction = Fraction(1)
+    efficiency: Fraction | None = None
+    overlap: Fraction | None = None
     trainer: str = ""
 
     def problem(self) -> Problem:
@@ -64,9 +65,11 @@ class Request:
         training = replace(training, batch=self.batch, layout=None)
         if self.trainer:
             training = launcher(self.trainer).training(training)
+        if not training.trainer:
+            training = replace(training, trainer=row_of(self.trainer) or (DEFAULT if self.device.hbm else ""))
         space = Space(transformer, training, self.gpus, node, self.only or {}, self.trainer)
         device = replace(self.device, node_size=node)
-        return Problem(space, device, self.cap or device.memory, self.efficiency, self.overlap)
+        return Problem(space, device, self.cap or device.offered, self.efficiency, self.overlap)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from pipesched.planning.footprint import footprint
 from pipesched.planning.layouts.space import Choice, refuses
 from pipesched.planning.layouts.stages import NANO, Problem, Stages, stages_of
 from pipesched.planning.transformer import flops
+from pipesched.planning.transformer.trainers import reserve_of
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 
@@ -80,21 +81,24 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
     if reason := refuses(problem.space, choice):
         return Refused(choice, reason, reason)
     stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
-    own, saved = stages.state(choice), stages.saved(choice)
+    own, saved, of = stages.state(choice), stages.saved(choice), reserve_of(x)
+    more, spread = (of.changing, int(of.spread)) if of else (Fraction(0), 0)
     for rank, mine in enumerate(choice.held):
-        fixed = sum(own[stage] for stage in mine)
+        fixed = sum(own[stage] for stage in mine) + (int(of.fixed) if of else 0)
         live = zip(choice.row.before(p, v, m, rank), mine, strict=True)
-        total = fixed + sum(count * saved[stage] for count, stage in live) * x.microbatch // x.context
-        if total > problem.cap:
-            alone = fixed > problem.cap
+        alive = sum(count * saved[stage] for count, stage in live) * x.microbatch // x.context
+        total = fixed + alive * (more.denominator + more.numerator) // more.denominator
+        if total + spread > problem.cap:
+            alone = fixed + spread > problem.cap
             what = "parameters, gradients and optimizer" if alone else "what is held at the first backward"
             shown = f"rank {rank} needs {gigabytes(fixed if alone else total)} of {gigabytes(problem.cap)}"
+            shown += f", {gigabytes(spread)} of it kept free," if spread else ""
             return Refused(choice, f"{what} over the cap", f"{shown} for {what}", total)
         most = max(most, total)
-    return Bound(_least(stages, choice), most)
+    return Bound(least(stages, choice), most)
 
 
-def _least(stages: Stages, choice: Choice) -> int:
+def least(stages: Stages, choice: Choice) -> int:
     """Return a lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if
     backwards are fused, the backwards of earlier stages follow its last one.
     """
@@ -102,7 +106,7 @@ def _least(stages: Stages, choice: Choice) -> int:
     crossing = [one != two for one, two in pairwise(choice.ranks)]
     head = [0, *accumulate(f + c * x for f, c, x in zip(times.F, times.C, crossing, strict=False))]
     tail = [0, *accumulate(i + w + c * x for i, w, c, x in zip(times.I, times.W, times.C[1:], crossing, strict=False))]
-    least = gathered = 0.0
+    most = gathered = 0.0
     for mine in choice.held:
         work = {stage: m * (times.F[stage] + times.I[stage] + times.W[stage]) for stage in mine}
         back = {stage: (times.I[stage] + times.W[stage]) * (1 - 1 / once[stage].layers) for stage in mine}
@@ -110,9 +114,9 @@ def _least(stages: Stages, choice: Choice) -> int:
         last = min(once[stage].beside[0] / once[stage].layers for stage in mine)
         end = head[mine[0]] + sum(work.values()) + max(tail[mine[0]] if choice.row.fused else 0, alone + last)
         sent = alone + sum(once[stage].beside[0] for stage in mine)
-        least = max(least, end, min(head[stage] + work[stage] - back[stage] for stage in mine) + sent)
+        most = max(most, end, min(head[stage] + work[stage] - back[stage] for stage in mine) + sent)
         gathered = max(gathered, gather + (once[0].beside[1] / once[0].layers if 0 in mine else 0))
-    return int(least + gathered)
+    return int(most + gathered)
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
@@ -212,32 +216,39 @@ def differences(one: Terms, other: Terms) -> list[tuple[str, float]]:
 
 def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
     """Predict the time and the bytes of a choice from its own order."""
-    stages, space = stages_of(problem), problem.space
-    made = Analysis(
-        order(choice.schedule, tuple(choice.sizes.items())),
-        stages.costs(choice),
-        AT_W,
-        STRICT,
-        owned=(Workload((space.transformer, choice.training)),),
-    )
+    made = analysis(problem, choice)
     used = made.fact(footprint)
     assert used is not None
     bytes = used.peaks
     peaks = [sum(kinds.values()) for kinds in bytes]
-    if max(peaks) > problem.cap:
+    of = reserve_of(choice.training)
+    spread = int(of.spread) if of else 0
+    if max(peaks) + spread > problem.cap:
         shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))} of {gigabytes(problem.cap)} at its peak"
+        shown += f", with {gigabytes(spread)} kept free" if spread else ""
         return Refused(choice, "the peak of the order is over the cap", shown, max(peaks))
-    return Prediction(problem, choice, *_ends(stages, choice, made), bytes)
+    return Prediction(problem, choice, *ends(problem, choice, made), bytes)
 
 
-def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def analysis(problem: Problem, choice: Choice) -> Analysis:
+    """Return the order of a choice with its costs and its model."""
+    return Analysis(
+        order(choice.schedule, tuple(choice.sizes.items())),
+        stages_of(problem).costs(choice),
+        AT_W,
+        STRICT,
+        owned=(Workload((problem.space.transformer, choice.training)),),
+    )
+
+
+def ends(problem: Problem, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the end of each rank's list, and the time for which its step continues after it."""
-    schedule, times, once = made.schedule, made.timeline, stages.once(choice)
+    schedule, times, once = made.schedule, made.timeline, stages_of(problem).once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)
     forward, backward = (np.flatnonzero(np.isin(schedule.op, kinds)) for kinds in ([Op.F], [Op.B, Op.W]))
     first[schedule.stage[forward[::-1]]], last[schedule.stage[backward]] = forward[::-1], backward
-    ends = times.end[schedule.start[1:] - 1]
+    last_end = times.end[schedule.start[1:] - 1]
 
     def past(index: Ints, distance: Ints, which: int) -> list[float]:
         length, away = tick * (times.end - times.start)[index], tick * distance
@@ -247,6 +258,6 @@ def _ends(stages: Stages, choice: Choice, made: Analysis) -> tuple[tuple[int, ..
             for mine in choice.held
         ]
 
-    after = past(last, ends[list(choice.ranks)] - times.end[last], 0)
+    after = past(last, last_end[list(choice.ranks)] - times.end[last], 0)
     before = max(past(first, times.start[first], 1))
-    return tuple(round(tick * end) for end in ends.tolist()), tuple(round(before + one) for one in after)
+    return tuple(round(tick * end) for end in last_end.tolist()), tuple(round(before + one) for one in after)

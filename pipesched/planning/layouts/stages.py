@@ -16,11 +16,14 @@ from typing import TypeVar, cast
 
 from pipesched.model.costs import Costs
 from pipesched.planning.layouts.space import Choice, Space
-from pipesched.planning.transformer import activations, flops, parameters, state, times, traffic
+from pipesched.planning.transformer import activations, flops, parameters, shapes, state, times, traffic
 from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.constants import Constants
 from pipesched.planning.transformer.devices import HALF, Device
 from pipesched.planning.transformer.rules import layers_of
+from pipesched.planning.transformer.shapes import PICO, Machine, machine
 from pipesched.planning.transformer.times import link
+from pipesched.planning.transformer.trainers import DEFAULT, reserve_of, whole_gradients
 
 NANO = 10**9
 Made = TypeVar("Made")
@@ -29,14 +32,34 @@ Made = TypeVar("Made")
 @dataclass(frozen=True)
 class Problem:
     """The choices and the cluster. cap: bytes per rank. efficiency: the fraction of the device's peak FLOP/s that is
-    achieved. overlap: the share of the messages between copies that may overlap compute.
+    achieved; None: times by shape, if the device has the figures for it. overlap: the share of the messages between
+    copies that may overlap compute; None: the trainer's. constants: other than those of the table.
     """
 
     space: Space
     device: Device
     cap: Fraction
-    efficiency: Fraction = HALF
-    overlap: Fraction = Fraction(1)
+    efficiency: Fraction | None = None
+    overlap: Fraction | None = None
+    constants: Constants | None = None
+
+    @property
+    def on(self) -> Machine | None:
+        """The machine whose times by shape count; None with a flat efficiency."""
+        if self.efficiency is not None:
+            return None
+        return machine(self.device, self.space.training.trainer or DEFAULT, self.constants)
+
+    @property
+    def flat(self) -> Fraction:
+        """The flat efficiency, where one is used."""
+        return HALF if self.efficiency is None else self.efficiency
+
+    def hidden(self, zero: int) -> Fraction:
+        """Return the share of the messages between copies that runs beside compute."""
+        if self.overlap is not None:
+            return self.overlap
+        return 1 - self.on.shown(zero) if self.on else Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -140,9 +163,15 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def state(self, choice: Choice) -> tuple[int, ...]:
-        """Return the bytes of parameters, gradients and optimizer on one rank."""
-        found = self._parts(choice)
-        return self._each(choice, lambda kind: int(state.state(self.model, choice.training, found[kind]).total))
+        """Return the bytes of parameters, gradients and optimizer on one rank, with their share of the reserve."""
+        found, x = self._parts(choice), choice.training
+        of, whole = reserve_of(x), whole_gradients(x, choice.cut.stages)
+
+        def stage(kind: int) -> int:
+            made = state.state(self.model, x, found[kind], whole=whole)
+            return int(made.total + (of.state * (made.parameters + made.gradients) if of else 0))
+
+        return self._each(choice, stage)
 
     @_kept("cut", "training.tensor", "training.recompute")
     def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
@@ -166,9 +195,9 @@ class Stages:
 
     def costs(self, choice: Choice) -> Costs:
         """Return the costs of the timeline of a choice on the device, in milliseconds."""
-        problem = self.problem
-        way = choice.training, problem.device, choice.ranks, problem.efficiency
-        return times.costs(self.model, *way, overlap=problem.overlap)
+        problem, x = self.problem, choice.training
+        way = x, problem.device, choice.ranks, problem.flat
+        return times.costs(self.model, *way, overlap=problem.hidden(x.zero), on=problem.on)
 
     @_kept(
         *("cut", "ranks", "row.fused", "training.tensor", "training.context", "training.data", "training.expert"),
@@ -176,46 +205,84 @@ class Stages:
     )
     def times(self, choice: Choice) -> Times:
         """Return the times of every stage on its rank."""
-        problem, x, layers, sent = self.problem, choice.training, self.layers(choice), self._sent(choice)
-        rate, overlap = float(problem.device.flops * problem.efficiency), float(problem.overlap)
-        work, counts, tokens = self._work(choice), self._counts(choice), x.microbatch / x.context
+        x, layers, counts = choice.training, self.layers(choice), self._counts(choice)
+        overlap, alone = float(self.problem.hidden(x.zero)), self._shaped(choice) or self._flat(choice)
 
         def stage(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-            gather, scatter = map(float, traffic.each_microbatch(self.model, x, counts[kind], problem.device))
-            f, i, w, again = (one * tokens / rate for one in work[kind])
-            mine = [sent[self.model.has_experts(layer)] for layer in layers[kind]]
-            there, back = (tuple(sum(one[side][k] for one in mine) for k in range(3)) for side in (0, 1))
-            forward, inputs = f + sum(there), i + sum(back)
-            *more, whole = traffic.waits((gather, scatter), (forward, inputs, w), len(mine), overlap)
+            gather, scatter = map(float, traffic.each_microbatch(self.model, x, counts[kind], self._between(x.zero)))
+            (forward, inputs, weights), parts = alone[kind]
+            *more, whole = traffic.waits((gather, scatter), (forward, inputs, weights), len(layers[kind]), overlap)
             if choice.row.fused:
                 more[1:] = whole, 0.0
-            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)), sum(more))
-            return _nano(forward + more[0], inputs + more[1], w + more[2]), parts
+            return _nano(forward + more[0], inputs + more[1], weights + more[2]), (*parts, sum(more))
 
         made = self._each(choice, stage)
         forward, back, weights = zip(*(times for times, _ in made), strict=True)
         parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
         return Times(forward, back, weights, self._messages(choice), parts)
 
+    def _between(self, zero: int) -> Device:
+        """Return the device with the rates that messages between copies reach."""
+        return self.problem.on.between(zero) if self.problem.on else self.problem.device
+
+    def _flat(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+        """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies."""
+        x, layers, sent, work = choice.training, self.layers(choice), self._sent(choice), self._work(choice)
+        rate, tokens = float(self.problem.device.flops * self.problem.flat), x.microbatch / x.context
+
+        def stage(kind: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+            f, i, w, again = (one * tokens / rate for one in work[kind])
+            mine = [sent[self.model.has_experts(layer)] for layer in layers[kind]]
+            there, back = (tuple(sum(one[side][k] for one in mine) for k in range(3)) for side in (0, 1))
+            parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)))
+            return (f + sum(there), i + sum(back), w), parts
+
+        return self._each(choice, stage)
+
+    @_kept("cut", "training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
+    def _shaped(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
+        """Return by stage the seconds of F, I and W by shape, and their parts, without copies; empty without shapes."""
+        layers, on = self.layers(choice), self.problem.on
+        if on is None:
+            return ()
+
+        def stage(kind: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+            ends = {"first": kind == 0, "last": kind == len(layers) - 1}
+            one = shapes.stage(self.model, choice.training, on, layers[kind], **ends)
+            times = one.forward, one.input, one.weights
+            return tuple(each / PICO for each in times), tuple(each / PICO for each in one.parts)
+
+        return self._each(choice, stage)
+
     def _messages(self, choice: Choice) -> tuple[int, ...]:
         """Return the message time of each stage: the longer of its messages to the next and to the previous stage."""
-        x, device = choice.training, self.problem.device
-        size = activations.boundary(self.model, x)
-        after = [float(size / link(x, device, *two)) for two in pairwise(choice.ranks)]
+        x, device, on = choice.training, self.problem.device, self.problem.on
+
+        def seconds(rate: Fraction) -> float:
+            if on is not None:
+                return shapes.message(self.model, x, on, rate) / PICO
+            return float(activations.boundary(self.model, x) / rate)
+
+        rates = [link(x, device, *two) for two in pairwise(choice.ranks)]
+        said = {rate: seconds(rate) for rate in dict.fromkeys(rates)}
+        after = [said[rate] for rate in rates]
         return _nano(*map(max, [0.0, *after], [*after, 0.0]))
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def once(self, choice: Choice) -> tuple[Once, ...]:
         """Return the messages that each stage sends once per step."""
         x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
-        beside = float(self.problem.overlap)
+        beside, between = float(self.problem.hidden(x.zero)), self._between(x.zero)
 
         def stage(kind: int) -> Once:
-            found = traffic.between_copies(self.model, x, counts[kind], self.problem.device)
+            found = traffic.between_copies(self.model, x, counts[kind], between)
             gather, scatter = (NANO * float(one) for one in found)
             gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
             sent = (gradients * beside, parameters * beside)
-            alone = (gradients * (1 - beside) * (x.zero < 2), parameters * (1 - beside))
+            stepped = (
+                shapes.step_end(sum(counts[kind], Fraction(0)), x, self.problem.on) / 1000 if self.problem.on else 0.0
+            )
+            alone = (gradients * (1 - beside) * (x.zero < 2) + stepped, parameters * (1 - beside))
             return Once(sent, alone, max(1, len(layers[kind])))
 
         return self._each(choice, stage)

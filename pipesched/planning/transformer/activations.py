@@ -146,7 +146,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
 def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: bool) -> StageBytes:
     edge, zero, ends = boundary(a, x), Fraction(0), logits(a, x, a.dtype_bytes)
     extra = embedding(a, x) * first + head(a, x) * last
-    out = (ends if last else edge) * x.keep_outputs
+    out = (ends if last else edge) * bool(x.keep_outputs)
     saved = sum((layer(a, x, i) for i in layers), out + extra)
     left = sum((stored(a, x, i) for i in layers), zero)
     kinds = {a.has_experts(i): i for i in layers}.values()

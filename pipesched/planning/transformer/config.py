@@ -123,7 +123,9 @@ class Training:
 
     optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
-    torch; otherwise it is freed once it is sent, as in Megatron-LM.
+    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
+    `trainers`, whose reserve and host time count; empty: not said. linears: "fp8" if the products of the layers run at
+    twice the 16-bit rate; their bytes stay as dtype says.
     """
 
     microbatch: int = 1
@@ -139,7 +141,9 @@ class Training:
     optimizer_bytes: Fraction = Fraction(12)
     gradient_bytes: Fraction = Fraction(4)
     layout: tuple[int, ...] | None = None
-    keep_outputs: bool = False
+    keep_outputs: bool | None = None
+    trainer: str = ""
+    linears: str = ""
 
     @property
     def microbatches(self) -> int | None:

@@ -3,6 +3,8 @@
     flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
     node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
     node_size   devices of a node                                   host        bytes/s between it and host memory
+    hbm         bytes/s of its memory, both directions together      usable      bytes that its driver offers
+    multiprocessors  units over which a product's tiles are spread  gemm        the constant of its products
 
 Bandwidths are for one direction, half of the figure that vendors print. The network of a row is the network of the
 vendor's own node with one adapter per device. A file has the same keys:
@@ -14,6 +16,9 @@ vendor's own node with one adapter per device. A file has the same keys:
     network = "25 GB/s"
     host = "32 GB/s"
     node_size = 8
+
+With `hbm`, `multiprocessors` and `like`, a device of the table whose share of the peak it reaches, times follow from
+shapes; without them matrix products take a flat share of the peak.
 """
 
 from __future__ import annotations
@@ -51,24 +56,105 @@ class Device:
     host: Fraction
     node_size: int = 8
     source: str = ""
+    hbm: Fraction = Fraction(0)
+    multiprocessors: int = 0
+    gemm: str = ""
+    usable: Fraction = Fraction(0)
+
+    @property
+    def offered(self) -> Fraction:
+        """The bytes that a process may take: what the driver offers, or the size of the memory."""
+        return self.usable or self.memory
 
 
-def _row(name: str, tera: str, giga: tuple[int, int, int, int], source: str) -> tuple[str, Device]:
-    """Build a row. tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one
-    direction.
+def _row(
+    name: str,
+    tera: str,
+    giga: tuple[int, int, int, int],
+    shape: tuple[int, int, str, int],
+    source: str,
+    node_size: int = 8,
+) -> tuple[str, Device]:
+    """Build a row. tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one direction.
+
+    shape: GB/s of its memory, multiprocessors, the constant of its products, and the 10^8 bytes that torch reports as
+    its total.
     """
     memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
-    return name, Device(name, Fraction(tera) * 10**12, memory, node, network, host=host, node_size=8, source=source)
+    hbm, multiprocessors, gemm, usable = shape
+    return name, Device(
+        name,
+        Fraction(tera) * 10**12,
+        memory,
+        node,
+        network,
+        host=host,
+        node_size=node_size,
+        source=source,
+        hbm=Fraction(hbm) * 10**9,
+        multiprocessors=multiprocessors,
+        gemm=gemm,
+        usable=Fraction(usable) * 10**8,
+    )
 
 
 _400 = "8 x 400 Gb/s, PCIe 5"
+_A100 = "data sheet (SXM); DGX A100: 8 x 200 Gb/s, PCIe 4"
 DEVICES: Mapping[str, Device] = dict(
     (
-        _row("a100", "312", (80, 300, 25, 32), "NVIDIA A100 80GB data sheet (SXM); DGX A100: 8 x 200 Gb/s, PCIe 4"),
-        _row("h100", "989.4", (80, 450, 50, 64), f"NVIDIA H100 architecture white paper (SXM5); DGX H100: {_400}"),
-        _row("h200", "989.4", (141, 450, 50, 64), f"NVIDIA H200 data sheet (SXM); DGX H200: {_400}"),
-        _row("b200", "2250", (180, 900, 50, 64), f"NVIDIA DGX B200 data sheet, an eighth, half of sparse; {_400}"),
-        _row("mi300x", "1307.4", (192, 448, 50, 64), f"AMD Instinct MI300X data sheet, 7 links of 64 GB/s; {_400}"),
+        _row("a100", "312", (80, 300, 25, 32), (2039, 108, "gemm_a100", 849), f"NVIDIA A100 80GB {_A100}"),
+        _row("a100-40gb", "312", (40, 300, 25, 32), (1555, 108, "gemm_a100", 422), f"NVIDIA A100 40GB {_A100}"),
+        _row(
+            "h100",
+            "989.4",
+            (80, 450, 50, 64),
+            (3350, 132, "gemm_h100", 849),
+            f"NVIDIA H100 architecture white paper (SXM5); DGX H100: {_400}",
+        ),
+        _row(
+            "h200",
+            "989.4",
+            (141, 450, 50, 64),
+            (4800, 132, "gemm_h100", 1501),
+            f"NVIDIA H200 data sheet (SXM); DGX H200: {_400}",
+        ),
+        _row(
+            "b200",
+            "2250",
+            (180, 900, 50, 64),
+            (8000, 148, "gemm_h100", 1915),
+            f"NVIDIA DGX B200 data sheet, an eighth, half of sparse; {_400}",
+        ),
+        _row(
+            "gb200",
+            "2450",
+            (186, 900, 50, 64),
+            (8000, 148, "gemm_h100", 0),
+            "NVIDIA GB200 NVL72, dense, as Megatron-Bridge counts it; 64 GPUs of a rack as a node, 400 Gb/s each",
+            64,
+        ),
+        _row(
+            "gb300",
+            "2450",
+            (278, 900, 100, 64),
+            (8000, 148, "gemm_h100", 0),
+            "NVIDIA GB300 NVL72, dense, as Megatron-Bridge counts it; 64 GPUs of a rack as a node, 800 Gb/s each",
+            64,
+        ),
+        _row(
+            "l40s",
+            "362",
+            (48, 32, 25, 32),
+            (864, 142, "gemm_a100", 476),
+            "NVIDIA L40S data sheet, half of sparse; PCIe 4 inside a node, 200 Gb/s each",
+        ),
+        _row(
+            "mi300x",
+            "1307.4",
+            (192, 448, 50, 64),
+            (5300, 304, "gemm_h100", 0),
+            f"AMD Instinct MI300X data sheet, 7 links of 64 GB/s; {_400}",
+        ),
     )
 )
 
@@ -80,10 +166,20 @@ _UNITS: Mapping[str, int] = {
 }
 _WRITTEN = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[0-9]{1,2})?)\s*([KMGTP]?i?B|[GTP]FLOP)?(/s)?\s*")
 MOST = 10**24
-_RATES = ("flops", "node", "network", "host")
+_RATES = ("flops", "node", "network", "host", "hbm")
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
-_LINK = "bytes per second, such as '300 GB/s'"
-_WHAT = {**_KINDS, "node": _LINK, "network": _LINK, "host": _LINK, "node_size": "a whole number from 1"}
+_LINK, _NUMBER = "bytes per second, such as '300 GB/s'", "a whole number from 1"
+_WHAT = {
+    **_KINDS,
+    "node": _LINK,
+    "network": _LINK,
+    "host": _LINK,
+    "node_size": _NUMBER,
+    "hbm": _LINK,
+    "multiprocessors": _NUMBER,
+    "usable": _KINDS["memory"],
+    "like": f"one of {', '.join(DEVICES)}",
+}
 _NAME, _SYNTAX, _KEY, _VALUE = (
     PlanningCode.NO_DEVICE,
     PlanningCode.DEVICE_SYNTAX,
@@ -121,17 +217,25 @@ def read(path: str) -> Device:
     if not others:
         return found
     changed: Callable[..., Device] = partial(replace, found)
-    return changed(**dict(map(_other, others)), name=path, source=found.source if name.lower() in DEVICES else path)
+    given = dict(map(_other, others))
+    if "memory" in given:  # the driver's figure was of the other memory
+        given.setdefault("usable", Fraction(0))
+    return changed(**given, name=path, source=found.source if name.lower() in DEVICES else path)
 
 
-def _other(text: str) -> tuple[str, Fraction | int]:
+def _other(text: str) -> tuple[str, Fraction | int | str]:
     key, _, value = (part.strip() for part in text.partition("="))
     if key not in _WHAT:
         raise fail(_KEY, f"a device has no {key[:60]!r}", help=f"its keys are {', '.join(_WHAT)}")
     made = _read(key, int(value) if value.isdecimal() and len(value) < 16 else value)
     if made is None:
         raise fail(_VALUE, f"{key} is {value[:60]!r}, not {_WHAT[key]}")
-    return key, made
+    return _field(key), made
+
+
+def _field(key: str) -> str:
+    """Return the field of a key of a file."""
+    return "gemm" if key == "like" else key
 
 
 def _named(path: str) -> Device:
@@ -154,14 +258,16 @@ def of_source(source: Source) -> Device:
     values, places = toml.read(source, _SYNTAX, toml.exact)
     if found := list(_faults(source, values, places)):
         raise PipeschedError(found)
-    given = {key: _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}
+    given = {_field(key): _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}
     title = values.get("device.name", Path(source.name).name.removesuffix(".toml"))
     made: Callable[..., Device] = Device
     return made(**{"name": str(title), **given, "source": source.name})
 
 
-def _read(key: str, value: object) -> Fraction | int | None:
-    if key == "node_size":
+def _read(key: str, value: object) -> Fraction | int | str | None:
+    if key == "like":
+        return DEVICES[value].gemm if isinstance(value, str) and value in DEVICES else None
+    if key in ("node_size", "multiprocessors"):
         return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**20 else None
     return amount(value, unit="FLOP" if key == "flops" else "B", rate=key in _RATES)
 

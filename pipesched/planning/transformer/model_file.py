@@ -33,6 +33,7 @@ from pipesched.planning.transformer import hugging_face
 from pipesched.planning.transformer.config import DTYPES, Experts, Latent, More, Trained, Training, Transformer
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
+from pipesched.planning.transformer.trainers import TRAINERS
 from pipesched.support.source import Source, Span
 
 MOST = 2**40
@@ -94,6 +95,9 @@ _OTHERS: Mapping[str, _Kind] = {
     "recompute": _one_of("none", "selective", "full"),
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
+    "keep_outputs": _FLAG,
+    "trainer": _one_of(*TRAINERS),
+    "linears": _one_of("fp8"),
     "shared": _FROM_0,
     "query": _FROM_0,
     "dense_layers": _FROM_0,

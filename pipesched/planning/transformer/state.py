@@ -40,10 +40,10 @@ class State:
         )
 
 
-def state(a: Transformer, x: Training, parts: Sequence[Part]) -> State:
-    """Return the state of the given parts on one rank."""
-    return _sharded(a, x, on_rank(parts, of_experts=False), copies(x)) + _sharded(
-        a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True)
+def state(a: Transformer, x: Training, parts: Sequence[Part], *, whole: bool = False) -> State:
+    """Return the state of the given parts on one rank. whole: gradients are not divided before the last backward."""
+    return _sharded(a, x, on_rank(parts, of_experts=False), copies(x), whole=whole) + _sharded(
+        a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True), whole=whole
     )
 
 
@@ -68,8 +68,9 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
     return tuple(made)
 
 
-def _sharded(a: Transformer, x: Training, count: Fraction, n: int) -> State:
+def _sharded(a: Transformer, x: Training, count: Fraction, n: int, *, whole: bool) -> State:
     parameters, gradients, optimizer = (n if x.zero >= stage else 1 for stage in (3, 2, 1))
+    gradients = 1 if whole else gradients
     return State(
         count * a.dtype_bytes / parameters, count * x.gradient_bytes / gradients, count * x.optimizer_bytes / optimizer
     )

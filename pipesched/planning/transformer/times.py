@@ -1,18 +1,17 @@
 """Costs of a model on a device, in milliseconds, for `verify`, `compare` and `optimize`.
 
-    F, I, W    operations / (peak x efficiency), and messages between the ranks of a layer, a sequence or experts; what
-               ZeRO 2 and 3 send between copies for every microbatch
+    F, I, W    by `shapes`, or with a flat efficiency operations / (peak x efficiency); messages between the ranks of a
+               layer, a sequence or experts; what ZeRO 2 and 3 send between copies for every microbatch
     R          F, if the schedule itself recomputes; then I recomputes nothing
     C          the message of a stage / the bandwidth to its slower neighbour
     O, L       the bytes that one microbatch saves / the bandwidth to host memory
 
-Costs are rounded to nanoseconds, so that sums remain exact. The efficiency is the only number here that is not in a
-data sheet.
+Costs are rounded to nanoseconds, so that sums remain exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,10 +20,12 @@ from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
 from pipesched.model.units import MILLISECONDS
-from pipesched.planning.transformer import activations, flops, parameters, traffic
+from pipesched.planning.transformer import activations, flops, parameters, shapes, traffic
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.devices import HALF, Device
 from pipesched.planning.transformer.rules import layers_of
+from pipesched.planning.transformer.shapes import PICO, Machine, machine
+from pipesched.planning.transformer.trainers import DEFAULT
 
 _NANO = 10**6  # nanoseconds in a millisecond
 
@@ -39,39 +40,62 @@ def costs(
     runs_again: bool = False,
     slices: int = 1,
     overlap: Fraction = Fraction(1),
+    on: Machine | None = None,
 ) -> Costs:
     """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: the
     schedule has R. slices: the number of slices of a sequence, which take equal times.
 
-    overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest.
+    overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest. on: times by
+    shape on this machine, instead of the flat efficiency.
 
     Raises:
         PipeschedError: PS235.
     """
-    stages, rate = len(ranks), device.flops * efficiency
+    stages = len(ranks)
     way = replace(x, recompute="none") if runs_again else x
-    computed, saved = flops.by_stage(a, way, stages), activations.by_stage(a, replace(x, recompute="none"), stages)
+    saved = activations.by_stage(a, replace(x, recompute="none"), stages)
     device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
     parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
-    copies = [traffic.each_microbatch(a, x, parameters.counts(of), device) for of in parts]
+    between = replace(on, device=device).between(x.zero) if on else device
+    copies = [traffic.each_microbatch(a, x, parameters.counts(of), between) for of in parts]
     found: dict[str, list[Fraction]] = {kind: [] for kind in "FIWBC"}
-    for stage, (layers, each) in enumerate(zip(layers_of(a, x, stages), computed, strict=True)):
-        there, back = (
-            sum((traffic.seconds(x, device, way_of(a, way, i)) for i in layers), Fraction(0))
-            for way_of in (traffic.forward, traffic.backward)
-        )
-        alone = each.forward / rate + there, each.input / rate + back, each.weights / rate
+    computed = _by_shape(a, way, on, stages) if on else _flat(a, way, device, stages, efficiency)
+    for stage, (layers, alone) in enumerate(zip(layers_of(a, x, stages), computed, strict=True)):
         part = alone[0] / slices, alone[1] / slices, alone[2] / slices  # all parameters are sent for every slice
         more = traffic.waits(copies[stage], part, len(layers), overlap)
         for kind, time, longer in zip("FIWB", (*alone, alone[1] + alone[2]), more, strict=True):
             found[kind].append(time + slices * longer)
         near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
-        found["C"].append(activations.boundary(a, x) / min(near) if near else Fraction(0))
+        found["C"].append(_message(a, x, min(near), on) if near else Fraction(0))
     if x.zero < 2:
         del found["B"]  # B is I + W
     found["O"] = [each.saved / device.host for each in saved]
     given: dict[str, Cost] = {key: tuple(milliseconds(one / slices) for one in row) for key, row in found.items()}
     return Costs(given, unit=MILLISECONDS)
+
+
+def _flat(
+    a: Transformer, x: Training, device: Device, stages: int, efficiency: Fraction
+) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
+    """Yield the seconds of F, I and W of each stage at a flat share of the peak, without messages between copies."""
+    rate = device.flops * efficiency
+    for layers, each in zip(layers_of(a, x, stages), flops.by_stage(a, x, stages), strict=True):
+        there, back = (
+            sum((traffic.seconds(x, device, way_of(a, x, i)) for i in layers), Fraction(0))
+            for way_of in (traffic.forward, traffic.backward)
+        )
+        yield each.forward / rate + there, each.input / rate + back, each.weights / rate
+
+
+def _by_shape(a: Transformer, x: Training, on: Machine, stages: int) -> Iterator[tuple[Fraction, Fraction, Fraction]]:
+    """Yield the seconds of F, I and W of each stage by shape, without messages between copies."""
+    for number, layers in enumerate(layers_of(a, x, stages)):
+        one = shapes.stage(a, x, on, layers, first=number == 0, last=number == stages - 1)
+        yield Fraction(one.forward, PICO), Fraction(one.input, PICO), Fraction(one.weights, PICO)
+
+
+def _message(a: Transformer, x: Training, link: Fraction, on: Machine | None) -> Fraction:
+    return Fraction(shapes.message(a, x, on, link), PICO) if on else activations.boundary(a, x) / link
 
 
 def on_device(
@@ -89,13 +113,18 @@ def on_device(
         PipeschedError: PS235.
     """
     a, x = trained
+    on = machine(device, x.trainer or DEFAULT) if efficiency is None else None
+    way = {"overlap": 1 - on.shown(x.zero)} if on else {}
     efficiency = HALF if efficiency is None else efficiency
-    made = costs(a, x, device, placement.rank_of[0].tolist(), efficiency, runs_again=runs_again, slices=slices)
+    ranks = placement.rank_of[0].tolist()
+    made = costs(a, x, device, ranks, efficiency, runs_again=runs_again, slices=slices, on=on, **way)
     given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
     peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
+    reached = f"by shape under {on.trainer.name}" if on else f"at {shown(100 * efficiency)} %"
+    hidden = "messages between ranks of a layer are not overlapped" if on is None else "as constants.toml was fitted"
     note = (
-        f"{a.name} on {device.name} at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s, "
-        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; messages between ranks of a layer are not overlapped"
+        f"{a.name} on {device.name} {reached} of {shown(peak)} TFLOP/s, "
+        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; {hidden}"
     )
     if x.data * x.context > 1:
         note += ", and messages between copies once per step are not included"

@@ -1,0 +1,351 @@
+"""Seconds of the operations of a layer, by their shape on a device: products, attention, and what memory bounds.
+
+    product      2 M N K operations at a share of the peak: whole waves of tiles over the multiprocessors, smoothed;
+                 K / (K + k0) for the pipe that fills and drains; less where a size is no multiple of 64; and never
+                 faster than its bytes
+    elementwise  bytes over the bandwidth of the device's memory: norms, residuals, dropout, rotations, the activation
+    attention    two products for each score, causal half of them where no score is stored; stored scores pass memory
+    launches     a latency for each kernel
+    fp8          products of the layers at twice the 16-bit rate, after a cast of what enters them, which memory bounds
+    messages     bytes over a share of the link, plus latency; of some kinds only a part shows beside compute
+
+F, I and W have their own operations: a W has products alone, so it takes half to three quarters of an F. Every
+operation is rounded to the picosecond, so that sums are whole numbers and the same on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.constants import Constants, fitted
+from pipesched.planning.transformer.devices import Device
+from pipesched.planning.transformer.trainers import TRAINERS, Trainer
+
+PICO = 10**12
+Picoseconds: TypeAlias = int
+TILES = ((256, 128, Fraction(1)), (128, 128, Fraction("0.93")), (128, 64, Fraction("0.8")), (64, 64, Fraction("0.6")))
+"""Rows and columns of a tile of a product, and the share of the rate of the largest one."""
+ALIGNED = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A device under a trainer, with the constants of both."""
+
+    device: Device
+    trainer: Trainer
+    constants: Constants
+
+    @property
+    def memory_rate(self) -> Fraction:
+        """The bytes per second that elementwise work reaches."""
+        return self.device.hbm * self.constants["hbm"]
+
+    @property
+    def node_rate(self) -> Fraction:
+        """The bytes per second that a collective inside a node reaches."""
+        return self.device.node * self.constants["busbw"]
+
+    @property
+    def launch(self) -> Picoseconds:
+        """The latency of one kernel."""
+        return round(self.constants["launch"] * 10**6)
+
+    @property
+    def latency(self) -> Picoseconds:
+        """The latency of one message."""
+        return round(self.constants["latency"] * 10**6)
+
+    @property
+    def host(self) -> Picoseconds:
+        """The time of the host per layer and microbatch."""
+        return round(self.constants[self.trainer.host] * 10**6) if self.trainer.host else 0
+
+    def between(self, zero: int) -> Device:
+        """Return the device with the rates that messages between copies reach."""
+        rate, inside = self.device.network, self.node_rate
+        if zero == 3:
+            rate *= self.constants[self.trainer.gathers]
+        elif self.trainer.between:
+            rate, inside = rate / self.constants[self.trainer.between], inside / self.constants[self.trainer.between]
+        return replace(self.device, node=inside, network=min(rate, inside))
+
+    def shown(self, zero: int) -> Fraction:
+        """Return the share of the messages between copies that does not run beside compute."""
+        if zero == 3:
+            return self.constants[f"shown_{self.trainer.name}"]
+        return Fraction(0) if self.trainer.overlapped else Fraction(1)
+
+
+@lru_cache(maxsize=256)
+def machine(device: Device, trainer: str, constants: Constants | None = None) -> Machine | None:
+    """Return a device under a trainer; None if the device has no figures of its shape. constants: by default those of
+    the table.
+    """
+    whole = device.hbm and device.multiprocessors and device.gemm
+    return Machine(device, TRAINERS[trainer], constants or fitted()) if whole else None
+
+
+@lru_cache(maxsize=65536)
+def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on: Machine) -> Picoseconds:
+    """Return the time of `count` products of m x k by k x n. eight: at the rate of fp8."""
+    c, device = on.constants, on.device
+    best = Fraction(0)
+    for a, b, rate in TILES:
+        tiles = -(-m // a) * -(-n // b) * count
+        whole = -(-tiles // device.multiprocessors) * device.multiprocessors
+        best = max(best, rate * (m * n * count) / ((c["wave"] * whole + (1 - c["wave"]) * tiles) * (a * b)))
+    reached = c["gemm_fp8" if eight else device.gemm] * best * k / (k + c["k0"])
+    if m % ALIGNED or n % ALIGNED or k % ALIGNED:
+        reached *= c["unaligned"]
+    peak = device.flops * 2 if eight else device.flops * 2 / max(bytes_each, 2)
+    computed = 2 * m * n * k * count / (peak * reached)
+    moved = bytes_each * (m * n + m * k + n * k) * count / on.memory_rate
+    return round(PICO * max(computed, moved)) + on.launch
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Picoseconds of one layer and microbatch on one rank. again: what recomputation adds to an I, with its messages.
+
+    tensor, context, experts: messages of a forward, as far as they show.
+    """
+
+    forward: Picoseconds
+    input: Picoseconds
+    weights: Picoseconds
+    again: Picoseconds
+    tensor: Picoseconds
+    context: Picoseconds
+    experts: Picoseconds
+
+
+@dataclass
+class _Sum:
+    """Times of F, I and W while they are added up."""
+
+    on: Machine
+    eight: bool
+    bytes_each: int
+    forward: Picoseconds = 0
+    input: Picoseconds = 0
+    weights: Picoseconds = 0
+
+    def product(self, tokens: int, inner: int, outer: int, count: int = 1, gain: Fraction = Fraction(1)) -> None:
+        """Add a linear part: tokens x inner by inner x outer, and the two products of its backward."""
+        way = count, self.eight, self.bytes_each, self.on
+        self.forward += round(product(tokens, outer, inner, *way) / gain)
+        self.input += round(product(tokens, inner, outer, *way) / gain)
+        self.weights += round(product(inner, outer, tokens, *way) / gain)
+        if self.eight:  # what enters is read in 16 bit, and written in 8 bit as it is and transposed
+            self.moved(4 * tokens * inner * count, 4 * tokens * outer * count)
+
+    def moved(self, forward: Fraction | int, input: Fraction | int) -> None:
+        """Add bytes that pass memory."""
+        rate = self.on.memory_rate
+        self.forward += round(PICO * forward / rate)
+        self.input += round(PICO * input / rate)
+
+    def launched(self, forward: int, input: int, weights: int) -> None:
+        """Add kernels."""
+        self.forward += forward * self.on.launch
+        self.input += input * self.on.launch
+        self.weights += weights * self.on.launch
+
+
+def token_count(a: Transformer, x: Training) -> int:
+    """Return the tokens of a microbatch on one rank."""
+    return a.sequence * x.microbatch // x.context
+
+
+@lru_cache(maxsize=4096)
+def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
+    """Return the times of a layer, with experts or without."""
+    made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" else 2)
+    n, t, h, c = token_count(a, x), x.tensor, a.hidden, on.constants
+    width = Fraction(made.bytes_each, 2)
+    _projections(made, a, n, t)
+    sent = _experts(made, a, x, n) if experts else 0
+    if not experts:
+        made.product(n, h, (2 if a.gated else 1) * a.feed_forward // t)
+        made.product(n, a.feed_forward // t, h)
+    attending = _attention(made, a, x, n)
+    dropped = 6 if a.dropout else 0
+    whole, act = h / Fraction(t if x.sequence_parallel else 1), 0 if experts else (6 if a.gated else 4) * a.feed_forward
+    norm = 16 if a.norm == "rms" else 14
+    made.moved(
+        n * width * ((norm + dropped) * whole + Fraction(8 * h + act, t)),
+        n * width * ((28 + dropped) * whole + (8 * h + Fraction("1.6") * act) / t),
+    )
+    made.launched(14, 20, 4)
+    made.forward += on.host // 3
+    made.input += on.host - on.host // 3
+    if on.trainer.adds:
+        held = (a.heads + a.kv_heads) * 2 * a.head_size * h + h * a.feed_forward * (3 if a.gated else 2)
+        made.weights += round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, t) / on.memory_rate)
+    tensor, ring = _tensor(on, x, n * h, made.bytes_each), _ring(on, a, x, n)
+    shown = round(sent * c["experts_shown"])
+    again = {"none": 0, "selective": attending, "full": made.forward + tensor + ring + shown}[x.recompute]
+    if x.recompute == "selective" and x.attention == "flash":
+        again = 0
+    return Layer(made.forward, made.input, made.weights, again, tensor, ring, shown)
+
+
+def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
+    h, way = a.hidden, a.latent
+    if way is None:
+        kept = max(a.kv_heads, t)
+        made.product(n, h, (a.heads + 2 * kept) * a.head_size // t)
+        made.product(n, a.heads * a.head_size // t, h)
+        return
+    made.product(n, h, way.query + way.key_value + way.rope)
+    made.product(n, way.query, a.heads * (way.key + way.rope) // t)
+    made.product(n, way.key_value, a.heads * (way.key + way.value) // t)
+    made.product(n, a.heads * way.value // t, h)
+
+
+def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
+    """Add the scores and their products; return the time of one forward of them."""
+    on, c, s, t = made.on, made.on.constants, a.sequence, x.tensor
+    size = a.head_size if a.latent is None else a.latent.key + a.latent.rope
+    device, wide = on.device, Fraction(made.bytes_each, 2)
+    peak = device.flops / wide
+    if x.attention == "flash":
+        flash = c["flash_a100" if device.gemm == "gemm_a100" else on.trainer.flash]
+        once = round(PICO * Fraction(2 * n * s * a.heads * size, t) / peak / flash)
+        made.input += round(Fraction(5, 2) * once / c["flash_back"])
+    else:
+        count = Fraction(n * s * a.heads, t)
+        even = 1 if size % 8 == 0 else c["unaligned"]
+        products = 4 * count * size / (peak * c["scores"] * even)
+        there, back = (16, 10) if a.dropout else (6, 8)
+        once = round(PICO * (products + wide * count * there / on.memory_rate))
+        made.input += round(PICO * (2 * products + wide * count * back / on.memory_rate))
+    made.forward += once
+    return once
+
+
+def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
+    """Add the experts to which tokens are sent, spread evenly; return the time of the messages of a forward: what
+    stays in a node at the node's rate, the rest at the network's.
+    """
+    assert a.experts is not None
+    on, own, h, e, t = made.on, a.experts, a.hidden, x.expert, x.tensor
+    c, local = on.constants, max(1, own.count // e)
+    mine = max(1, n // t * own.per_token // local)
+    made.product(mine, h, (2 if a.gated else 1) * own.size, local, c["grouped"])
+    made.product(mine, own.size, h, local, c["grouped"])
+    if own.shared:
+        made.product(n, h, (2 if a.gated else 1) * own.size * own.shared // t)
+        made.product(n, own.size * own.shared // t, h)
+    made.product(n, h, own.count)
+    routed = n // t * own.per_token
+    made.moved(routed * (16 * h + 6 * own.size), routed * (16 * h + 10 * own.size))
+    host = round(c["host_experts"] * 10**6)
+    made.forward += host
+    made.input += host
+    if e == 1:
+        return 0
+    size = on.device.node_size
+    inside, outside = min(Fraction(1), Fraction(size, e)) - Fraction(1, e), max(Fraction(0), 1 - Fraction(size, e))
+    bytes_sent = made.bytes_each * routed * h
+    return 2 * (round(PICO * bytes_sent * (inside / on.node_rate + outside / on.device.network)) + 2 * on.latency)
+
+
+def _tensor(on: Machine, x: Training, entries: int, bytes_each: int) -> Picoseconds:
+    """Return the time of the two all-reduces of a forward over the ranks of a layer."""
+    t = x.tensor
+    if t == 1:
+        return 0
+    rate = on.node_rate if on.device.node_size % t == 0 else on.device.network
+    once = round(PICO * Fraction(2 * (t - 1) * bytes_each * entries, t) / rate) + 2 * on.latency
+    hides = x.sequence_parallel and on.device.gemm != "gemm_a100"
+    return 2 * (round(once * on.constants["tensor_shown"]) if hides else once)
+
+
+def _ring(on: Machine, a: Transformer, x: Training, n: int) -> Picoseconds:
+    """Return the time of the keys and values of a forward that pass the other ranks of the sequence."""
+    if x.context == 1:
+        return 0
+    kept = Fraction(2 * a.kv_heads * a.head_size, x.tensor) if a.latent is None else a.latent.key_value + a.latent.rope
+    rate = on.node_rate if on.device.node_size % (x.tensor * x.context) == 0 else on.device.network
+    return round(PICO * 2 * n * kept * (x.context - 1) / rate * on.constants["context_shown"])
+
+
+@dataclass(frozen=True)
+class End:
+    """Picoseconds of the embedding, or of the head and its loss."""
+
+    forward: Picoseconds
+    input: Picoseconds
+    weights: Picoseconds
+
+
+@lru_cache(maxsize=1024)
+def embedding(a: Transformer, x: Training, on: Machine) -> End:
+    """Return the times of the embedding: rows are read, and gradients added to them."""
+    moved = round(PICO * token_count(a, x) * a.hidden * 2 / on.memory_rate)
+    return End(2 * moved, 0, 3 * moved)
+
+
+@lru_cache(maxsize=1024)
+def head(a: Transformer, x: Training, on: Machine) -> End:
+    """Return the times of the head, in 16 bit, and of cross entropy in fp32."""
+    made = _Sum(on, False, 4 if a.dtype == "fp32" else 2)
+    n, size = token_count(a, x), -(-a.vocabulary // x.tensor)
+    made.product(n, a.hidden, size)
+    made.moved(n * size * 10, n * size * 12)
+    return End(made.forward, made.input, made.weights)
+
+
+def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picoseconds:
+    """Return the time of a message between stages over a link."""
+    cut = x.tensor if x.sequence_parallel or on.trainer.cuts else 1
+    sent = Fraction(a.dtype_bytes * token_count(a, x) * a.hidden, cut)
+    return round(PICO * sent / (link * on.constants["p2p"])) + on.latency
+
+
+def step_end(count: Fraction, x: Training, on: Machine) -> Picoseconds:
+    """Return the time of the optimizer's step over the parameters of a rank."""
+    shared = x.data * x.context if x.zero else 1
+    return round(PICO * on.constants["step"] * 30 * count / (on.device.hbm * shared))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Picoseconds of F, I and W of a stage and one microbatch, and their parts: compute, recomputation, messages over
+    t, over c and to experts.
+    """
+
+    forward: Picoseconds
+    input: Picoseconds
+    weights: Picoseconds
+    parts: tuple[Picoseconds, ...]
+
+
+def stage(a: Transformer, x: Training, on: Machine, layers: range, *, first: bool, last: bool) -> Stage:
+    """Return the times of a stage, from those of a layer of each kind and of its ends."""
+    way = replace(x, batch=None, data=1, zero=0, layout=None)
+    many = sum(map(a.has_experts, layers))
+    forward = back = weights = again = tensor = context = experts = 0
+    for count, kind in ((len(layers) - many, False), (many, True)):
+        if count:
+            one = layer(a, way, on, experts=kind)
+            forward += count * one.forward
+            back += count * one.input
+            weights += count * one.weights
+            again += count * one.again
+            tensor += count * one.tensor
+            context += count * one.context
+            experts += count * one.experts
+    for held, of in ((first, embedding), (last, head)):
+        if held:
+            end = of(a, way, on)
+            forward, back, weights = forward + end.forward, back + end.input, weights + end.weights
+    there, behind = tensor + context + experts, tensor + 2 * context + experts
+    parts = forward + back + weights, again, 2 * tensor, 3 * context, 2 * experts
+    return Stage(forward + there, back + again + behind, weights, parts)

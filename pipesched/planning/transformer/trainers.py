@@ -1,0 +1,125 @@
+"""Trainers: what of a step's time and memory belongs to them, and not to the model or the device.
+
+    host       seconds of the host per layer and microbatch that no shape explains
+    adds       gradients are added up apart from the product that computes them
+    cuts       a message between stages is cut over the ranks of a layer, and put together again behind it
+    overlap    share of the messages between copies that runs beside compute
+    reserve    bytes beside the counted tensors: context, communicators, buckets, the allocator's rest
+
+A reserve is `fixed` bytes, `changing` of the activations and the working set, and `state` of the parameters and
+gradients. `spread` is one standard deviation of readings from it; a plan fits with it on top. Constants in time are
+names of rows of constants.toml, so that one fit gives all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pipesched.planning.transformer.config import Training
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Bytes beside the counted tensors of a rank. source: the readings behind it."""
+
+    fixed: Fraction
+    changing: Fraction
+    state: Fraction
+    spread: Fraction
+    source: str
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer. parallel: its reserve where ranks share a layer; else `reserve`. host, flash, between, gathers: names
+    of constants; empty: nothing, or the rate of the link.
+
+    whole_gradients: gradients of a pipeline are not divided by ZeRO before the last backward. keep_outputs: as
+    `Training.keep_outputs`.
+    """
+
+    name: str
+    about: str
+    reserve: Reserve
+    flash: str
+    gathers: str
+    between: str = ""
+    host: str = ""
+    adds: bool = False
+    cuts: bool = True
+    overlapped: bool = True
+    whole_gradients: bool = False
+    keep_outputs: bool = False
+    parallel: Reserve | None = None
+
+
+def _reserve(fixed: str, changing: str, state: str, spread: str, source: str) -> Reserve:
+    return Reserve(Fraction(fixed) * GIB, Fraction(changing), Fraction(state), Fraction(spread) * GIB, source)
+
+
+TRAINERS: Mapping[str, Trainer] = {
+    row.name: row
+    for row in (
+        Trainer(
+            "megatron",
+            "Megatron-core and what NVIDIA builds on it (NeMo, Megatron-Bridge); Megatron-LM of 2021-22 on A100",
+            _reserve("3", "0", "0", "1", "no readings; least that lets every published run start"),
+            flash="flash_megatron",
+            gathers="gather_torch",
+        ),
+        Trainer(
+            "torch",
+            "torch's FSDP and pipelining: torchtitan, llm-foundry",
+            _reserve("4.6", "0", "0", "2", "torchtitan, peak reserved of 8B on 8 H100"),
+            flash="flash_torch",
+            gathers="gather_torch",
+            cuts=False,
+            whole_gradients=True,
+            keep_outputs=True,
+            parallel=_reserve("10", "0.18", "0.14", "2", "torchtitan, peak reserved of 70B and 405B with t = 8"),
+        ),
+        Trainer(
+            "deepspeed",
+            "Megatron-DeepSpeed and ZeRO-3 of 2021-22 on A100; a current one has not been measured here",
+            _reserve("8.6", "0.18", "0.14", "1.9", "nvidia-smi of 20 runs of BigScience on A100"),
+            flash="flash_a100",
+            gathers="gather_deepspeed",
+            between="reduce_deepspeed",
+            host="host_deepspeed",
+            adds=True,
+            overlapped=False,
+        ),
+    )
+}
+DEFAULT = "megatron"
+"""The trainer of a plan whose model names none."""
+
+
+def settled(x: Training) -> Training:
+    """Return a training that says whether outputs of stages are kept: as its trainer does, if it does not say."""
+    if x.keep_outputs is not None:
+        return x
+    return replace(x, keep_outputs=bool(x.trainer) and TRAINERS[x.trainer].keep_outputs)
+
+
+def reserve_of(x: Training) -> Reserve | None:
+    """Return the reserve of the trainer; None if none is said."""
+    if not x.trainer:
+        return None
+    row = TRAINERS[x.trainer]
+    return row.parallel if row.parallel and x.tensor > 1 else row.reserve
+
+
+def whole_gradients(x: Training, stages: int) -> bool:
+    """Return whether gradients stay whole until the last backward, although ZeRO divides them after it."""
+    return bool(x.trainer) and TRAINERS[x.trainer].whole_gradients and stages > 1
+
+
+def row_of(trainer: str) -> str:
+    """Return the row of a trainer with its release, as ``torchtitan==0.2``; empty if it has none."""
+    name = trainer.partition("==")[0].strip().lower()
+    return "torch" if name == "torchtitan" else name if name in TRAINERS else ""
