@@ -25,7 +25,12 @@ PLAN = (
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Rows.", "N", 5),
     replace(EFFICIENCY, help="Flat fraction of peak FLOP/s, as 50% [default: times by shape]."),
-    Option("overlap", fraction, "Share of data parallelism's messages that may overlap compute [default: the trainer's].", "X"),
+    Option(
+        "overlap",
+        fraction,
+        "Share of data parallelism's messages that may overlap compute [default: the trainer's].",
+        "X",
+    ),
     Option("executor", None, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
     Option("plot", None, "Draw seconds against bytes; with --sweep tokens/s of a GPU.", "OUT.svg", terminal=True),
     Option(

@@ -120,12 +120,12 @@ def on_device(
     made = costs(a, x, device, ranks, efficiency, runs_again=runs_again, slices=slices, on=on, **way)
     given = {**made.given, "R": made["F"], "L": made["O"], "B": made["B"]}
     peak, links = device.flops / 10**12, [shown(rate / 10**9) for rate in (device.node, device.network)]
-    reached = f"by shape under {on.trainer.name}" if on else f"at {shown(100 * efficiency)} %"
-    hidden = "messages between ranks of a layer are not overlapped" if on is None else "as constants.toml was fitted"
-    note = (
-        f"{a.name} on {device.name} {reached} of {shown(peak)} TFLOP/s, "
-        f"{links[0]} GB/s in a node, {links[1]} GB/s beyond; {hidden}"
-    )
+    reached = f"at {shown(100 * efficiency)} % of {shown(peak)} TFLOP/s"
+    hidden = "messages between ranks of a layer are not overlapped"
+    if on is not None:
+        reached = f"by the shapes of its operations at a peak of {shown(peak)} TFLOP/s, under {on.trainer.name}"
+        hidden = "constants as fitted on published runs"
+    note = f"{a.name} on {device.name} {reached}, {links[0]} GB/s in a node, {links[1]} GB/s beyond; {hidden}"
     if x.data * x.context > 1:
         note += ", and messages between copies once per step are not included"
         note += "; ZeRO's messages in every microbatch overlap compute" if x.zero >= 2 else ""
