@@ -29,6 +29,9 @@ def optimize(
     device: DeviceLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
+    partition: int | str | None = None,
+    embedding: Number | None = None,
+    head: Number | None = None,
     objective: str = "makespan",
     backward: str | None = None,
     all_m: bool = False,
@@ -46,7 +49,8 @@ def optimize(
 
     target: a schedule that gives placement, sizes and the kind of backward; without one, p, v and m are parameters.
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used. mem_cap: in
-    microbatches through 1/p of the model, one, or one per rank. backward: ``split`` or ``fused``. time_limit: seconds,
+    microbatches through 1/p of the model, one, or one per rank. partition: layers to divide among the stages, or
+    ``model``; embedding, head: their work, in layers. backward: ``split`` or ``fused``. time_limit: seconds,
     each a million steps of work, about a CPU second. certify: give the proof of what an engine refuted a minute more.
     seed: the seed of random choices; the same question, limit and seed have the same answer. progress: called with the
     state of the search about every second; KeyboardInterrupt, also if it raises one, ends the search with the best

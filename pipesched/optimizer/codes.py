@@ -17,4 +17,5 @@ class OptimizerCode(AnyCode):
     NO_PROOF = "PS712"
     ANSWER = "PS714"
     EVERY = "PS715"
+    DECISION = "PS716"
     ON_THE_WORD = "PS908"

@@ -72,6 +72,10 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
             cannot be optimized; every fault of the schedule's file.
     """
+    if request.decide is not None:
+        from pipesched.optimizer.decisions.request import decided
+
+        return decided(request, progress)
     meter = Meter(request.limits.seconds * SECOND - _STARTING)
     if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress, meter)

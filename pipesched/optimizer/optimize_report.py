@@ -37,7 +37,9 @@ from pipesched.schedule_analysis import Analysis
 if TYPE_CHECKING:
     from pipesched.planning.footprint_report import InBytes
 
-COUNTS = frozenset(("microbatches", "placement", "rank", "ranks", "route", "stage", "step"))
+COUNTS = frozenset(
+    ("layers", "microbatches", "placement", "proofs", "rank", "ranks", "route", "stage", "step", "taken")
+)
 """Entries of a certificate that are always integers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}

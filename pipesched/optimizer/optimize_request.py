@@ -20,7 +20,10 @@ from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Asked, Instance, placement_at, sizes_of
+from pipesched.optimizer.decisions.asked import Asked
+from pipesched.optimizer.decisions.asked import asked as decisions
+from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.instance import Asked as Place
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
 from pipesched.planning.byte_counts import Bytes
 from pipesched.planning.workload import Workload, caps_at, own_costs, workload
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1 loop). mem_cap: one cap, or one per rank.
+    decide: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1
+    loop). mem_cap: one cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
     on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
     for the source's kind, or split.
@@ -44,7 +48,7 @@ class Request:
     source: Source | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
     settings: Mapping[str, str | float] = field(default_factory=dict)
-    placement: Asked = None
+    placement: Place = None
     mem_cap: tuple[Fraction, ...] | None = None
     release: Release = AT_W
     costs: Costs | None = None
@@ -58,6 +62,7 @@ class Request:
     workload: Workload = field(default_factory=Workload)
     aside: tuple[int, ...] | None = None
     until_w: bool = True
+    decide: Asked | None = None
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -88,6 +93,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         confirm=given["confirm"],
         limits=Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
         workload=asked,
+        decide=decisions(given),
     )
 
 
@@ -170,13 +176,13 @@ def _target(
         room = optimize_bytes.room(*way, fused=fused, aside=request.aside, until_w=request.until_w)
         asked = tuple(cap for cap in request.workload.cap or () if isinstance(cap, Bytes))
         way_ = (placement, room.costs, room.release, room.caps, fused, request.objective)
-        instance = Instance(*way_, asked, room.unit)
+        instance = Instance(*way_, asked, of_one=room.unit)
         return Target(instance, given, sizes, room)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
     return Target(Instance(placement, costs, request.release, caps, fused, request.objective), given, sizes)
 
 
-def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Asked:
+def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Place:
     """Return the placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is used.
 
     Raises:

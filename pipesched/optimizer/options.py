@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipesched.command import values
 from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
 from pipesched.command.values import seconds, text, whole
 from pipesched.extension import Option, flag
+from pipesched.optimizer.decisions.asked import layers
 from pipesched.optimizer.values import caps_or_range, placement
 from pipesched.planning.rows import CAP
 
@@ -22,6 +24,9 @@ OPTIMIZE = (
     replace(COST, help="Costs of F, I, W, B, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
     RELEASE,
+    Option("partition", layers, "Decide the layers of each stage too, of so many.", "LAYERS|model"),
+    Option("embedding", values.exact, "With --partition: its work on the first stage, in layers.", "X"),
+    Option("head", values.exact, "With --partition: its work on the last stage, in layers.", "X"),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),

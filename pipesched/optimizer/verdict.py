@@ -179,6 +179,7 @@ class Terms:
     backwards.
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
+    decided: what was decided beside the order, in words; otherwise empty.
     """
 
     placement: Placement
@@ -188,6 +189,7 @@ class Terms:
     fused: bool
     objective: str
     asked: tuple[Bytes, ...] | None = None
+    decided: str = ""
 
     @classmethod
     def of(
@@ -221,7 +223,8 @@ class Terms:
         if guessed := self.assumed:
             rates += f" (assumed: {equations(guessed)})"
         return (
-            f"{placement_name(self.placement)} placement, {named}, {backward}, costs {rates}"
+            f"{placement_name(self.placement)} placement, {named}, {self.decided}{', ' * bool(self.decided)}"
+            f"{backward}, costs {rates}"
             f"{'' if self.asked else f', release {self.release.name}'}"
         )
 

@@ -21,6 +21,7 @@ from pipesched.optimizer import answer_read
 from pipesched.optimizer.answer_read import Answer
 from pipesched.optimizer.asked import Proof
 from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.decisions.judged import named
 from pipesched.optimizer.optimize_certify import write
 from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
 from pipesched.optimizer.proof.clauses import Clauses, TooManyError
@@ -141,7 +142,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(OptimizerCode.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     costs = replace(own.own_costs, unit=answer.unit)
     terms = Terms.of(own.schedule, costs, answer.release, answer.caps, answer.objective)
-    return replace(terms, asked=answer.asked), own
+    return named(replace(terms, asked=answer.asked), answer.certificate), own
 
 
 def _as_asked(answer: Answer, options: Options) -> Options:

@@ -6,6 +6,7 @@
                   or by dynamic programming over each rank's counts, run here                       `ranks`
                   otherwise on the word of an engine about these terms; the verdict names it
     every         for every m: a part that repeats, and a bound that grows with it                  `every`
+    decision      alternatives beside the order, none of which is better                             `decisions`
 
     proved optimal                                  objective = derived lower bound
     optimal on the word of CaDiCaL, not checked     objective = the objective that the engine refuted + one tick
@@ -78,6 +79,10 @@ def judge(
             require(f"no schedule is below {lower}, but the {verdict.objective} is {value}")
         if "every" in told:
             verdict = _for_every(told.part("every"), case, verdict, copies)
+        if "decision" in told:
+            from pipesched.optimizer.decisions.judged import judged_over_all
+
+            verdict = judged_over_all(told.part("decision"), case, verdict)
         return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
     except FaultError as found:
         return Judgement((found.finding,))
@@ -218,7 +223,7 @@ def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnost
         "gap": plain(verdict.gap),
     }
     try:
-        told.only(*right, "bound", "refuted", "every")
+        told.only(*right, "bound", "refuted", "every", "decision")
     except Unreadable as error:
         yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding
         return

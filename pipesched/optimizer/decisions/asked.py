@@ -1,0 +1,58 @@
+"""What a user lets the optimizer decide beside the order, as options give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.command import values
+from pipesched.command.options import Given
+from pipesched.command.values import Not
+from pipesched.diagnostics import Code, fail
+
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The decisions. partition: the number of layers, or 0 for those of the model; None for no partition.
+
+    embedding, head: their work, in layers.
+    """
+
+    partition: int | None = None
+    embedding: Fraction | None = None
+    head: Fraction | None = None
+
+
+def layers(value: object) -> int:
+    """Return a number of layers; 0 for those of the model."""
+    if value == MODEL:
+        return 0
+    found = values.whole(value)
+    if found < 1:
+        raise Not(value, "a number of layers from 1 up, or `model`")
+    return found
+
+
+def asked(given: Given) -> Asked | None:
+    """Return the decisions that the options ask for; None for the order alone.
+
+    Raises:
+        PipeschedError: PS225, options that contradict each other.
+    """
+    partition = given.get("partition")
+    for name in ("embedding", "head"):
+        if given.get(name) is not None and partition is None:
+            raise fail(Code.USAGE, f"--{name} is for --partition", help="give the number of layers with --partition")
+    if partition is None:
+        return None
+    for name, why in (
+        ("all_m", "a partition is decided for one m"),
+        ("proof", "a proof of a partition is in its answer: -o answer.json"),
+    ):
+        if given.get(name):
+            raise fail(Code.USAGE, f"--partition contradicts --{name.replace('_', '-')}: {why}")
+    if given.get("model") is not None and not partition and (given.get("embedding") or given.get("head")):
+        raise fail(Code.USAGE, "--head and --embedding are given, but the model has its own", help="leave them out")
+    return Asked(partition, given.get("embedding"), given.get("head"))

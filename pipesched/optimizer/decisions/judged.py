@@ -1,0 +1,40 @@
+"""The entry `decision` of a certificate, judged: the schedule is of the alternative that was taken, and no other is
+better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from pipesched.optimizer.decisions.alternatives import alike
+from pipesched.optimizer.decisions.over_all import over_all
+from pipesched.optimizer.decisions.read import decided
+from pipesched.optimizer.proof.case import Case, require
+from pipesched.optimizer.proof.entries import Entries, Unreadable
+from pipesched.optimizer.verdict import Terms, Verdict
+
+
+def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
+    """Return the verdict over all alternatives of a decision.
+
+    Raises:
+        FaultError: the schedule is not of the alternative that was taken, or the answer is for every m.
+        Unreadable: an entry cannot be read.
+    """
+    found = decided(given, case.terms)
+    require("a decision is for one m" if verdict.every is not None else "")
+    own = found.decision.terms(found.taken)
+    require("" if alike(own, case.terms) else f"its costs or caps are not those of {own.decided}")
+    return over_all(found.decision, found.taken, verdict, found.proofs)
+
+
+def named(terms: Terms, certificate: Mapping[str, object]) -> Terms:
+    """Return the terms with the decision of a certificate in words; unchanged if there is none that can be read."""
+    told = Entries(certificate, terms.costs.ticks(terms.placement.stages).scale)
+    with suppress(Unreadable):
+        if "decision" in told:
+            found = decided(told.part("decision"), terms)
+            return replace(terms, decided=found.decision.text(found.taken))
+    return terms

@@ -1,0 +1,109 @@
+"""The checker's verdict over all alternatives of a decision: none of them has a schedule below the value.
+
+    alternatives     listed anew from the numbers in the answer
+    each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
+    chosen one       by ranks taken one by one (`ranks`), or by a proof in the answer about its own clauses (`lrat`)
+
+What is left lowers the bound to that of the alternative. The optimizer is not consulted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from pipesched.optimizer.decisions.alternatives import Choice, Decision
+from pipesched.optimizer.proof.lrat import unproved
+from pipesched.optimizer.proof.meetings import meetings
+from pipesched.optimizer.proof.problem import Problem, problem
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.verdict import Verdict
+
+STEPS = 4_000_000
+"""The most steps of `ranks` for one alternative."""
+RANKED, LISTED = 200, 3_000
+"""The most alternatives that are refuted by `ranks` or a proof, and the most that are looked at one by one."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """How many alternatives each argument excludes; open: those left, each with its bound."""
+
+    by: Mapping[str, int]
+    open: Sequence[tuple[Fraction, Choice]]
+
+
+Proofs = Mapping[Choice, bytes]
+"""LRAT by alternative; empty for one that `ranks` excludes."""
+
+
+def over_all(decision: Decision, taken: Choice, verdict: Verdict, proofs: Proofs) -> Verdict:
+    """Return the verdict over all alternatives; `verdict` is about the chosen one."""
+    rest = decision.rest(verdict.value)
+    left = [one for one in rest.left if one[1] != taken]
+    found = excluded(decision, left, verdict.value, proofs)
+    floors = [bound for bound, _ in found.open] + ([] if rest.floor is None else [rest.floor])
+    many = f"{decision.count:,} {decision.plural}"
+    if floors and min(floors) < verdict.lower:
+        open = f"{len(found.open):,} of {many} are not excluded" if rest.floor is None else f"{many} are too many"
+        why = f"{open}; the least bound of these is {verdict.unit.text(min(floors))}"
+        return replace(verdict, lower=min(floors), shown_by=why, by=f"the {decision.plural} that are left", word="")
+    others = ", ".join(f"{n:,} by {by}" for by, n in {**found.by, QUICK: decision.count - 1 - len(left)}.items() if n)
+    return replace(verdict, shown_by=f"{verdict.shown_by}; no other of {many} is better{f': {others}' * bool(others)}")
+
+
+QUICK = "their work, warm-up and cool-down"
+
+
+def excluded(
+    decision: Decision, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
+) -> Excluded:
+    """Exclude alternatives without a schedule below a value. alternatives: with their quick bounds, ascending."""
+    by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0
+    for _, choice in alternatives[:LISTED]:
+        terms = decision.terms(choice)
+        asked, scale = problem(terms), terms.costs.ticks(terms.placement.stages).scale
+        bound = ceil(value * scale) - 1
+        least = lower(asked)
+        if least > bound or impossible(asked):
+            by["the work of a rank"] += 1
+            continue
+        ranked += choice in proofs
+        text = proofs.get(choice) if ranked <= RANKED else None
+        if text and not unproved(text, asked, bound):
+            by["a proof"] += 1
+        elif text == b"" and too_busy(asked, bound, STEPS) is not None:
+            by["ranks taken one by one"] += 1
+        else:
+            open.append((Fraction(least, scale), choice))
+    return Excluded(by, open)
+
+
+def impossible(asked: Problem) -> bool:
+    """Return True if one operation alone is over the cap of its rank."""
+    return any(
+        cap is not None and any(asked.gains[line] > cap for line in asked.on(rank))
+        for rank, cap in enumerate(asked.cap)
+    )
+
+
+def lower(asked: Problem) -> int:
+    """Return the best bound by the work of a rank between a head and a tail, or by meetings, in ticks."""
+    return max([meetings(asked)[0], *_busiest(asked)])
+
+
+def _busiest(asked: Problem) -> Iterator[int]:
+    for rank in sorted(set(asked.rank.values())):
+        frame, mine = rank if asked.span else None, asked.on(rank)
+        heads, tails = (np.array([x for line in mine for x in of(frame)[line]]) for of in (asked.heads, asked.tails))
+        work = np.array([asked.work[line] for line in mine for _ in range(asked.length[line])])
+        order = np.argsort(-heads, kind="stable")
+        heads, tails, work = heads[order], tails[order], work[order]
+        for tail in np.unique(tails).tolist():
+            total = np.cumsum(np.where(tails >= tail, work, 0))
+            yield int((heads + total)[tails >= tail].max()) + tail

@@ -1,0 +1,166 @@
+"""From a request with a decision to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from pipesched.compile import Options, examine, load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
+from pipesched.model.placement import Placement
+from pipesched.model.release import caps_by_rank
+from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.decisions.answer import answered
+from pipesched.optimizer.decisions.loads import InUnits, Parts, head_of, in_units, times
+from pipesched.optimizer.decisions.partition import Partition
+from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.solve.instance import MAX_OPS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.search.state import State
+from pipesched.planning.byte_counts import Bytes, gigabytes
+from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.workload import caps_at
+from pipesched.report.report import Report
+from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_request import Request
+
+_TRIES = 4
+
+
+def decided(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """Find the best alternative of a decision, and its best order.
+
+    Raises:
+        PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS701, no alternative
+            fits; PS716, there is nothing to decide.
+    """
+    if request.source is not None:
+        help = "leave the schedule out and give its placement: `--placement FILE`, with the sizes"
+        raise fail(Code.USAGE, "a partition changes the costs of stages, so no schedule can be given", help=help)
+    placement = placement_at(request.placement, sizes_of(request.placement, request.parameters))
+    aside: tuple[int, ...] | None = None
+    for _ in range(_TRIES):
+        decision, units = partition(request, placement, aside)
+        found = answered(decision, request.limits, request.name, progress)
+        if units is None:
+            return found
+        checked = _in_bytes(found, request, placement)
+        used = checked.parts.of(InBytes)
+        assert used is not None and used.cap is not None
+        over = [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
+        if not any(over):
+            note = (
+                f"the cap is in bytes: {gigabytes(units.unit)} are what a microbatch leaves on 1/{placement.ranks} of "
+                "the layers; loads are rounded up and caps down, so an order just over these caps may fit"
+            )
+            return replace(found, checked=checked, notes=(note, *found.notes))
+        before = aside or (0,) * len(over)
+        aside = tuple(a + b for a, b in zip(before, over, strict=True))
+    message = f"{_TRIES} orders within the caps held more messages than fit in bytes"
+    raise fail(OptimizerCode.NO_ROOM, message, help="a lower cap of activations, as `--mem-cap 4`")
+
+
+def _in_bytes(found: Optimum, request: Request, placement: Placement) -> Report:
+    """Return the report on an answer with the bytes of every rank, for the split that was taken."""
+    taken = found.certificate["decision"]
+    assert isinstance(taken, dict) and request.workload.model is not None
+    a, x = request.workload.model
+    laid = a, replace(x, layout=tuple(taken["taken"]))
+    untimed = replace(request.workload, model=laid, device=None, efficiency=None)
+    loaded = load(Source("optimum.ps", found.source), Options(max_ops=MAX_OPS))
+    report = examine(loaded, Options(costs=found.instance.costs, release=request.release, owned=(untimed,))).report
+    wrong = [d for d in report.diagnostics if d.severity == "error" and d.code != "PS502"]
+    if wrong:
+        raise PipeschedError(wrong)
+    return report
+
+
+def partition(
+    request: Request, placement: Placement, aside: tuple[int, ...] | None
+) -> tuple[Partition, InUnits | None]:
+    """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
+
+    Raises:
+        PipeschedError: PS225, options that contradict each other; PS716, layers that cannot be divided.
+    """
+    asked, workload = request.decide, request.workload
+    assert asked is not None and asked.partition is not None
+    model, fused = workload.model, bool(request.fused)
+    layers = _layers(request)
+    if placement.routes > 1:
+        message = "a placement with two routes has two copies of each stage"
+        raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
+    if layers < placement.stages:
+        message = f"{layers} layers are too few for {placement.stages} stages: each has at least one"
+        raise fail(OptimizerCode.DECISION, message, help="fewer ranks, fewer stages on each, or more layers")
+    kinds = ("F", "B") if fused else ("F", "I", "W")
+    costs = request.costs or Costs()
+    ends = {"first": asked.embedding or Fraction(0), "last": asked.head or Fraction(0)}
+    if model is not None and workload.device is not None and asked.embedding is None and asked.head is None:
+        found, message_cost, whole = times(workload, placement, kinds)
+        costs = costs.over(Costs({"C": message_cost}, whole.note, whole.unit))
+        loads = {name: {kind: getattr(found[kind], name) for kind in kinds} for name in ("layer", "first", "last")}
+    else:
+        if model is not None and asked.head is None:
+            ends["last"] = head_of(model, placement.stages)
+        one = {kind: _scalar(kind, costs[kind]) for kind in kinds}
+        loads = {"layer": one, **{name: {kind: x * one[kind] for kind in kinds} for name, x in ends.items()}}
+    held = Parts(_scalar("M", costs["M"]) * Fraction(placement.stages, layers), Fraction(0), Fraction(0))
+    caps, release, units = caps_by_rank(request.mem_cap, placement.ranks, zero=False), request.release, None
+    if (counted := caps_at(workload, placement.ranks, zero=False)) is not None:
+        units = in_units(workload, placement, release, counted, fused=fused, aside=aside)
+        held, caps, release = units.held, units.caps, units.release
+        loads["layer"]["S"] = units.there
+    loads = {name: {**load, "M": getattr(held, name)} for name, load in loads.items()}
+    asked_caps = tuple(cap for cap in workload.cap or () if isinstance(cap, Bytes)) or None
+    base = Instance(
+        placement,
+        Costs(note=costs.note, unit=costs.unit),
+        release,
+        caps,
+        fused,
+        request.objective,
+        asked_caps,
+        of_one=None if units is None else units.unit,
+    )
+    return Partition(base, layers, loads["layer"], loads["first"], loads["last"], _message(costs["C"])), units
+
+
+def _layers(request: Request) -> int:
+    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or there is none."""
+    assert request.decide is not None and request.decide.partition is not None
+    layers, model = request.decide.partition, request.workload.model
+    if model is None:
+        if not layers:
+            raise fail(Code.USAGE, "--partition model needs a model", help="give --model, or the number of layers")
+        return layers
+    if layers not in (0, model[0].layers):
+        message = f"--partition divides {layers} layers, but {model[0].name} has {model[0].layers}"
+        raise fail(Code.USAGE, message, help="--partition model")
+    return model[0].layers
+
+
+def _scalar(key: str, cost: Cost | None) -> Fraction:
+    """Return the cost of one layer.
+
+    Raises:
+        PipeschedError: PS716, it is given by stage.
+    """
+    if isinstance(cost, tuple | Grid) or cost is None:
+        message = f"the cost {key} is given by stage, but stages follow from the partition"
+        raise fail(
+            OptimizerCode.DECISION, message, help=f"give {key} of one layer, and --head and --embedding in layers"
+        )
+    return Fraction(cost)
+
+
+def _message(cost: Cost | None) -> Cost:
+    if isinstance(cost, Grid):
+        raise fail(OptimizerCode.DECISION, "C differs between microbatches", help="give one number, or one per stage")
+    return Fraction(0) if cost is None else cost

@@ -1,0 +1,184 @@
+"""The search over alternatives: orders of the most hopeful one first, until no other can be better.
+
+    seeds     ─ known orders and heuristics ─> a value          excludes alternatives by their quick bounds
+    the rest  ─ sorted by the bound ─────────> heuristics on the first ones: the value falls
+              ─ in this order: excluded by its bound, by `ranks`, or searched until its bound reaches the value
+
+The last search of the best alternative is the one of `solve.search`, without a limit but time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+
+from pipesched.optimizer.decisions.alternatives import Choice, Decision
+from pipesched.optimizer.decisions.over_all import LISTED, RANKED, STEPS, impossible, lower
+from pipesched.optimizer.optimize_certify import certified
+from pipesched.optimizer.proof.problem import problem as whole
+from pipesched.optimizer.proof.ranks import too_busy
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.bounds.least_cap import infeasible
+from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.portfolio import orders as heuristic_orders
+from pipesched.optimizer.solve.problem import Orders, Problem
+from pipesched.optimizer.solve.search.search import search
+from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, State
+
+_FIRST, _EACH = 12, 150  # alternatives on which heuristics are tried; steps of each per operation
+_SHARE = 4  # an alternative that is not the best gets at most this fraction of the time that is left
+_LEAST = 1.0  # seconds that an alternative gets at least
+
+Progress = Callable[[State], None]
+
+
+@dataclass(eq=False)
+class Best:
+    """The best alternative so far. orders: its best; searched: the alternatives whose orders were searched.
+
+    proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes. spent: seconds of `ranks`,
+    which the checker takes again.
+    """
+
+    choice: Choice | None = None
+    value: Fraction | None = None
+    orders: Orders | None = None
+    name: str = ""
+    state: State | None = None
+    searched: set[Choice] = field(default_factory=set)
+    proofs: dict[Choice, str] = field(default_factory=dict)
+    stopped: str = ""
+    spent: float = 0.0
+
+    def offer(self, choice: Choice, value: Fraction, orders: Orders, name: str) -> None:
+        if self.value is None or value < self.value:
+            self.choice, self.value, self.orders, self.name = choice, value, orders, name
+            self.state = None
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """The search for the best alternative. instances: makes the instance of an alternative."""
+
+    decision: Decision
+    instance_of: Callable[[Choice], Instance]
+    limits: Limits
+    progress: Progress
+    until: float
+
+    def run(self) -> Best:
+        """Return the best alternative, with its last state; an interrupt ends the search with the best so far."""
+        best = Best()
+        try:
+            for choice in self.decision.seeds():
+                self._look(choice, best)
+            self._go_on(best)
+        except KeyboardInterrupt:
+            best.stopped = INTERRUPTED
+        if best.choice is not None and best.state is None:
+            best.state = self._state(best.choice, best, 0.0)
+        return best
+
+    def _go_on(self, best: Best) -> None:
+        listed = self._listed(best)
+        for _, choice in listed[:_FIRST]:
+            self._look(choice, best)
+        for n, (bound, choice) in enumerate(listed):
+            if best.value is not None and bound >= best.value:
+                break
+            if n and time.monotonic() + best.spent >= self.until:
+                best.stopped = f"time limit of {self.limits.seconds:g} s; how far that goes depends on the machine"
+                break
+            if choice != best.choice and self._too_busy(choice, best):
+                best.proofs[choice] = ""
+                continue
+            self._searched(choice, best)
+        if best.choice is not None and best.state is None:
+            self._searched(best.choice, best)
+
+    def _listed(self, best: Best) -> list[tuple[Fraction, Choice]]:
+        """Return the alternatives by their bounds, as far as these are below the value."""
+        value = best.value if best.value is not None else Fraction(2**40)
+        made = []
+        for quick, choice in self.decision.rest(value).left[:LISTED]:
+            bound = quick
+            instance = self.instance_of(choice)
+            asked = whole(instance)
+            if impossible(asked) or infeasible(problem := instance.problem()) is not None:
+                continue
+            scale = instance.costs.ticks(instance.placement.stages).scale
+            bound = max(bound, Fraction(lower(asked), scale), problem.time(lower_bound(problem).value))
+            if bound < value:
+                made.append((bound, choice))
+        return sorted(made)
+
+    def _look(self, choice: Choice, best: Best) -> None:
+        """Try heuristics on an alternative."""
+        instance = self.instance_of(choice)
+        problem = instance.problem()
+        if (problem.cap < 0).any() or infeasible(problem) is not None:
+            return
+        for name, orders in heuristic_orders(problem, _EACH * problem.operations, self.limits.seed):
+            start = _value(problem, orders)
+            if start is not None:
+                best.offer(choice, start, orders, name)
+
+    def _too_busy(self, choice: Choice, best: Best) -> bool:
+        instance = self.instance_of(choice)
+        if best.value is None:
+            return False
+        bound, now = ceil(best.value * instance.costs.ticks(instance.placement.stages).scale) - 1, time.monotonic()
+        found = too_busy(whole(instance), bound, STEPS) is not None
+        best.spent += time.monotonic() - now
+        return found and len(best.proofs) < RANKED
+
+    def _searched(self, choice: Choice, best: Best) -> None:
+        """Search the orders of an alternative, until its bound reaches the best value."""
+        best.searched.add(choice)
+        left = max(_LEAST, self.until - time.monotonic())
+        state = self._state(choice, best, left if choice == best.choice else max(_LEAST, left / _SHARE))
+        if state.value is not None and (best.value is None or state.problem.time(state.value) < best.value):
+            assert state.best is not None
+            best.offer(choice, state.problem.time(state.value), state.best, state.source)
+        if choice == best.choice:
+            best.state = state
+        elif best.value is not None and state.problem.time(state.lower) >= best.value and len(best.proofs) < RANKED:
+            self._prove(choice, best, state)
+
+    def _prove(self, choice: Choice, best: Best, state: State) -> None:
+        """Make the proof that an alternative is no better, where an engine has refuted it."""
+        assert best.value is not None
+        instance = self.instance_of(choice)
+        below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale
+        ranks = None if state.refuted is None else state.refuted.ranks
+        entry = certified(instance, below, ranks[0] if ranks else None, None).entry
+        if entry:
+            best.proofs[choice] = str(entry["lrat"])
+
+    def _state(self, choice: Choice, best: Best, seconds: float) -> State:
+        problem = self.instance_of(choice).problem()
+        known = [(best.name, best.orders)] if choice == best.choice and best.orders is not None else []
+        target = None if choice == best.choice or best.value is None else best.value
+        ended = False
+
+        def watch(state: State) -> None:
+            nonlocal ended
+            self.progress(state)
+            if target is not None and problem.time(state.lower) >= target:
+                ended = True
+                raise KeyboardInterrupt
+
+        limits = replace(self.limits, seconds=max(seconds, 0.001), proof=None)
+        state = search(problem, limits, known, watch, time.monotonic() + seconds)
+        if state.stopped == INTERRUPTED and not ended and seconds:
+            raise KeyboardInterrupt
+        return state
+
+
+def _value(problem: Problem, orders: Orders) -> Fraction | None:
+    ticks = convert.value(problem, orders)
+    return None if ticks is None else problem.time(ticks)
