@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +16,13 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.alternatives import Decision
 from pipesched.optimizer.decisions.search import Best, Searcher
+from pipesched.optimizer.optimize_certify import certified
 from pipesched.optimizer.optimize_report import Optimum, bound_by, claims, notes
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.certificate import certificate
 from pipesched.optimizer.solve.instance import MAX_OPS, Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.search.state import Limits, Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict, documentation
 from pipesched.report.report import Report
@@ -41,13 +42,14 @@ def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[
         assert isinstance(made, Instance)
         return made
 
-    best = Searcher(decision, instance_of, limits, progress, time.monotonic() + limits.seconds).run()
+    meter = Meter(limits.seconds * SECOND)
+    best = Searcher(decision, instance_of, limits, progress, meter).run()
     if best.choice is None or best.state is None or best.state.best is None:
         message = f"none of {decision.count:,} {decision.plural} has a schedule within the caps"
         raise fail(OptimizerCode.INFEASIBLE, message, help="a higher cap, fewer layers on a rank, or more ranks")
     instance, state = instance_of(best.choice), best.state
     schedule = replace(convert.to_schedule(state.problem, best.state.best), name=name)
-    written, judged = _judged(decision, best, instance, schedule)
+    written, judged = _judged(decision, best, instance, schedule, meter)
     made, text, report = _printed(schedule, instance, judged, name)
     verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
     stopped = best.stopped or state.stopped
@@ -68,7 +70,7 @@ def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[
 
 
 def _judged(
-    decision: Decision, best: Best, instance: Instance, schedule: Schedule
+    decision: Decision, best: Best, instance: Instance, schedule: Schedule, meter: Meter
 ) -> tuple[dict[str, object], Verdict]:
     """Return the certificate, and the checker's verdict on it."""
     assert best.state is not None and best.choice is not None
@@ -81,18 +83,28 @@ def _judged(
         ],
         **decision.to_json(),
     }
-    verdict = None
-    for refuted in (state.refuted, Refutation(state.lower - 1, "ranks", None)):
-        state.refuted = refuted
-        written = certificate(instance, state) | {"decision": entry}
-        found = judge(schedule, instance, written)
-        if found.verdict is None:
-            raise PipeschedError(found.findings)
-        verdict = found.verdict
-        if verdict.proved or state.refuted is not None:
-            break
-    assert verdict is not None
-    return written, verdict
+    alone = _verdict(schedule, instance, certificate(instance, state))
+    proof = None
+    if alone.word:
+        ranks = None if state.refuted is None else state.refuted.ranks
+        below = state.problem.time(state.lower - 1)
+        proof = certified(instance, below, ranks[0] if ranks else None, None, meter.part(1.0)).entry or None
+        if proof is None:
+            state.believe_no_engine()
+    elif alone.lower < state.problem.time(state.lower) and state.refuted is None:
+        state.refuted = Refutation(state.lower - 1, "ranks", None)  # the checker's formulas show a weaker bound
+        if _verdict(schedule, instance, certificate(instance, state)).word:
+            state.refuted = None
+    written = certificate(instance, state, None, proof) | {"decision": entry}
+    return written, _verdict(schedule, instance, written)
+
+
+def _verdict(schedule: Schedule, instance: Instance, written: Mapping[str, object]) -> Verdict:
+    """Return the checker's verdict on a certificate; raise PipeschedError if it refuses it."""
+    found = judge(schedule, instance, written)
+    if found.verdict is None:
+        raise PipeschedError(found.findings)
+    return found.verdict
 
 
 def _printed(schedule: Schedule, instance: Instance, judged: Verdict, name: str) -> tuple[Analysis, str, Report]:

@@ -9,7 +9,6 @@ The last search of the best alternative is the one of `solve.search`, without a 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -24,14 +23,17 @@ from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.portfolio import orders as heuristic_orders
 from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.optimizer.solve.search.search import search
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, State
 
 _FIRST, _EACH = 12, 150  # alternatives on which heuristics are tried; steps of each per operation
-_SHARE = 4  # an alternative that is not the best gets at most this fraction of the time that is left
-_LEAST = 1.0  # seconds that an alternative gets at least
+_SHARE = 0.25  # an alternative that is not the best gets at most this part of what is left
+_LEAST = SECOND  # steps that an alternative gets at least
+_BOUNDS = 100  # steps per operation for the bounds of an alternative, here and by the checker
+_RANKED = STEPS // 6  # steps for `ranks`, here and by the checker
 
 Progress = Callable[[State], None]
 
@@ -40,8 +42,7 @@ Progress = Callable[[State], None]
 class Best:
     """The best alternative so far. orders: its best; searched: the alternatives whose orders were searched.
 
-    proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes. spent: seconds of `ranks`,
-    which the checker takes again.
+    proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes.
     """
 
     choice: Choice | None = None
@@ -52,7 +53,6 @@ class Best:
     searched: set[Choice] = field(default_factory=set)
     proofs: dict[Choice, str] = field(default_factory=dict)
     stopped: str = ""
-    spent: float = 0.0
 
     def offer(self, choice: Choice, value: Fraction, orders: Orders, name: str) -> None:
         if self.value is None or value < self.value:
@@ -68,7 +68,7 @@ class Searcher:
     instance_of: Callable[[Choice], Instance]
     limits: Limits
     progress: Progress
-    until: float
+    meter: Meter
 
     def run(self) -> Best:
         """Return the best alternative, with its last state; an interrupt ends the search with the best so far."""
@@ -80,7 +80,7 @@ class Searcher:
         except KeyboardInterrupt:
             best.stopped = INTERRUPTED
         if best.choice is not None and best.state is None:
-            best.state = self._state(best.choice, best, 0.0)
+            best.state = self._state(best.choice, best, Meter(0))
         return best
 
     def _go_on(self, best: Best) -> None:
@@ -90,8 +90,8 @@ class Searcher:
         for n, (bound, choice) in enumerate(listed):
             if best.value is not None and bound >= best.value:
                 break
-            if n and time.monotonic() + best.spent >= self.until:
-                best.stopped = f"time limit of {self.limits.seconds:g} s; how far that goes depends on the machine"
+            if n and self.meter.late:
+                best.stopped = f"time limit of {self.limits.seconds:g} s"
                 break
             if choice != best.choice and self._too_busy(choice, best):
                 best.proofs[choice] = ""
@@ -108,6 +108,7 @@ class Searcher:
             bound = quick
             instance = self.instance_of(choice)
             asked = whole(instance)
+            self.meter.spend(_BOUNDS * sum(asked.length.values()))
             if impossible(asked) or infeasible(problem := instance.problem()) is not None:
                 continue
             scale = instance.costs.ticks(instance.placement.stages).scale
@@ -122,6 +123,7 @@ class Searcher:
         problem = instance.problem()
         if (problem.cap < 0).any() or infeasible(problem) is not None:
             return
+        self.meter.spend(_EACH * problem.operations)
         for name, orders in heuristic_orders(problem, _EACH * problem.operations, self.limits.seed):
             start = _value(problem, orders)
             if start is not None:
@@ -131,16 +133,15 @@ class Searcher:
         instance = self.instance_of(choice)
         if best.value is None:
             return False
-        bound, now = ceil(best.value * instance.costs.ticks(instance.placement.stages).scale) - 1, time.monotonic()
-        found = too_busy(whole(instance), bound, STEPS) is not None
-        best.spent += time.monotonic() - now
-        return found and len(best.proofs) < RANKED
+        bound = ceil(best.value * instance.costs.ticks(instance.placement.stages).scale) - 1
+        self.meter.spend(_RANKED)
+        return too_busy(whole(instance), bound, STEPS) is not None and len(best.proofs) < RANKED
 
     def _searched(self, choice: Choice, best: Best) -> None:
         """Search the orders of an alternative, until its bound reaches the best value."""
         best.searched.add(choice)
-        left = max(_LEAST, self.until - time.monotonic())
-        state = self._state(choice, best, left if choice == best.choice else max(_LEAST, left / _SHARE))
+        share = 1.0 if choice == best.choice else _SHARE
+        state = self._state(choice, best, Meter(max(_LEAST, share * self.meter.left)))
         if state.value is not None and (best.value is None or state.problem.time(state.value) < best.value):
             assert state.best is not None
             best.offer(choice, state.problem.time(state.value), state.best, state.source)
@@ -155,11 +156,11 @@ class Searcher:
         instance = self.instance_of(choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale
         ranks = None if state.refuted is None else state.refuted.ranks
-        entry = certified(instance, below, ranks[0] if ranks else None, None).entry
+        entry = certified(instance, below, ranks[0] if ranks else None, None, self.meter.part(0.5)).entry
         if entry:
             best.proofs[choice] = str(entry["lrat"])
 
-    def _state(self, choice: Choice, best: Best, seconds: float) -> State:
+    def _state(self, choice: Choice, best: Best, meter: Meter) -> State:
         problem = self.instance_of(choice).problem()
         known = [(best.name, best.orders)] if choice == best.choice and best.orders is not None else []
         target = None if choice == best.choice or best.value is None else best.value
@@ -172,9 +173,9 @@ class Searcher:
                 ended = True
                 raise KeyboardInterrupt
 
-        limits = replace(self.limits, seconds=max(seconds, 0.001), proof=None)
-        state = search(problem, limits, known, watch, time.monotonic() + seconds)
-        if state.stopped == INTERRUPTED and not ended and seconds:
+        state = search(problem, replace(self.limits, proof=None), known, watch, meter)
+        self.meter.spend(meter.spent)
+        if state.stopped == INTERRUPTED and not ended and meter.limit:
             raise KeyboardInterrupt
         return state
 
