@@ -190,7 +190,7 @@ def test_the_commands_of_a_row_run_and_say_the_same(files: Path, capsys: pytest.
         for verb, command in row["commands"].items():
             words = shlex.split(command)
             assert words[:2] == ["pipesched", verb]
-            if (verb, row["v"]) == ("optimize", 4):  # takes ten seconds
+            if verb == "optimize" and row["v"] > 2:  # takes ten seconds and more
                 continue
             assert main([*words[1:], *(["--json"] if verb == "verify" else [])]) == 0, command
             told = capsys.readouterr().out
@@ -210,7 +210,7 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
     assert main([*line, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     for row in told["rows"]:
-        assert f"  {row['seconds'] * 1000:.3g} ms  " in text and f"  {row['days']:#.3g} days" in text
+        assert f"  {row['seconds'] * 1000:#.3g} ms  " in text and f"  {row['days']:#.3g} days" in text
         assert row["commands"]["verify"] in text
         assert row["p"] * row["t"] * row["c"] * row["d"] == 8
         assert row["days"] == pytest.approx(2e6 / row["tokens_per_second"] / 86_400)

@@ -18,8 +18,20 @@ from pipesched.interop.launch.rules import Rule, Setup, only_schedules
 from pipesched.orders import torch_csv
 from pipesched.planning.layouts.prediction import order
 
-_CLASSES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zb_v": "ZBVZeroBubble"}
-_BY_CSV = {"zb_h1": "1F1B", "zb_h2": "1F1B"}
+_CLASSES = {
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "interleaved_zb": "InterleavedZeroBubble",
+    "zb_v": "ZBVZeroBubble",
+}
+_BY_CSV = {
+    "zb_h1": "1F1B",
+    "zb_h2": "1F1B",
+    "1f1b_v": "ZBVZeroBubble",
+    "v_half": "ZBVZeroBubble",
+    "v_min": "ZBVZeroBubble",
+}
+_SPLIT = ("zb_h1", "zb_h2", "zb_v", "v_half", "v_min", "interleaved_zb")
 _FLAVORS = {
     (6, 256, 16, 2048): ("llama3", "debugmodel"),
     (32, 4096, 32, 128256): ("llama3", "8B"),
@@ -48,7 +60,7 @@ RULES = (
         "torchtitan 0.2, distributed/activation_checkpoint.py",
     ),
     Rule(
-        lambda x: x.choice.schedule in ("zb_v", *_BY_CSV) and x.choice.p > 1 and x.x.recompute != "none",
+        lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.recompute != "none",
         "W computes a checkpointed block again for each group of its parameters",
         "torchtitan#773, measured on torch 2.13",
     ),

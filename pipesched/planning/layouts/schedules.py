@@ -1,8 +1,8 @@
 """The schedules that a plan tries: their placements, and the forwards that a rank holds before its first backward.
 
     linear   stage s on rank s                   1F1B, ZB-H1, ZB-H2
-    loop     stage s on rank s % p               interleaved
-    vee      stage s on rank min(s, 2p - 1 - s)  ZB-V
+    loop     stage s on rank s % p               interleaved, interleaved zero bubble
+    vee      stage s on rank min(s, 2p - 1 - s)  ZB-V, 1F1B-V, V-Half, V-Min
 
 A rank holds these forwards at some instant, whatever the times, so they bound its peak from below before any order is
 expanded. They are counted per chunk.
@@ -47,6 +47,43 @@ def _vee(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
     return min(2 * (p - r) - 1 + r, m), min(r + 1, m)
 
 
+def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
+    """Return the forwards of the interleaved zero bubble, whose rounds have n microbatches, p or a few more."""
+    n = m // max(1, m // p)
+    groups, rest = divmod(min(p - r + (v - 1) * n, v * m), n * v)
+    return tuple(min(m, groups * n + min(n, max(0, rest - n * chunk))) for chunk in range(v))
+
+
+def _repeated(begin: Callable[[int, int], tuple[int, int, int]]) -> Callable[[int, int, int, int], tuple[int, ...]]:
+    """Return the forwards of a block of six slots that repeats: those due before the first backward.
+
+    begin: the slots of the first forward of each of the two chunks, and of the first backward, from p and the rank.
+    """
+
+    def before(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
+        *first, backward = begin(p, r)
+        return tuple(min(m, -(-(backward - slot) // 6)) for slot in first)
+
+    return before
+
+
+def _1f1b_v(p: int, r: int) -> tuple[int, int, int]:
+    apart = 3 if p % 3 == 0 else 0
+    return r, 2 * p - 1 - r, 2 * p + apart + 2 * r + (r + (-p - 2) % 3) // 3 * 3
+
+
+def _v_half(p: int, r: int) -> tuple[int, int, int]:
+    return 2 * r, 3 * p - 2 - r, 3 * p + (3 if p % 2 == 0 else 0) + 2 * r - 1
+
+
+def _v_min(p: int, r: int) -> tuple[int, int, int]:
+    return r, 2 * p - 1 - r, 2 * p + (2 if p % 3 == 0 else 0) + r
+
+
+def _on_v(s: int, p: int) -> int:
+    return min(s, 2 * p - 1 - s)
+
+
 def _any(p: int, v: int, m: int) -> str:
     return ""
 
@@ -70,7 +107,18 @@ ROWS = (
         lambda p, v, m, r: (min(2 * (p - 1 - r) + 1, m),),
         lambda p, v, m: "" if m >= 2 * p - 1 else "fewer than 2p - 1 microbatches",
     ),
-    Row("zb_v", 2, False, lambda s, p: min(s, 2 * p - 1 - s), _vee, _any),
+    Row("zb_v", 2, False, _on_v, _vee, _any),
+    Row("1f1b_v", 2, True, _on_v, _repeated(_1f1b_v), _any),
+    Row("v_half", 2, False, _on_v, _repeated(_v_half), _any),
+    Row("v_min", 2, False, _on_v, _repeated(_v_min), _any),
+    Row(
+        "interleaved_zb",
+        None,
+        False,
+        lambda s, p: s % p,
+        _rounds,
+        lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "microbatches are not whole rounds of m // p",
+    ),
 )
 _TWICE = "has more than one copy of every stage, on different ranks"
 UNTRIED: Mapping[str, str] = {
