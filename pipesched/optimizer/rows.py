@@ -1,5 +1,6 @@
 """The row that adds `pipesched optimize`."""
 
+from pipesched.common.rows import Service
 from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
 
 _PROOF = Lazy[type]("optimizer.asked:Proof")
@@ -33,6 +34,7 @@ ROWS: tuple[Row, ...] = (
         after="require_proof",
         into=_PROOF,
     ),
+    Service("order", Lazy("optimizer.plan_order:order")),
     Later(Lazy("optimizer.verify_answer:require_proof"), place=20, owner=_PROOF),
     Verb(
         "optimize",

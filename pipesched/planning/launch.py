@@ -16,6 +16,7 @@ from pipesched.diagnostics import fail
 from pipesched.planning.codes import PlanningCode
 
 if TYPE_CHECKING:
+    from pipesched.model.schedule import Schedule
     from pipesched.planning.layouts.space import Choice, Space
     from pipesched.planning.transformer.config import Training
 
@@ -54,8 +55,10 @@ class Launcher(Protocol):
     def refuses(self, space: Space, choice: Choice) -> str:
         """Return the reason why the trainer does not run a choice; empty if it does."""
 
-    def launch(self, space: Space, choice: Choice) -> Launch:
-        """Return the configuration of a choice that is not refused."""
+    def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
+        """Return the configuration of a choice that is not refused. order: in place of the choice's, where a trainer
+        takes one.
+        """
 
     def judged(self, launch: Launch) -> str:
         """Return the first error that `check` finds in a configuration, or an empty text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
-from pipesched.command.values import text, whole
+from pipesched.command.values import seconds, text, whole
 from pipesched.common.values import texts
 from pipesched.extension import Option, flag
 from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
@@ -22,6 +22,7 @@ PLAN = (
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Only what this trainer runs, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
+    Option("optimize", seconds, "Let the optimizer order the first row, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Rows.", "N", 5),
     replace(EFFICIENCY, help="Flat fraction of peak FLOP/s, as 50% [default: times by shape]."),

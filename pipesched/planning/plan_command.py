@@ -15,7 +15,14 @@ from pipesched.planning.progress import watched
 @click.command
 @flags.options("plan")
 def plan(
-    *, plot: str | None, config: str | None, sweep: str | None, explain_model: bool, executor: str, **given: Any
+    *,
+    plot: str | None,
+    config: str | None,
+    sweep: str | None,
+    optimize: float | None,
+    explain_model: bool,
+    executor: str,
+    **given: Any,
 ) -> int:
     """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch size, recomputation and ZeRO stage.
     Choices that do not fit are counted; the fastest that fits is predicted by its own timeline and bytes.
@@ -59,6 +66,8 @@ def plan(
             return out.result(several)
         with watched(out, "looking at the choices") as tell:
             found = verb.plan(asked, executor, tell)
+        if optimize is not None:
+            found = found.with_order(optimize)
         if config is not None and found.best is not None:
             for path, text in found.configuration(config).items():
                 replace_file(path, text)

@@ -14,7 +14,9 @@ def launch(plan: Outcome, one: Prediction) -> Launch | None:
     """Return the configuration of a row, None if no trainer is asked for."""
     if not plan.request.trainer:
         return None
-    return launcher(plan.request.trainer).launch(plan.problem.space, one.choice)
+    made = plan.ordered
+    order = made.order if made is not None and made.better and one is plan.best else None
+    return launcher(plan.request.trainer).launch(plan.problem.space, one.choice, order)
 
 
 def text(plan: Outcome) -> Iterator[str]:

@@ -62,6 +62,7 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     lines = list(facts(plan))
     if plan.best is not None:
         lines += ["", _table(plan), _legend(plan), "", *_commands(plan), ""]
+        lines += [plan.ordered.text(), ""] if plan.ordered is not None else []
         lines += [*plan_launch.text(plan), ""] if plan.request.trainer else []
         lines += [f"- {one.text(plan.best)}" for one in plan.rules]
     if plan.explained is not None and plan.best is not None:
@@ -282,6 +283,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
             }
             for one in plan.rules
         ],
+        "optimized": None if plan.ordered is None else plan.ordered.to_json(),
         "explained": None if plan.explained is None else _explained(plan),
         "assumed": list(assumed(plan)),
         "diagnostics": [render.as_json(found) for found in plan.diagnostics],

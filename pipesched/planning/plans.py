@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 from pipesched.diagnostics import Code, fail
@@ -17,6 +18,7 @@ from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
 from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS, Size
+from pipesched.planning.plan_order import ordered
 from pipesched.planning.values import one_device
 
 MOST = 2**17
@@ -41,6 +43,10 @@ class Plan(Outcome):
     def plot(self) -> str:
         """Return the plot of seconds of a step against the peak bytes of a rank, as SVG."""
         return plan_report.plot(self)
+
+    def with_order(self, seconds: float) -> Plan:
+        """Return the plan with the optimizer's order for the first row, found in some seconds."""
+        return replace(self, ordered=ordered(self, seconds))
 
     def configuration(self, path: str) -> dict[str, str]:
         """Return the files of the trainer for the first row, by path; the first one is at `path`."""

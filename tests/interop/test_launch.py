@@ -287,6 +287,22 @@ def test_an_order_without_a_class_comes_as_a_csv(tmp_path: Path, capsys: pytest.
     assert "CSV" in capsys.readouterr().out
 
 
+def test_the_optimizers_order_is_written_where_a_trainer_takes_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Split backwards are faster than 1F1B: torchtitan gets them as a CSV that `check` verifies; DeepSpeed none."""
+    path = tmp_path / "best.toml"
+    given = [*PLAN[:-1], "t=1,c=1,b=1,p=4,schedule=1f1b,recompute=none", "--optimize", "20", "--json"]
+    assert main(["plan", *given, "--trainer", "torchtitan==0.2", "--config", str(path)]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert 0.7 * made["optimized"]["before"] < made["optimized"]["makespan"] < made["optimized"]["before"]
+    assert made["rows"][0]["launch"]["files"]["plan.csv"] == (tmp_path / "best.csv").read_text("utf-8")
+    assert "W" in (tmp_path / "best.csv").read_text("utf-8")
+    assert main(["check", str(path), "--trainer", "torchtitan==0.2.2", "--processes", "8"]) == 0
+    assert main(["plan", *given, "--trainer", "deepspeed"]) == 0
+    assert "plan.csv" not in capsys.readouterr().out
+
+
 def test_what_is_not_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown trainer, a release for which nothing is written, and --config without a trainer have their codes."""
     for words, code in (

@@ -20,6 +20,7 @@ from pipesched.interop import check
 from pipesched.interop.launch import deepspeed, megatron, torchtitan
 from pipesched.interop.launch.rules import Rule, Setup, first_broken
 from pipesched.interop.trainers.trainers import named
+from pipesched.model.schedule import Schedule
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.launch import Launch
 from pipesched.planning.layouts.space import Choice, Space
@@ -91,8 +92,8 @@ class Launched:
         reason = first_broken(self.row.rules, Setup(space, choice, self.release))
         return f"{self.named}: {reason}" if reason else ""
 
-    def launch(self, space: Space, choice: Choice) -> Launch:
-        x = Setup(space, choice, self.release)
+    def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
+        x = Setup(space, choice, self.release, order)
         options = f"--trainer {self.row.typed}=={self.release}{self.row.options(x)}"
         return Launch(self.row.files(x), options, self.row.left_out)
 

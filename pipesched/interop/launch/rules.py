@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipesched.model.schedule import Schedule
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
@@ -13,11 +14,12 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class Setup:
-    """A choice for one release of a trainer."""
+    """A choice for one release of a trainer. order: in place of the choice's own."""
 
     space: Space
     choice: Choice
     release: str
+    order: Schedule | None = None
 
     @property
     def a(self) -> Transformer:

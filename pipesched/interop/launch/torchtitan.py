@@ -114,10 +114,11 @@ RULES = (
 
 def files(x: Setup) -> Mapping[str, str]:
     """Return the TOML file, and the CSV if the order is not one of torch's classes."""
-    by_csv = x.choice.p > 1 and x.choice.schedule in _BY_CSV
+    by_csv = x.choice.p > 1 and (x.order is not None or x.choice.schedule in _BY_CSV)
     made = {"plan.toml": "\n".join(_lines(x, by_csv=by_csv)) + "\n"}
     if by_csv:
-        made["plan.csv"] = "".join(torch_csv.pieces(order(x.choice.schedule, tuple(x.choice.sizes.items()))))
+        own = x.order or order(x.choice.schedule, tuple(x.choice.sizes.items()))
+        made["plan.csv"] = "".join(torch_csv.pieces(own))
     return made
 
 

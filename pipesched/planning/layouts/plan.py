@@ -20,6 +20,7 @@ from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
 from pipesched.planning.layouts.search import Search, Tell, executor, silent
 from pipesched.planning.layouts.space import LAYOUT, Size, Space
 from pipesched.planning.layouts.stages import Problem
+from pipesched.planning.plan_order import Ordered
 from pipesched.planning.transformer import state
 from pipesched.planning.transformer.config import Trained, Training
 from pipesched.planning.transformer.devices import Device
@@ -76,7 +77,7 @@ class Request:
 class Outcome:
     """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons to refuse
     choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
-    explanations.
+    explanations. ordered: the optimizer's order for the first choice, if it was asked for.
     """
 
     request: Request
@@ -87,6 +88,7 @@ class Outcome:
     rules: tuple[Judged, ...]
     explained: Explained | None
     diagnostics: tuple[Diagnostic, ...] = ()
+    ordered: Ordered | None = None
 
     @property
     def best(self) -> Prediction | None:
