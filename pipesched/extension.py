@@ -162,12 +162,10 @@ class Measure(Row):
     part: Lazy[Callable[..., object]]
 
 
-class Together(Row):
-    """Examines many schedules at once. settle: derives what the reports of some examinations say, of as many as it can;
-    what is left is derived one by one.
-    """
+class Sweep(Row):
+    """Verifies many files and sizes. reports: yields a report for each pair of a source and its options."""
 
-    settle: Lazy[Callable[[Sequence[object]], None]]
+    reports: Lazy[Callable[..., Iterable[object]]]
 
 
 class Needs(Flag):

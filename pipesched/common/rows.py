@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.extension import Aliases, Lazy, Row, Together
+from pipesched.extension import Aliases, Lazy, Row, Sweep
 
 if TYPE_CHECKING:
     from pipesched.support.source import Source
@@ -31,6 +31,6 @@ class Service(Row):
 
 
 ROWS: tuple[Row, ...] = (
-    Together(Lazy("common.side_by_side:settle")),
+    Sweep(Lazy("common.side_by_side:reports"), place=1),
     Aliases(Lazy("common.aliases:known_as"), Lazy("common.aliases:taken_for")),
 )

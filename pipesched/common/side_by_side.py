@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, groupby, pairwise
+from time import monotonic
 from typing import TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from pipesched.check.checks import Subject
 from pipesched.check.complete import check_placement, whole
 from pipesched.check.dataflow import check_dataflow
 from pipesched.diagnostics import PipeschedError
-from pipesched.examine import Examination
+from pipesched.examine import Examination, Options
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.cost_values import Cost, listed
 from pipesched.model.costs import Costs
@@ -35,14 +36,37 @@ from pipesched.model.grid import Grid
 from pipesched.model.ops import BEHIND, FOR_BACKWARDS, MAKERS, SAME
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
+from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.source import Source
+from pipesched.verbs.verify import Asked, examined, judged
 
-Asked = TypeVar("Asked")
+Kept = TypeVar("Kept")
 
 SMALL = 1 << 12  # operations of a schedule; side by side a larger one is no faster than alone
 AT_ONCE = 1 << 16  # operations that lie side by side, about
+WAIT = 0.5  # seconds until what is loaded is reported
 LONGER = 1.5  # times the microbatches of the one with the fewest
 _AWAY = [op for result in FOR_BACKWARDS for op in MAKERS[result]]
+
+
+def reports(asked: Iterable[Asked]) -> Iterator[Report]:
+    """Yield the report on each source at its size."""
+    for few in _few(asked):
+        settle(found for found, _, _ in few if isinstance(found, Examination))
+        yield from (judged(*one) for one in few)
+
+
+def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, Source | Report, Options]]]:
+    """Yield the examinations of a few files and sizes after the other; a report where there is none."""
+    few, operations, begin = list[tuple[Report | Examination, Source | Report, Options]](), 0, monotonic()
+    for source, options in asked:
+        few.append((found := examined(source, options), source, options))
+        operations += len(found.loaded.schedule) if isinstance(found, Examination) else 0
+        if operations > AT_ONCE or monotonic() > begin + WAIT:
+            yield few
+            few, operations, begin = [], 0, monotonic()
+    yield few
 
 
 def settle(made: Iterable[Examination]) -> None:
@@ -54,9 +78,9 @@ def settle(made: Iterable[Examination]) -> None:
                 Together.of(parts).settle()
 
 
-def settled(asked: Iterable[Asked], of: Callable[[Asked], Examination | None]) -> Iterator[Asked]:
+def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> Iterator[Kept]:
     """Yield the same, after the examinations of several are settled at once. of: its examination, if it has one."""
-    few, operations = list[Asked](), 0
+    few, operations = list[Kept](), 0
     for one in chain(asked, [None]):
         if one is None or operations > AT_ONCE:
             settle(made for x in few if (made := of(x)) is not None)

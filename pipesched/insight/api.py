@@ -15,6 +15,8 @@ from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.verbs.verify import lists as lists_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from pipesched.insight.compare_report import Comparison
     from pipesched.insight.diff_report import Difference
     from pipesched.insight.why_report import Why
@@ -70,6 +72,7 @@ def compare(
     max_ops: int = MAX_OPS,
     framework_path: str | None = None,
     framework_time: float = 60,
+    executor: Executor | None = None,
     **parameters: Parameter | Sequence[Sequence[int]],
 ) -> Comparison:
     """Compare schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
@@ -78,19 +81,22 @@ def compare(
     one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
     rank's links are shared by its messages: `row.queued` of each row. jitter: the standard deviation of every time, as
     "5%": `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided anew
-    in each.
+    in each. executor: who does the work, any of `concurrent.futures`; by default this process.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a missing file.
     """
-    given, _ = keywords.read("compare", locals() | {"parameters": {}})
+    named = {name: x for name, x in locals().items() if name != "executor"}
+    given, _ = keywords.read("compare", named | {"parameters": {}})
     from pipesched.insight import compare as verb
+    from pipesched.planning.executors import Workers
 
     grid, settings = keywords.apart(parameters)
     compared = [sources.alone(one) for one in verb.named(schedules, library=library)]
     listed = lists_of(compared)
     count(grid, [listed] * len(compared))
     asked = options.compile_options("compare", {**given, "settings": settings}, {})
+    asked = asked.owning(Workers(executor or "here"))
     return verb.compare(compared, combinations(grid, listed), asked, per_stage=given["cost_per"] == "stage")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -35,7 +36,9 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import MILLISECONDS, NO_UNIT
+from pipesched.planning.executors import Workers, divided
 from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.sweeps import without
 from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.support.source import Source
@@ -69,12 +72,12 @@ def compare(
         PipeschedError: PS208, if none of the files has a parameter.
     """
     own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
-    asked = (
-        _asked(source, replace(options, parameters=size), per_stage=per_stage)
+    sized = [
+        (source, replace(without(options), parameters=size))
         for source, every in zip(sources, own, strict=True)
         for size in _once(every)
-    )
-    rows = [one if isinstance(one, Row) else measured(*one) for one in settled(asked, _examination)]
+    ]
+    rows = divided(partial(_rows, per_stage), sized, options.of(Workers))
     timed = options.of(Workload).device is not None
     given = NO_UNIT if options.costs is None else options.costs.unit
     return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
@@ -90,6 +93,12 @@ def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
 
 
 Asked: TypeAlias = tuple[Source, Options, Examination]
+
+
+def _rows(per_stage: bool, sized: Sequence[tuple[Source, Options]]) -> list[Row]:
+    """Return the row of each file at its size."""
+    asked = (_asked(source, options, per_stage=per_stage) for source, options in sized)
+    return [one if isinstance(one, Row) else measured(*one) for one in settled(asked, _examination)]
 
 
 def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:

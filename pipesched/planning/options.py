@@ -8,7 +8,7 @@ from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
 from pipesched.command.values import seconds, text, whole
 from pipesched.common.values import texts
 from pipesched.extension import Option, flag
-from pipesched.planning.rows import DEVICE, EFFICIENCY, MODEL
+from pipesched.planning.rows import DEVICE, EFFICIENCY, EXECUTOR, MODEL
 from pipesched.planning.values import amount, byte_cap, device, fraction, named_model, one_device
 
 PLAN = (
@@ -32,7 +32,7 @@ PLAN = (
         "Share of data parallelism's messages that may overlap compute [default: the trainer's].",
         "X",
     ),
-    Option("executor", None, "Who works.", "processes[:N]|here|dask:ADDRESS", "processes", terminal=True),
+    replace(EXECUTOR, help="Who works.", default="processes"),
     Option("plot", None, "Draw seconds against bytes; with --sweep tokens/s of a GPU.", "OUT.svg", terminal=True),
     Option(
         "sweep", None, "The first row for each value; the batch grows with gpus.", "gpus=64,128|b=1,2,4", terminal=True

@@ -12,6 +12,7 @@ from pipesched.extension import (
     Option,
     Reading,
     Row,
+    Sweep,
     Taker,
     Verb,
 )
@@ -39,6 +40,14 @@ CAP = Option(
     "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model.",
     "K|K0,K1,...",
 )
+EXECUTOR = Option(
+    "executor",
+    Lazy[Reading]("planning.executors:named"),
+    "Who works [default: this process].",
+    "processes[:N]|here|dask:ADDRESS",
+    terminal=True,
+)
+_WORKERS = Lazy[type]("planning.executors:Workers")
 _TIMED = ("verify", "why", "compare", "diff", "show", "optimize")
 
 
@@ -72,6 +81,8 @@ ROWS: tuple[Row, ...] = (
     _workload(DEVICE, DEVICE.help, "model", *_TIMED),
     _workload(EFFICIENCY, EFFICIENCY.help, "device", *_TIMED),
     replace(CAP, on=("verify", "show", "emit", "why", "compare", "diff"), into=_INTO),
+    replace(EXECUTOR, on=("verify", "compare"), after="max_ops", into=_WORKERS),
+    Sweep(Lazy("planning.sweeps:reports"), owner=_WORKERS),
     CostModel(Lazy("planning.workload:costs"), owner=_OWNER),
     Measure("bytes", Lazy("planning.footprint_report:in_bytes"), owner=_OWNER),
     Check(

@@ -5,55 +5,42 @@ A reader may have its own verdict, such as that on an optimizer's answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from time import monotonic
+from dataclasses import replace
+from typing import TypeAlias
 
 from pipesched.compile import examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
-from pipesched.extension import Later, Reader, Together, counting, rows
+from pipesched.extension import Later, Reader, Sweep, counting
 from pipesched.formats.readers import PS, Loaded, checked, reader_of
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 
-AT_ONCE, WAIT = 1 << 16, 0.5  # operations of schedules that are examined at once, and seconds until they are loaded
+Asked: TypeAlias = tuple[Source | Report, Options]
+"""A file and a size; a file that cannot be read is the report of that."""
 
 
-def verify(source: Source, options: Options) -> Report:
+def verify(source: Source | Report, options: Options) -> Report:
     """Return the verdict on a file at a size. Errors are in the report; none is raised."""
-    (report,) = verify_all(source, [options])
-    return report
+    return judged(examined(source, options), source, options)
 
 
-def verify_all(source: Source, sizes: Iterable[Options]) -> Iterator[Report]:
-    """Yield all facts about a file at each size; several are examined at once."""
-    for few in _few(source, sizes):
-        made = [found for _, found in few if isinstance(found, Examination)]
-        for row in rows(Together) if len(made) > 1 else ():
-            row.settle.load()(made)
-        for options, found in few:
-            try:
-                report, one = (found.report, found) if isinstance(found, Examination) else (found, None)
-                yield _judged(report, one, source, options)
-            except PipeschedError as error:
-                yield _refused(source, options, error)
+def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
+    """Yield the verdict on each file at its size; many are left to the first extension that takes them."""
+    for row in counting(Sweep, asked[0][1]) if len(asked) > 1 else ():
+        for report in row.reports.load()(asked):
+            assert isinstance(report, Report)
+            yield report
+        return
+    yield from (verify(*one) for one in asked)
 
 
-def _few(source: Source, sizes: Iterable[Options]) -> Iterator[list[tuple[Options, Report | Examination]]]:
-    """Yield the examinations at a few sizes after the other; a report where there is none."""
-    few, operations, begin = list[tuple[Options, Report | Examination]](), 0, monotonic()
-    for options in sizes:
-        few.append((options, found := _examined(source, options)))
-        operations += len(found.loaded.schedule) if isinstance(found, Examination) else 0
-        if operations > AT_ONCE or monotonic() > begin + WAIT:
-            yield few
-            few, operations, begin = [], 0, monotonic()
-    yield few
-
-
-def _examined(source: Source, options: Options) -> Report | Examination:
+def examined(source: Source | Report, options: Options) -> Report | Examination:
     """Return the examination of a file's schedule, or the report that its reader makes."""
+    if isinstance(source, Report):
+        return replace(source, parameters=dict(options.parameters))
     try:
         row = reader_of(source)
         own = row.verify.load()(source, options) if isinstance(row, Reader) and row.verify else None
@@ -63,22 +50,30 @@ def _examined(source: Source, options: Options) -> Report | Examination:
         return _refused(source, options, error)
 
 
+def judged(found: Report | Examination, source: Source | Report, options: Options) -> Report:
+    """Return the report, after the judgements of extensions whose options are given, or with the error of one."""
+    try:
+        return _judged(found, source, options)
+    except PipeschedError as error:
+        assert isinstance(source, Source)
+        return _refused(source, options, error)
+
+
 def _refused(source: Source, options: Options, error: PipeschedError) -> Report:
     return Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics)
 
 
 def verify_loaded(loaded: Loaded, options: Options) -> Report:
     """Return the verdict on a loaded schedule."""
-    made = examine(loaded, options)
-    return _judged(made.report, made, None, options)
+    return _judged(examine(loaded, options), None, options)
 
 
-def _judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report after the judgements of extensions whose options are given; made: the examination."""
-    for row in counting(Later, options):
-        judged = row.judge.load()(report, made, source, options)
-        assert isinstance(judged, Report)
-        report = judged
+def _judged(found: Report | Examination, source: Source | Report | None, options: Options) -> Report:
+    report, made = (found.report, found) if isinstance(found, Examination) else (found, None)
+    for row in counting(Later, options) if not isinstance(source, Report) else ():
+        later = row.judge.load()(report, made, source, options)
+        assert isinstance(later, Report)
+        report = later
     return report
 
 

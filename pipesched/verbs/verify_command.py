@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,8 @@ import click
 
 from pipesched import render
 from pipesched.command import flags
-from pipesched.command.options import Given, compile_options
-from pipesched.command.sizes import Several, combinations, count
+from pipesched.command.options import compile_options
+from pipesched.command.sizes import combinations, count
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
 from pipesched.support.source import Source
@@ -43,43 +43,28 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file,
     3 a certificate leaves something open.
     """
-    from pipesched.verbs.verify import lists
+    from pipesched.verbs import verify as verb
 
     grid = flags.grid(given)
     sources = [_read(target) for target in files]
-    listed = [lists([source]) if isinstance(source, Source) else frozenset() for source in sources]
+    listed = [verb.lists([source]) if isinstance(source, Source) else frozenset() for source in sources]
     runs = count(grid, listed)
     with flags.output_of(given) as out:
-        reports = _reports(zip(files, sources, listed, strict=True), given, grid)
+        basis, sized = compile_options("verify", given, {}), zip(sources, listed, strict=True)
+        asked = [(source, replace(basis, parameters=x)) for source, own in sized for x in combinations(grid, own)]
+        reports = verb.verify_all(asked)
         return out.verdict(next(reports)) if runs == 1 else _many(reports, out)
 
 
-def _read(target: str) -> Source | PipeschedError:
+def _read(target: str) -> Source | Report:
+    """Return the text of a file, or the report on one that cannot be read."""
     from pipesched.library.inputs import read
+    from pipesched.report.report import Report
 
     try:
         return read(target)
     except PipeschedError as error:
-        return error
-
-
-def _reports(
-    files: Iterable[tuple[str, Source | PipeschedError, Collection[str]]],
-    given: Given,
-    grid: Mapping[str, Several],
-) -> Iterator[Report]:
-    """Yield the report on every file at every size; an unreadable file has one for each size too."""
-    from pipesched.report.report import Report
-    from pipesched.verbs import verify as verb
-
-    basis = compile_options("verify", given, {})
-    for target, source, listed in files:
-        sizes = combinations(grid, listed)
-        if isinstance(source, PipeschedError):
-            for parameters in sizes:
-                yield Report(target, target, parameters, diagnostics=source.diagnostics)
-        else:
-            yield from verb.verify_all(source, (replace(basis, parameters=size) for size in sizes))
+        return Report(target, target, diagnostics=error.diagnostics)
 
 
 def _many(reports: Iterator[Report], out: Output) -> int:

@@ -74,7 +74,7 @@ def rows(runs: int, count: int) -> Iterator[tuple[str, float, int, str]]:
         yield f"{text}: loaded, side by side", beside, len(many), "verdicts"
     sizes = [Options(size) for size in spread(count)]
     source = read("1f1b")
-    yield "1f1b: a sweep", seconds(1, lambda: [*verify_all(source, sizes)]), len(sizes), "sizes"
+    yield "1f1b: a sweep", seconds(1, lambda: [*verify_all([(source, x) for x in sizes])]), len(sizes), "sizes"
     some = sizes[:: max(1, len(sizes) // 500)]
     yield "1f1b: some of it one by one", seconds(1, lambda: [verify(source, x) for x in some]), len(some), "sizes"
     named = [read(name) for name in ("gpipe", "1f1b", "zb_h1")]

@@ -51,7 +51,7 @@ def test_sizes_of_a_sweep_have_the_reports_of_each_alone(name: str) -> None:
     found = [examine(*one) for one in loaded((name, options) for options in sizes)]
     settled = same(found)
     assert settled < len(found) if name in ("unet", "pipeoffload") else settled > len(found) // 2
-    assert [str(x) for x in verify_all(read(name), sizes)] == [str(verify(read(name), x)) for x in sizes]
+    assert [str(x) for x in verify_all([(read(name), x) for x in sizes])] == [str(verify(read(name), x)) for x in sizes]
 
 
 def options(rng: random.Random, stages: int) -> Options:

@@ -21,9 +21,10 @@ from pipesched.__main__ import main
 from pipesched.compile import load, read
 from pipesched.examine import Options
 from pipesched.model.ops import Op
+from pipesched.planning.executors import Here, executor
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, beyond, bound, predict
 from pipesched.planning.layouts.schedules import ROWS
-from pipesched.planning.layouts.search import Here, Search, alike
+from pipesched.planning.layouts.search import Search, alike
 from pipesched.planning.layouts.space import LAYOUT, Choice, Space, refuses
 from pipesched.planning.layouts.stages import Problem
 from pipesched.planning.transformer.config import Training, Transformer
@@ -169,10 +170,8 @@ def test_who_works_makes_no_difference() -> None:
     here = pipesched.plan(**given).to_json()
     with ThreadPoolExecutor(2) as threads:
         assert pipesched.plan(**given, executor=threads).to_json() == here
-    from pipesched.planning.layouts.search import executor
-
     asked = problem(zero=(1,), c=(1,), b=(1,))
-    with executor("processes:2", asked.space) as processes:
+    with executor("processes:2") as processes:
         pooled = Search(asked, processes).best(3)
     assert [one.nanoseconds for one in pooled] == [one.nanoseconds for one in Search(asked, Here()).best(3)]
 
@@ -445,13 +444,11 @@ def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 def test_ten_thousand_choices_in_a_minute() -> None:
     """The plan at p up to 64 takes less than a minute on two cores; most choices are never written out."""
-    from pipesched.planning.layouts.search import executor
-
     transformer, training = read_model("llama3-70b")
     device = DEVICES["h100"]
     space = Space(transformer, replace(training, batch=512), 64, 8, {})
     begun = time.monotonic()
-    with executor("processes:2", space) as workers:
+    with executor("processes:2") as workers:
         found = Search(Problem(space, device, device.memory), workers)
         assert len(found.best(5, apart=LAYOUT)) == 5
     assert len(found.choices) > 10_000 and max(x.p for x in found.choices) == 64

@@ -1,4 +1,4 @@
-"""A Dask cluster tries the choices of a plan, with the result of this process; skipped without `distributed`."""
+"""A Dask cluster does the work of a plan or a sweep, with the same result; skipped without `distributed`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ def test_two_workers_find_the_same_plan(files: Path, capsys: pytest.CaptureFixtu
             executor=client.get_executor(),
         )
         assert json.loads(json.dumps(made.to_json())) == here
+        sweep = ("verify", "1f1b", "missing.ps", "zb_h1", "--p", "2..5", "--m", "4,8")
+        assert main([*sweep, "--executor", f"dask:{cluster.scheduler_address}"]) == 2
+        elsewhere = capsys.readouterr()
+        assert main([*sweep]) == 2 and capsys.readouterr() == elsewhere
         did = client.run(lambda dask_worker: dask_worker.state.executed_count)
         assert len(did) == 2 and all(did.values())
 

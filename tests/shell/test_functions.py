@@ -31,6 +31,7 @@ VERBS = (
 )
 OWN = {"verify": {"target"}, "optimize": {"target", "progress"}, "compare": {"schedules"}, "diff": {"a", "b"}}
 OWN |= {"calibrate": {"traces"}, "plan": {"executor"}}
+OWN["compare"] |= {"executor"}
 ELSEWHERE = {"run": {"rank", "factory", "model"}}  # a function of its own: `run_rank`
 WRONG = "0F0,0B0\n0F1,1B0\n"
 

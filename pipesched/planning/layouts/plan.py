@@ -14,10 +14,11 @@ from math import ceil
 from pipesched.diagnostics import Diagnostic, exit_status, fail
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
+from pipesched.planning.executors import executor
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import Explained, Judged, explain, judge
-from pipesched.planning.layouts.search import Search, Tell, executor, silent
+from pipesched.planning.layouts.search import Search, Tell, pays, silent
 from pipesched.planning.layouts.space import LAYOUT, Size, Space
 from pipesched.planning.layouts.stages import Problem
 from pipesched.planning.plan_order import Ordered
@@ -109,9 +110,7 @@ def outcome(request: Request, workers: str | Executor = "here", tell: Tell = sil
         PipeschedError: PS246, PS248, PS249, PS225.
     """
     problem = request.problem()
-    if isinstance(workers, Executor):
-        return _found(request, Search(problem, workers, tell))
-    with executor(workers, problem.space) as made:
+    with executor(pays(workers, problem.space) if isinstance(workers, str) else workers) as made:
         return _found(request, Search(problem, made, tell))
 
 

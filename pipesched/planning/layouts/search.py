@@ -9,21 +9,15 @@ portions that do not depend on it: the result and the number of timed choices ar
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import TypeAlias
 
-from pipesched.diagnostics import Code, fail
 from pipesched.model.units import SECONDS
-from pipesched.planning.codes import PlanningCode
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
 from pipesched.planning.layouts.space import Choice, Size, Space
@@ -47,29 +41,6 @@ def alike(nanoseconds: int) -> int:
     """
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
-
-
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
-
-
-class Here(Executor):
-    """An executor that runs in this process."""
-
-    def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
-        """Call the function at once."""
-        made: Future[Made] = Future()
-        try:
-            made.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            made.set_exception(error)
-        return made
-
-    def map(
-        self, fn: Callable[..., Made], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
-    ) -> Iterator[Made]:
-        """Call the function for each item when its result is taken, so that there is progress."""
-        return map(fn, *iterables)
 
 
 Tell: TypeAlias = Callable[[str], None]
@@ -199,41 +170,7 @@ class Search:
                 self._refuse(found)
 
 
-@contextmanager
-def executor(name: str, space: Space) -> Iterator[Executor]:
-    """Yield the executor of a name: ``processes``, ``processes:N``, ``here``, or ``dask:ADDRESS`` of a cluster's
-    scheduler.
-
-    Raises:
-        PipeschedError: PS225, unknown executor; PS249, no cluster.
-    """
-    kind, _, where = name.partition(":")
-    few = kind == "processes" and not where and len(list(islice(space, FEW + 1))) <= FEW
-    if kind == "here" or few:
-        yield Here()
-    elif kind == "processes" and (not where or (where.isdecimal() and 0 < int(where[:4]) <= 1024)):
-        begun = get_context("fork" if sys.platform == "linux" else "spawn")
-        with ProcessPoolExecutor(int(where or os.cpu_count() or 1), begun) as made:
-            yield made
-    elif kind == "dask" and where:
-        with _dask(where) as made:
-            yield made
-    else:
-        raise fail(Code.USAGE, f"unknown executor {name[:60]!r}", help="processes, processes:N, here, dask:ADDRESS")
-
-
-@contextmanager
-def _dask(address: str) -> Iterator[Executor]:
-    """Yield workers of a cluster with the same version of pipesched."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise fail(PlanningCode.NO_CLUSTER, "Dask is not installed", help="pip install 'pipesched[planning]'") from None
-    try:
-        client = Client(address, timeout=5)
-    except (OSError, ValueError) as error:  # timeouts of both are OSErrors
-        raise fail(PlanningCode.NO_CLUSTER, f"no scheduler of Dask answers at {address[:60]}: {error}") from None
-    try:
-        yield client.get_executor()
-    finally:
-        client.close()
+def pays(name: str, space: Space) -> str:
+    """Return the executor of a name for these choices: other processes do not pay for few."""
+    few = name == "processes" and len(list(islice(space, FEW + 1))) <= FEW
+    return "here" if few else name
