@@ -34,7 +34,7 @@ from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
 from tests.oracles.symbolic import right
 
-CHUNK = 100
+CHUNK = 50
 LAXER = ("buffered(1)", "one-stream", "pair-stream", "async")
 
 
@@ -156,7 +156,7 @@ def renamed(case: Program, seed: int) -> bool:
     return codes == {"PS403"} and ends(Script(case), "strict", seed) and right(case)
 
 
-@pytest.mark.parametrize("first", range(0, deep(100), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(50), CHUNK))
 def test_what_is_called_right_is_right(first: int) -> None:
     """The verdict under strict is that of a random run and of symbolic execution; that of each laxer model is that of
     its run.
@@ -170,11 +170,11 @@ def test_the_mix_can_show_a_fault() -> None:
     laxer models.
     """
     count: Counter[str] = Counter()
-    for seed in range(100):
+    for seed in range(50):
         count += traits(batched(seed))
-    assert 30 <= count["right"] <= 70, count
-    assert count["batches"] > 60 and count["communicators"] > 40 and count["both verdicts"] > 5, count
-    assert min(count[code] for code in ("PS401", "PS402", "PS403")) > 2, count
+    assert 15 <= count["right"] <= 35, count
+    assert count["batches"] > 30 and count["communicators"] > 20 and count["both verdicts"] > 2, count
+    assert min(count[code] for code in ("PS401", "PS402", "PS403")) > 1, count
 
 
 def traits(case: Program) -> Counter[str]:

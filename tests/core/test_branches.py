@@ -85,7 +85,7 @@ def compared(model: Model, orders: list[list[Slot]], said: str, at_input: Fracti
 @pytest.mark.parametrize("part", range(4))
 def test_random_files_run_as_simulated(part: int) -> None:
     """Start and end of every operation, peaks, and one message for each reader on another rank; all of them finish."""
-    for seed in range(part * deep(25), (part + 1) * deep(25)):
+    for seed in range(part * deep(12), (part + 1) * deep(12)):
         rng = random.Random(seed)
         model = random_model(rng)
         orders = random_orders(model, rng)
@@ -98,7 +98,7 @@ def test_random_files_run_as_simulated(part: int) -> None:
 
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:
     """Lists in any order run the operations that the simulation runs, and a wrong order on one rank is found."""
-    for seed in range(deep(50)):
+    for seed in range(deep(25)):
         rng = random.Random(seed)
         model = random_model(rng)
         orders = random_orders(model, rng)
@@ -146,7 +146,7 @@ def harmed(made: Analysis, rng: random.Random) -> Program:
 
 def test_verdicts_are_those_of_all_interleavings() -> None:
     """The stop of each rank under every model, and the least capacity, for messages in any order."""
-    for seed in range(deep(30)):
+    for seed in range(deep(15)):
         rng = random.Random(seed)
         program = harmed(small(rng), rng)
         assert not differences(program), (seed, [program.instructions(r) for r in range(program.ranks)])
@@ -155,7 +155,7 @@ def test_verdicts_are_those_of_all_interleavings() -> None:
 def test_what_is_not_received_or_not_yet_made_is_found() -> None:
     """PS308 and PS309 are reported for each message, by the stages at both of its ends."""
     seen: Counter[str] = Counter()
-    for seed in range(deep(75)):
+    for seed in range(deep(37)):
         rng = random.Random(seed)
         made = small(rng)
         program = harmed(made, rng)
@@ -187,7 +187,7 @@ def test_what_is_not_received_or_not_yet_made_is_found() -> None:
 
 def test_a_written_file_says_the_same() -> None:
     """The printed file of such a schedule evaluates to the same order, placement and readers."""
-    for seed in range(deep(30)):
+    for seed in range(deep(15)):
         rng = random.Random(seed)
         model = random_model(rng)
         one = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
@@ -207,7 +207,7 @@ def test_a_skip_costs_its_messages_and_no_memory() -> None:
 
 def test_every_picture_shows_every_reader() -> None:
     """Graph, table, trace and figure have an edge or a message for each input of the simulation."""
-    for seed in range(deep(15)):
+    for seed in range(deep(7)):
         rng = random.Random(seed)
         model = random_model(rng)
         schedule = load(Source("a.ps", text(model, random_orders(model, rng), rng)), Options()).schedule
@@ -324,7 +324,7 @@ def test_a_later_single_line_replaces_the_whole_line() -> None:
 
 def test_a_stream_says_who_reads_whom() -> None:
     """The emitted stream reads back as a program with the same messages between the same stages, and no finding."""
-    for seed in range(deep(20)):
+    for seed in range(deep(10)):
         rng = random.Random(seed)
         model = random_model(rng)
         source = Source("a.ps", text(model, random_orders(model, rng), rng))

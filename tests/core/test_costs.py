@@ -100,7 +100,7 @@ def test_costs_that_are_made_by_a_program_are_checked_too(cost: object) -> None:
     assert refused(error) == "PS222"
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(50))
+@settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(st.data())
 def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None:
     """ticks / scale is each cost, by stage, with the default costs; the scale is the least possible."""
@@ -115,7 +115,7 @@ def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None
     assert all(any((x * ticks.scale / n).denominator > 1 for x in numbers) for n in (2, 3, 5) if ticks.scale % n == 0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(50))
+@settings(derandomize=True, deadline=None, max_examples=deep(25))
 @given(st.data())
 def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
     """scalar: the number if all stages have the same, else None; FB by default is F + B."""
@@ -130,7 +130,7 @@ def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
         assert costs.scalar(key) == (values.pop() if len(values) == 1 else None)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(25))
+@settings(derandomize=True, deadline=None, max_examples=deep(12))
 @given(strategies.costs(3), strategies.costs(3))
 def test_costs_over_others(first: Costs, second: Costs) -> None:
     """The first costs win, key by key; keys that neither has keep their defaults."""
@@ -148,7 +148,7 @@ def test_a_list_has_one_entry_a_stage(text: str) -> None:
     assert pipesched.verify("1f1b", p=3, costs=text).exit_status == 2
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(25))
+@settings(derandomize=True, deadline=None, max_examples=deep(12))
 @given(strategies.costs(3), st.none() | strategies.sizes(3), st.booleans())
 def test_what_a_stage_holds_is_beside_the_times(costs: Costs, sizes: list[Fraction] | None, alike: bool) -> None:
     """sizes: M by stage, 1 by default; the times are those without M, and JSON shows M unless it is 1."""

@@ -32,7 +32,7 @@ from tests.oracles.explorer import MODELS
 from tests.oracles.explorer_script import Script
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
-CHUNK = 125
+CHUNK = 60
 parse = cache(parse_model)
 
 
@@ -73,7 +73,7 @@ def random_cases(first: int, last: int) -> Iterator[Program]:
     return (random_program(random.Random(seed)) for seed in range(first, last))
 
 
-@pytest.mark.parametrize("first", range(0, deep(125), CHUNK))
+@pytest.mark.parametrize("first", range(0, deep(60), CHUNK))
 def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int) -> None:
     """Under every model the program is confluent, each rank stops where the analysis says, and the capacity is the
     least.
@@ -85,7 +85,7 @@ def test_the_static_stops_and_capacity_are_those_of_all_interleavings(first: int
 def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
     """Strict implies one-stream, pair-stream and async; strict implies buffered(1), then buffered(2), then
     buffered(inf)."""
-    for case in random_cases(0, deep(250)):
+    for case in random_cases(0, deep(125)):
         for models in CHAIN:
             verdicts = [termination.holds(case, parse(model)) for model in models]
             assert verdicts == sorted(verdicts), (models, verdicts)
@@ -93,7 +93,7 @@ def test_what_holds_under_a_stricter_model_holds_under_a_laxer_one() -> None:
 
 def test_the_least_capacity_is_the_edge() -> None:
     """buffered(k) holds from the least capacity on and not below; none: no number of slots suffices."""
-    for case in random_cases(0, deep(125)):
+    for case in random_cases(0, deep(62)):
         capacity = termination.least_capacity(case)
         enough = inf if capacity is None else capacity
         tried = [termination.holds(case, parse(f"buffered({k})")) for k in range(1, 6)]
@@ -166,7 +166,7 @@ LARGER: dict[str, Callable[[], Iterator[Program]]] = {
 def test_every_program_of_a_small_shape(shape: str) -> None:
     """The test runs all programs of a small shape, or a sample of a large one; `--exhaustive` tries all."""
     cases = list(SHAPES[shape]())
-    for case in cases[:: 1 + len(cases) // deep(90)]:
+    for case in cases[:: 1 + len(cases) // deep(45)]:
         assert not differences(case), told(case)
 
 

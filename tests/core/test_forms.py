@@ -133,7 +133,7 @@ def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> 
     """In random programs with random formulas instants, work and peaks are those of the simulation, also for the same
     costs in a file.
     """
-    seeds = range(block * deep(25), (block + 1) * deep(25))
+    seeds = range(block * deep(12), (block + 1) * deep(12))
     assert sum(judged(program(seed), seed, 1) for seed in seeds) > len(seeds) // 2
 
 
@@ -142,14 +142,14 @@ def test_slices_run_in_turn_and_wait_for_each_other(block: int) -> None:
     """Bare letters give the slices that were written down by hand; a run in the right order never waits for a slice,
     and has the time and the memory of a simulation in which slices wait.
     """
-    for seed in range(block * deep(25), (block + 1) * deep(25)):
+    for seed in range(block * deep(12), (block + 1) * deep(12)):
         made, q = sliced(seed)
         judged(made, seed, q, f"slices {q}")
 
 
 def test_a_schedule_of_slices_is_written_as_one() -> None:
     """The written file evaluates to the same operations and the same sequences."""
-    for seed in range(deep(30)):
+    for seed in range(deep(15)):
         made, q = sliced(seed)
         text = made.text(f"slices {q}")
         schedule = evaluate(parse(Source("x.ps", text)), {"p": made.ranks, "m": made.microbatches}).schedule
@@ -163,7 +163,7 @@ def test_what_comes_back_for_a_slice_comes_as_its_backward_does(letter: str) -> 
     no value is used before it exists.
     """
     seen = 0
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         made, q = sliced(seed, recompute=0.7 * (letter == "R"), offload=0.7 * (letter == "L"))
         file = parse(Source("x.ps", made.text(f"slices {q}")))
         schedule = evaluate(file, {"p": made.ranks, "m": made.microbatches}).schedule
@@ -172,4 +172,4 @@ def test_what_comes_back_for_a_slice_comes_as_its_backward_does(letter: str) -> 
         again = evaluate(parse(Source("y.ps", write(schedule))), {}).schedule
         assert steps(again) == steps(schedule), seed
         seen += f"{letter}[" in str(made.words) and not made.named
-    assert seen > deep(15)
+    assert seen > deep(7)

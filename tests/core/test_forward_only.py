@@ -23,7 +23,7 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(7))
 HALF_OF_GPIPE = "schedule half(p, m)\nstage s in 0 .. p on rank s\nrank r { repeat m { F } }\nclaim peak(r) == 1\n"
 
 

@@ -78,7 +78,7 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
     """Random programs: the order is the whole one without unneeded operations; instants, work, messages and peaks, of
     the device and of host memory, are those of the simulation.
     """
-    many = deep(17 if offload else 30)
+    many = deep(8 if offload else 14)
     for seed in range(block * many, (block + 1) * many):
         made, rng = program(seed, recompute=recompute, offload=offload), random.Random(seed)
         frozen = frozen_of(rng, made)
@@ -112,7 +112,7 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
     """There is no finding; every trained stage has REDUCE_GRAD, those on two ranks have SYNC, and frozen stages have
     none."""
-    for seed in range(deep(60)):
+    for seed in range(deep(30)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         frozen = frozen_of(rng, made)
         source = Source("random.ps", made.text(*lines(frozen)))
@@ -132,7 +132,7 @@ def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
 
 def test_live_is_what_is_held() -> None:
     """The live activations of an operation add up to the held memory."""
-    for seed in range(deep(30)):
+    for seed in range(deep(15)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         text = made.text(*lines(frozen_of(rng, made)))
         found = analysed(made, text, Costs(), "W").memory
@@ -144,7 +144,7 @@ def test_live_is_what_is_held() -> None:
 
 def test_what_is_printed_says_the_same() -> None:
     """A schedule with frozen stages, written as a file, evaluates to itself."""
-    for seed in range(deep(40)):
+    for seed in range(deep(20)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         text = made.text(*lines(frozen_of(rng, made)))
         sizes = Options({"p": made.ranks, "m": made.microbatches})
@@ -167,7 +167,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
     frozen stages it is the original order.
     """
     written = 0
-    for seed in range(deep(75)):
+    for seed in range(deep(37)):
         made, rng = program(seed), random.Random(seed)
         if len(made.homes) == 2:
             continue

@@ -92,11 +92,11 @@ def test_the_tables_depend_on_no_order_of_a_set() -> None:
 def test_files_are_read_as_lark_reads_them(path: Path) -> None:
     """Each file has lark's derivation, or fails where lark fails; so does each prefix."""
     text = path.read_text("utf-8")
-    for end in {len(text), *range(0, len(text), max(1, len(text) // deep(10)))}:
+    for end in {len(text), *range(0, len(text), max(1, len(text) // deep(5)))}:
         assert as_we_read(text[:end]) == as_lark_reads(text[:end])
 
 
-@settings(max_examples=deep(40), deadline=None)
+@settings(max_examples=deep(20), deadline=None)
 @given(written(), st.randoms())
 def test_random_texts_are_read_as_lark_reads_them(case: tuple[ast.File, str], random: Any) -> None:
     """Random files of every form, with a moved piece, are read as lark reads them."""

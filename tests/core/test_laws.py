@@ -25,7 +25,7 @@ from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(10))
 
 
 def codes(report: Report) -> list[str]:

@@ -21,7 +21,7 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import rows
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
 RULES = {
     "W": ("0", "1"),
     "I": ("1", "0"),

@@ -93,7 +93,7 @@ def test_pictures_have_every_copy_where_it_is(tmp_path: Path) -> None:
 
 def test_queues_wait_for_copies() -> None:
     """If messages take no time and no queue delays them, a program takes as long as its order."""
-    for seed in range(deep(12)):
+    for seed in range(deep(6)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         costs = some_costs(rng, made.stages) | {"C": (Fraction(0),) * made.stages}
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
@@ -103,7 +103,7 @@ def test_queues_wait_for_copies() -> None:
 
 def test_the_critical_path_has_no_hole() -> None:
     """Slots, messages and copies of the critical path add up to the makespan, without a gap."""
-    for seed in range(deep(20)):
+    for seed in range(deep(10)):
         made, rng = program(seed, offload=0.7), random.Random(seed)
         unit = load(Source("random.ps", made.text()), Options({"p": made.ranks, "m": made.microbatches}))
         found = Analysis(unit.schedule, Costs(some_costs(rng, made.stages)))

@@ -62,7 +62,7 @@ def inside(node: Any) -> list[ast.Node]:
 # Right files
 
 
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(25), deadline=None)
 @given(written())
 def test_words_are_read_as_the_tree_that_they_say(case: tuple[ast.File, str]) -> None:
     """The words of a tree read back as the tree, with any blanks, line ends and comments between them."""
@@ -70,7 +70,7 @@ def test_words_are_read_as_the_tree_that_they_say(case: tuple[ast.File, str]) ->
     assert tree(text) == file
 
 
-@settings(max_examples=deep(12), deadline=None)
+@settings(max_examples=deep(6), deadline=None)
 @given(written())
 def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
     """The source text of an expression, a statement or an item is exactly that node."""
@@ -181,7 +181,7 @@ def mutants(text: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_one_mistake_is_told_once(path: Path) -> None:
     """A missing or extra word in a right file is one finding, on its line, if the file is wrong at all."""
-    for line, text in mutants(path.read_text("utf-8"))[:: max(1, 61 // deep(1))]:
+    for line, text in mutants(path.read_text("utf-8"))[:: max(1, 97 // deep(1))]:
         assert lines(text) in ([], [line])
 
 
@@ -214,7 +214,7 @@ def test_three_mistakes_are_told_as_three() -> None:
         assert lines(text) == list(chosen)
 
 
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(37), deadline=None)
 @given(written(), st.data())
 def test_any_text_is_read_or_refused_with_reasons(case: tuple[ast.File, str], data: st.DataObject) -> None:
     """A damaged file gives a tree, or at most 20 findings with places in the text, in order."""
@@ -230,7 +230,7 @@ def test_any_text_is_read_or_refused_with_reasons(case: tuple[ast.File, str], da
     refused(text)
 
 
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(37), deadline=None)
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_are_read_or_refused_with_reasons(raw: bytes) -> None:
     """Any other content of a file is read, or refused with reasons."""

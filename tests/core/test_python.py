@@ -121,6 +121,6 @@ def test_a_plan_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     """The command line prints the progress that the search reports."""
     for name in ("EVERY", "EVERY_LINE"):
         monkeypatch.setattr(f"pipesched.planning.progress.{name}", 0.02)
-    asked = "plan --model llama3-70b --gpus 32 --device h100 --batch 64 --executor here --only p=2,4 --only t=8"
+    asked = "plan --model megatron-1.7b --gpus 4 --device a100 --batch 32 --executor here --only p=2"
     assert main(asked.split()) == 0
     assert re.search(r"^\d+\.\ds  [\d,]+ of [\d, at most]+ choices (bounded|timed)$", capsys.readouterr().err, re.M)

@@ -47,7 +47,7 @@ def loaded(sizes: Iterator[tuple[str, Options]]) -> Iterator[tuple[Loaded, Optio
 def test_sizes_of_a_sweep_have_the_reports_of_each_alone(name: str) -> None:
     """The reports agree at all sizes and numbers of microbatches; a schedule that is no chain, or has copies, is
     examined alone."""
-    sizes = [Options({"p": p, "m": m}) for p in range(2, 6) for m in (2, 3, 4, 8, 16)]
+    sizes = [Options({"p": p, "m": m}) for p in (2, 3, 4) for m in (2, 3, 4, 16)]
     found = [examine(*one) for one in loaded((name, options) for options in sizes)]
     settled = same(found)
     assert settled < len(found) if name in ("unet", "pipeoffload") else settled > len(found) // 2

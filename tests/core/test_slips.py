@@ -26,7 +26,7 @@ from tests.makers.mutate import Lists
 from tests.makers.programs import of_instructions
 from tests.oracles import simulate
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(20))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(10))
 
 
 def codes(report: Report) -> list[str]:

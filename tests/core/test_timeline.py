@@ -27,7 +27,7 @@ from tests.oracles.simulate import Played, rows
 
 ENGINES = {"events": range(0), "rounds": range(10**6), "chosen": engine.ROUNDS}
 """For how many lists rounds are chosen."""
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(30))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(15))
 
 
 def ran(schedule: Schedule, costs: Costs, how: str) -> Timeline:

@@ -102,7 +102,7 @@ DRAWN = ("show", "figure", "page")
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_time_and_size_has_its_unit(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A number that follows a word for a time or a size is followed by a unit."""
-    text = prose(told(capsys, *VERBS[verb]))
+    text = prose(told(capsys, *VERBS[verb], *(["--verbose"] if verb not in DRAWN else [])))
     words = "makespan|span|idle|idles|t=|bound|in less than|longer|cap|needs|free"
     for word, rest in re.findall(rf"\b({words})[ :]?((?:(?<=t=)|(?<= ))-?\d.{{0,12}})", text):
         if (word, verb) in (("cap", "counted"), ("cap", "frontier"), ("t=", "plan")):

@@ -87,9 +87,9 @@ def drawn_of(drawn: jitter.Drawn, draws: int) -> Iterator[tuple[dict[Key, int], 
 def test_quantiles_are_those_of_runs_one_by_one() -> None:
     """The drawn costs, given by stage and microbatch, have the same makespan, and so the same quantiles."""
     made = examined("1f1b", p=3, m=5)
-    ends, finer = jitter.makespans(made.analysis, 0.2, deep(60))
+    ends, finer = jitter.makespans(made.analysis, 0.2, deep(30))
     alone = []
-    for by, _ in drawn_of(jitter.Drawn(made.analysis, 0.2), deep(60)):
+    for by, _ in drawn_of(jitter.Drawn(made.analysis, 0.2), deep(30)):
         rows = {kind: [[by[Op[kind], stage, i] for i in range(5)] for stage in range(3)] for kind in "FB"}
         text = ",".join(f"{kind}={json.dumps(row, separators=(',', ':'))}" for kind, row in rows.items())
         alone.append(pipesched.verify("1f1b", p=3, m=5, costs=text).makespan)
@@ -103,8 +103,8 @@ def test_draws_with_messages_are_those_of_runs_one_by_one(name: str, p: int, m: 
     """Each message has a time of its own; more draws than a block, so that the second block counts too."""
     made = examined(name, costs=Costs({"F": Fraction(2), "C": Fraction(3, 2)}), p=p, m=m).analysis
     drawn = jitter.Drawn(made, 0.3)
-    alone = [played(made.schedule, *times) for times in drawn_of(drawn, deep(8))]
-    assert drawn.ends(0, deep(8)).tolist() == alone
+    alone = [played(made.schedule, *times) for times in drawn_of(drawn, deep(4))]
+    assert drawn.ends(0, deep(4)).tolist() == alone
     ends, _ = jitter.makespans(made, 0.3, jitter.BLOCK + 5)
     assert len(ends) == jitter.BLOCK + 5 and {*alone} <= {*ends.tolist()}
     assert len({*ends.tolist()}) > jitter.BLOCK // 2

@@ -68,7 +68,7 @@ def kernel_of(warm: Sequence[int], cost: Sequence[dict[str, Fraction]], latency:
 def test_equals_the_largest_ratio_of_a_cycle() -> None:
     """Orders with random numbers of forwards in the warm-up and random costs by stage, by another algorithm."""
     rng = random.Random(29)
-    for _ in range(deep(60)):
+    for _ in range(deep(30)):
         p = rng.randint(1, 5)
         warm = [*sorted((rng.randint(0, 6) for _ in range(p - 1)), reverse=True), 0]
         cost = [{"F": Fraction(rng.randint(1, 6)), "B": Fraction(rng.randint(1, 9))} for _ in range(p)]

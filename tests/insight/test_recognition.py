@@ -27,7 +27,7 @@ from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers import strategies
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(50))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(25))
 
 
 def order_of(name: str, **sizes: int) -> Schedule:
@@ -137,7 +137,7 @@ def test_a_strange_order_is_nobody() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=deep(75))
+@settings(derandomize=True, deadline=None, max_examples=deep(37))
 def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
     """The parts before and after the window are equal, and the window is empty exactly for equal sequences."""
     low, high = unequal_part(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))

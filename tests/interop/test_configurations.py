@@ -221,7 +221,7 @@ def test_a_layout_is_unrolled() -> None:
     assert stages_of("Et|(tt|)*6mL") == unrolled("Et|(tt|)*6mL") == ["Et", *["tt"] * 6, "mL"]
     assert not [*faults(["Et", *["tt"] * 6, "mL"], 2, 13, 1)]
     chance = random.Random(5)
-    for _ in range(deep(100)):
+    for _ in range(deep(50)):
         parts = []
         for _ in range(chance.randint(1, 5)):
             letters = "".join(chance.choice("t|m") for _ in range(chance.randint(1, 3)))

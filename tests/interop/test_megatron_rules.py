@@ -258,7 +258,7 @@ def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
     """Random fields are refused by both or by neither; silently wrong ones are reported, and accepted by the core."""
     random_ = random.Random(22)
-    cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(80))]
+    cases = [{"fields": edited(random_), "m": 8, "world": 16} for _ in range(deep(40))]
     found: Counter[str] = Counter()
     for case, theirs in zip(cases, answers(cases), strict=True):
         given = {key: value for key, value in case["fields"].items() if value is not None}
@@ -275,7 +275,7 @@ def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:
         found["taken" if made.ok else "refused"] += 1
         if made.ok and theirs["p"] > 1:
             assert (made.plan.ranks, made.plan.chunks, made.plan.microbatches) == (theirs["p"], theirs["v"], 8)
-    assert min(found["taken"], found["refused"]) >= deep(15), found
+    assert min(found["taken"], found["refused"]) >= deep(7), found
 
 
 def _replicas(fields: Mapping[str, object]) -> int:

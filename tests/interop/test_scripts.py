@@ -102,7 +102,7 @@ def test_what_is_told_of_a_script_is_what_bash_starts(tmp_path: Path) -> None:
     """The reported p, v and m of random scripts are right; unreported sizes are not judged; most are reported."""
     chance = random.Random(8)
     judged = 0
-    texts = [script(chance) for _ in range(deep(40))]
+    texts = [script(chance) for _ in range(deep(20))]
     for text in texts:
         true = truth(text, tmp_path)
         (tmp_path / "a.sh").write_text(text, "utf-8")

@@ -73,7 +73,7 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 
 
 @given(st.lists(batch.map(instructions), min_size=1, max_size=3))
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(37), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
     """read(write(x)) == x, column for column, for any instructions."""
     program = of_instructions(lists, nowhere())
@@ -90,7 +90,7 @@ def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
 
 
 @given(st.lists(st.lists(compute.map(lambda x: (x,)) | overlap, max_size=12), min_size=1, max_size=4))
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(25), deadline=None)
 def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> None:
     """read(write(x)) == x, and every operation finds its word."""
     lists = [[x for slot in rank for x in slot] for rank in ranks]
@@ -235,8 +235,11 @@ def test_zeros_before_a_number_change_nothing() -> None:
 
 
 def test_numbers_as_large_as_are_read_are_written() -> None:
-    """Words whose numbers differ by ten millions in every field are written as they were read."""
-    text = "rank 0: F0.0 F499999.0 send:F499999.0>9999999@9999999 send:F0.0>0@3 send:F0.1>0@8888888\n"
+    """Words whose numbers differ by ten millions in every field, stages by 50,000 (with ``--depth 2`` by 500,000), are
+    written as they were read.
+    """
+    most = 499_999 if deep(1) > 1 else 49_999
+    text = f"rank 0: F0.0 F{most}.0 send:F{most}.0>9999999@9999999 send:F0.0>0@3 send:F0.1>0@8888888\n"
     program = read(text)
     assert isinstance(program, Program)
     assert order_write.write(program) == text

@@ -56,7 +56,7 @@ def some_words(rng: random.Random) -> list[str]:
 def test_a_text_of_words_is_read_as_each_word_is() -> None:
     """Entries, their words, silent and bad words equal those of reading word by word."""
     notation = Notation(FIELDS, meaning)
-    for seed in range(deep(200)):
+    for seed in range(deep(100)):
         given = some_words(random.Random(seed))
         found, expected = notation.read(",".join(given), ","), [alone(word) for word in given or [""]]
         bad = [i for i, entries in enumerate(expected) if entries is None]
@@ -84,7 +84,7 @@ def test_rows_of_large_numbers_are_told_apart() -> None:
     """The distinct rows are those of a set of tuples, though the product of their ranges exceeds 64 bits."""
     rng = random.Random(0)
     values = (0, 1, 2**32 - 1)
-    for _ in range(deep(50)):
+    for _ in range(deep(25)):
         rows = [tuple(rng.choice(values) for _ in range(4)) for _ in range(rng.randint(1, 40))]
         found, which = numbered.distinct(*np.array(rows).T)
         assert [rows[found[i]] for i in which.tolist()] == rows and len(found) == len({*rows})

@@ -117,7 +117,7 @@ def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
     for asked in (problem(b=(1, 2), c=(1, 2)), few):
         wide, found = replace(asked, cap=Fraction(10**15)), dict[tuple[Any, ...], tuple[int, int]]()
         chosen = list(asked.space)
-        for choice in chosen if asked is few else random.Random(7).sample(chosen, min(len(chosen), deep(40))):
+        for choice in chosen if asked is few else random.Random(7).sample(chosen, min(len(chosen), deep(20))):
             least, exact = bound(asked, choice), predict(wide, choice) if _is_one(asked, choice) else None
             if exact is None:
                 assert isinstance(least, Refused) and not least.over

@@ -175,7 +175,7 @@ def test_nothing_false_is_proved() -> None:
     """A proved property holds at every small size with random costs; a false one is refuted at its smallest size."""
     found: Counter[str] = Counter()
     quick = (case for case in count() if lines()[case % len(lines())].file in QUICK)
-    for case in islice(quick, deep(12)):
+    for case in islice(quick, deep(6)):
         found += tried(mutant(case)[1], case, 4, 9)
     assert found["proved"] and found["false"]
     assert 10 * found["false, refuted at the smallest size"] >= 9 * found["false"], found

@@ -15,7 +15,7 @@ from tests.runtime import cases, moved
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import published
 
-DEADLOCKED, SAFE = 20, deep(25)
+DEADLOCKED, SAFE = 20, deep(12)
 AT_ONCE = 4
 TIMEOUT = 1.0  # seconds without progress that count as a hang: thousands of times an instruction's duration
 

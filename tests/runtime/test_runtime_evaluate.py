@@ -109,7 +109,7 @@ def test_the_forwards_of_what_finishes_finish() -> None:
     """
     rng = random.Random(5)
     seen = Counter[str]()
-    while min((seen[str(model)] for model in MODELS), default=0) < deep(30):
+    while min((seen[str(model)] for model in MODELS), default=0) < deep(15):
         program = random_program(rng)
         partner = pair(program).partner.tolist()
         kinds = [(program[i].op in FORWARD, program[j].op in FORWARD) for i, j in enumerate(partner) if j >= 0]

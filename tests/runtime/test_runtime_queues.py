@@ -26,7 +26,7 @@ from tests.oracles.simulate import partners
 from tests.runtime.queued import Players, players
 
 MODELS = ("strict", "one-stream", "pair-stream", "async")
-CASES = deep(32)
+CASES = deep(16)
 ORDERS = Path(__file__).parents[1] / "orders" / "megatron"
 
 

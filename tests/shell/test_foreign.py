@@ -99,13 +99,13 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch
     """The test tries a few texts of each kind, or every text with ``--depth 2``."""
     monkeypatch.chdir(tmp_path)  # where -o writes
     inputs = list(KINDS[kind]())
-    tried = some(inputs, len(inputs) // (3 if kind in LONG else 12) + 1)
+    tried = some(inputs, len(inputs) // (2 if kind in LONG else 7) + 1)
     assert not [fault for one in tried for fault in faults(one, tmp_path)]
 
 
 def test_generators_cannot_either(tmp_path: Path) -> None:
     """Their names, output, exceptions and results make no line; one process each."""
-    assert not [fault for one in some(list(foreign_texts.generators()), 6) for fault in faults(one, tmp_path)]
+    assert not [fault for one in some(list(foreign_texts.generators()), 9) for fault in faults(one, tmp_path)]
 
 
 def test_a_file_beside_cannot_either(tmp_path: Path) -> None:

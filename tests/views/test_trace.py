@@ -49,7 +49,7 @@ SLIPS: dict[str, Callable[[dict[str, Any]], None]] = {
 @pytest.mark.parametrize("slip", SLIPS)
 def test_the_checker_sees_each_slip(slip: str) -> None:
     """A right trace with one slip breaks the rule that the slip is against."""
-    made = json.loads(trace.render(chart(pipesched.load("1f1b", p=4, m=8))))
+    made = json.loads(trace.render(chart(pipesched.load("1f1b", p=3, m=4))))
     assert violations(made) == []
     SLIPS[slip](made)
     assert any(slip in told for told in violations(made))
