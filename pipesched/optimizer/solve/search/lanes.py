@@ -89,7 +89,7 @@ class Lanes:
         while True:
             first = min(self._since, key=lambda ticket: (self._at(ticket), ticket), default=None)
             if self.heuristics is not None and (first is None or self._heuristics_at < self._at(first)):
-                if self._found is None and self._heuristics_at >= until:
+                if self._heuristics_at >= until:
                     break
                 if (found := self._slice()) is not None:
                     return found
@@ -104,6 +104,8 @@ class Lanes:
             else:
                 self._listen(_WAIT)
             tick()
+        if self._found is not None:  # what is found at the limit counts, whoever is late
+            return self._slice()
         self.meter.spend(ceil(self.meter.left))
         return None
 

@@ -123,7 +123,7 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
     for name, orders in () if state.proved else known:
         pool.offer(name, orders)
         _offer(state, name, orders, progress)
-        if state.proved or (state.best is not None and pool.meter.late):
+        if state.proved:
             return
 
 
