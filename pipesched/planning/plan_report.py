@@ -18,6 +18,7 @@ from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import TERMS
 from pipesched.planning.layouts.space import LETTERS
 from pipesched.planning.layouts.stages import stages_of
+from pipesched.planning.layouts.trust import trust
 from pipesched.planning.plan_model import head
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
@@ -61,10 +62,11 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     """
     lines = list(facts(plan))
     if plan.best is not None:
-        lines += ["", _table(plan), _legend(plan), "", *_commands(plan), ""]
+        lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan), ""]
         lines += [plan.ordered.text(), ""] if plan.ordered is not None else []
         lines += [*plan_launch.text(plan), ""] if plan.request.trainer else []
-        lines += [f"- {one.text(plan.best)}" for one in plan.rules]
+        timed = trust(plan.problem, plan.best.choice).timed
+        lines += [f"- {one.text(plan.best)}" for one in plan.rules if timed]
     if plan.explained is not None and plan.best is not None:
         lines += ["", *plan.explained.text(plan.best)]
         lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
@@ -107,7 +109,10 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
         yield str(value), value
-    yield SECONDS.text(one.seconds), float(one.seconds)
+    if not trust(plan.problem, choice).timed:
+        yield from _untimed(plan, one)
+        return
+    yield _step(plan, one), float(one.seconds)
     yield f"{float(f'{float(one.tokens_per_second):.3g}'):,.0f}", float(one.tokens_per_second)
     yield f"{float(per_gpu(one)) / 1e12:,.0f}", float(per_gpu(one))
     yield f"{float(one.utilisation) * 100:.1f} %", float(one.utilisation)
@@ -117,9 +122,31 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
         yield quantity(days, (("days", Fraction(1)),)), float(days)
 
 
+def _step(plan: Outcome, one: Prediction) -> str:
+    """Return the time of a step, with its error bar."""
+    bar = trust(plan.problem, one.choice).percent
+    return SECONDS.text(one.seconds) + ("" if bar is None else f" ±{bar} %")
+
+
+def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
+    """Yield the cells of a row without a time, sorted as they stand."""
+    for _ in range(5):
+        yield "-", float(one.seconds)
+    yield gigabytes(one.peak), one.peak
+    for _ in range(2 * (plan.request.tokens is not None)):
+        yield "-", float(one.seconds)
+
+
 def per_gpu(one: Prediction) -> Fraction:
     """Return the FLOP/s of a GPU: those of the model, without recomputation, over the step."""
     return one.model_flops / (one.seconds * one.gpus)
+
+
+def _bars(plan: Outcome) -> Iterator[str]:
+    """Yield what the error bars rest on, or why there are no times."""
+    for said in dict.fromkeys(trust(plan.problem, one.choice).why for one in plan.rows):
+        if said:
+            yield f"± {said}" if not said.startswith("no times") else said
 
 
 def _legend(plan: Outcome) -> str:
@@ -292,18 +319,20 @@ def to_json(plan: Outcome) -> dict[str, object]:
 
 def row(plan: Outcome, one: Prediction) -> dict[str, object]:
     """Return a choice with its figures, as JSON."""
-    tokens, choice = plan.request.tokens, one.choice
+    tokens, choice, bar = plan.request.tokens, one.choice, trust(plan.problem, one.choice)
     return {
         **choice.to_json(),
-        "seconds": float(one.seconds),
-        "terms": asdict(one.terms),
-        "tokens_per_second": float(one.tokens_per_second),
-        "flops_per_gpu": float(per_gpu(one)),
-        "utilisation": float(one.utilisation),
-        "bubble": one.bubble,
+        "seconds": float(one.seconds) if bar.timed else None,
+        "error_percent": bar.percent,
+        "why": bar.why,
+        "terms": asdict(one.terms) if bar.timed else None,
+        "tokens_per_second": float(one.tokens_per_second) if bar.timed else None,
+        "flops_per_gpu": float(per_gpu(one)) if bar.timed else None,
+        "utilisation": float(one.utilisation) if bar.timed else None,
+        "bubble": one.bubble if bar.timed else None,
         "bytes": list(one.peaks),
-        "days": None if tokens is None else float(one.days(tokens)),
-        "days_by_formula": None if tokens is None else float(by_formula(one, tokens)),
+        "days": None if tokens is None or not bar.timed else float(one.days(tokens)),
+        "days_by_formula": None if tokens is None or not bar.timed else float(by_formula(one, tokens)),
         "commands": commands(plan, one),
         "launch": plan_launch.to_json(plan, one),
     }

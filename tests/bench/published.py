@@ -29,7 +29,7 @@ from pipesched.planning.layouts.prediction import analysis, ends, least
 from pipesched.planning.layouts.space import Choice, Space
 from pipesched.planning.layouts.stages import Problem, Stages
 from pipesched.planning.transformer.config import Experts, Latent, Training, Transformer
-from pipesched.planning.transformer.constants import FILE, Constants
+from pipesched.planning.transformer.constants import FILE, Constants, fitted
 from pipesched.planning.transformer.devices import DEVICES
 
 DATA = Path(__file__).parents[1] / "data" / "published_runs.json"
@@ -92,6 +92,8 @@ OUTPUTS = {"llm-foundry (torch FSDP)": False}
 """Its default is flash-attention's cross entropy, which writes gradients over the logits."""
 GRADIENTS = {"nemo 2024": 2, "megatron-bridge 2025": 2}
 """Bytes of a gradient in the recipes of these runs, which reduce in bf16."""
+OPTIMIZER = {"nemo 2024": 10}
+"""apex's distributed Adam keeps of the master copy only the 16 bits that the bf16 parameters lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,7 @@ class Run:
             zero=layout["zero"],
             recompute=layout["recompute"],
             attention=layout["attention"],
-            optimizer_bytes=Fraction(layout["optimizer_bytes"]),
+            optimizer_bytes=Fraction(OPTIMIZER.get(self.row["trainer"], layout["optimizer_bytes"])),
             gradient_bytes=Fraction(GRADIENTS.get(self.row["trainer"], layout["gradient_bytes"])),
             layout=tuple(layout["layers_of_stage"]) if "layers_of_stage" in layout else None,
             keep_outputs=layout.get("keep_outputs", OUTPUTS.get(self.row["trainer"])),
@@ -213,48 +215,70 @@ class Fit:
 
 START = np.log([row.start for row in PRIORS.values()])
 SIGMA = np.log([row.spread for row in PRIORS.values()])
+MOST = np.log([row.most for row in PRIORS.values()])
 NOISE, BETWEEN, UNKNOWN = 0.07, 0.04, 0.3  # of a run, between layouts of one model, of experts
 
 
-def fit(given: Sequence[Run], x: np.ndarray | None = None, steps: int = 8) -> Fit:
-    """Fit the constants on runs by Gauss-Newton steps, from a point or from the priors."""
-    x = START.copy() if x is None else x.copy()
-    same = np.array([run.row["group"] == "181B layouts" for run in given])
-    noise = np.array([UNKNOWN if run.kind == "experts" else NOISE for run in given])
-    ratio = np.zeros(len(given))
-    precision = np.diag(SIGMA**-2)
+@dataclass
+class Slopes:
+    """Errors of runs at a point, and how they change with each constant, both over their noise."""
+
+    runs: Sequence[Run]
+    x: np.ndarray
+    errors: np.ndarray
+    slopes: np.ndarray
+
+    def step(self, keeps: Callable[[Run], bool] = lambda _: True) -> Fit:
+        """Return the point after one step of the fit on the runs that are kept."""
+        kept = np.array([keeps(run) for run in self.runs])
+        same = kept & np.array([run.row["group"] == "181B layouts" for run in self.runs])
+        noise = np.array([UNKNOWN if run.kind == "experts" else NOISE for run in self.runs])
+        rows, sizes = [(self.errors / noise)[kept]], [(self.slopes / noise[:, None])[kept]]
+        if same.sum() > 1:
+            rows.append((self.errors[same] - self.errors[same].mean()) / BETWEEN)
+            sizes.append((self.slopes[same] - self.slopes[same].mean(axis=0)) / BETWEEN)
+        r, j = np.concatenate(rows), np.concatenate(sizes)
+        weight, precision = 1 / np.sqrt(1 + r**2), np.diag(SIGMA**-2)
+        normal = j.T @ (weight[:, None] * j) + precision
+        move = -np.linalg.solve(normal, j.T @ (weight * r) + precision @ (self.x - START))
+        return Fit(np.minimum(self.x + np.clip(move, -0.5, 0.5), MOST), np.sqrt(np.diag(np.linalg.inv(normal))))
+
+
+def slopes(given: Sequence[Run], x: np.ndarray, ratio: np.ndarray) -> Slopes:
+    """Differentiate the errors of runs. ratio: logarithm of the exact time over the bound, by run."""
 
     def errors(at: np.ndarray) -> np.ndarray:
         made = constants(at.tolist())
         return np.array([log(run.bound(made) / run.measured) for run in given]) + ratio
 
+    e, columns = errors(x), []
+    for i in range(len(x)):
+        moved = x.copy()
+        moved[i] += 0.01 if x[i] < MOST[i] - 0.01 else -0.01
+        columns.append((errors(moved) - e) / (moved[i] - x[i]))
+    return Slopes(given, x, e, np.stack(columns, axis=1))
+
+
+def ratios(given: Sequence[Run], x: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the exact time over the bound, by run."""
+    exactly, made = constants(x.tolist(), exactly=True), constants(x.tolist())
+    return np.array([log(run.exact(exactly) / run.bound(made)) for run in given])
+
+
+def fit(given: Sequence[Run], x: np.ndarray | None = None, steps: int = 8) -> Fit:
+    """Fit the constants on runs by Gauss-Newton steps, from a point or from the priors."""
+    made, ratio = Fit(START.copy() if x is None else x.copy(), SIGMA), np.zeros(len(given))
     for step in range(steps):
-        if step in (0, 3, 6):
-            exactly = constants(x.tolist(), exactly=True)
-            ratio = (
-                np.array([log(run.exact(exactly)) for run in given])
-                - (errors(x) - ratio)
-                - np.log([run.measured for run in given])
-            )
-        e = errors(x)
-        columns = []
-        for i in range(len(x)):
-            moved = x.copy()
-            moved[i] += 0.01 if exp(x[i]) < PRIORS[NAMES[i]].most * 0.99 else -0.01
-            columns.append((errors(moved) - e) / (moved[i] - x[i]))
-        slope = np.stack(columns, axis=1)
-        rows, sizes = [e / noise], [slope / noise[:, None]]
-        if same.sum() > 1:
-            rows.append((e[same] - e[same].mean()) / BETWEEN)
-            sizes.append((slope[same] - slope[same].mean(axis=0)) / BETWEEN)
-        r, j = np.concatenate(rows), np.concatenate(sizes)
-        weight = 1 / np.sqrt(1 + r**2)
-        normal = j.T @ (weight[:, None] * j) + precision
-        move = -np.linalg.solve(normal, j.T @ (weight * r) + precision @ (x - START))
-        x = np.minimum(x + np.clip(move, -0.5, 0.5), np.log([row.most for row in PRIORS.values()]))
-        if np.abs(move).max() < 2e-3 and step > 3:
+        ratio = ratios(given, made.x) if step % 3 == 0 else ratio
+        before, made = made.x, slopes(given, made.x, ratio).step()
+        if np.abs(made.x - before).max() < 2e-3 and step > 3:
             break
-    return Fit(x, np.sqrt(np.diag(np.linalg.inv(normal))))
+    return made
+
+
+def stored() -> np.ndarray:
+    """Return the constants of the table, by logarithm."""
+    return np.log([float(fitted().of[name]) for name in NAMES])
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
@@ -292,6 +316,15 @@ def apart(given: Sequence[Run], key: Callable[[Run], str], whole: Fit, steps: in
         one = fit([run for run in given if key(run) != value], whole.x, steps)
         found |= {run.id: run.exact(one.constants) for run in given if key(run) == value}
     return found
+
+
+def apart_by_a_step(found: Slopes, key: Callable[[Run], str]) -> dict[str, float]:
+    """Return the seconds of every run, with its group left out of one step from the point of all runs."""
+    seconds = {}
+    for value in dict.fromkeys(map(key, found.runs)):
+        one = found.step(lambda run, value=value: key(run) != value)  # type: ignore[misc]
+        seconds |= {run.id: run.exact(one.constants) for run in found.runs if key(run) == value}
+    return seconds
 
 
 def written(made: Fit, errors: Mapping[str, Mapping[str, float]]) -> str:

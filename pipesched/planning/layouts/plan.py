@@ -5,7 +5,7 @@ request ──> every choice ──> the fastest that fit, rule by rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -117,7 +117,7 @@ def outcome(request: Request, workers: str | Executor = "here", tell: Tell = sil
 def _found(request: Request, search: Search) -> Outcome:
     if not search.choices:
         raise fail(PlanningCode.NO_CHOICE, "there is no such choice", help=_dimensions(request))
-    rows = search.best(request.top, apart=LAYOUT)
+    rows = leanest(search.best(request.top, apart=LAYOUT))
     explained = explain(search, request.explain) if request.explain else None
     if explained is not None and not explained.count:
         said = ", ".join(f"{name}={value}" for name, value in explained.asked.items())
@@ -135,6 +135,17 @@ def _found(request: Request, search: Search) -> Outcome:
         explained=explained,
         diagnostics=found,
     )
+
+
+def leanest(rows: Sequence[Prediction]) -> list[Prediction]:
+    """Return rows by time, of those within 1 % of the fastest left the one with least memory first."""
+    left, found = list(rows), list[Prediction]()
+    while left:
+        least = min(one.nanoseconds for one in left)
+        near = [one for one in left if 100 * one.nanoseconds <= 101 * least]
+        found.append(min(near, key=lambda one: (one.peak, one.nanoseconds)))
+        left.remove(found[-1])
+    return found
 
 
 def _dimensions(request: Request) -> str:

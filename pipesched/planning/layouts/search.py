@@ -18,10 +18,12 @@ from itertools import islice
 from typing import TypeAlias
 
 from pipesched.model.units import SECONDS
+from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
 from pipesched.planning.layouts.space import Choice, Size, Space
 from pipesched.planning.layouts.stages import Problem
+from pipesched.planning.layouts.trust import trust
 
 PORTION, LOOKED_AT = 512, 8  # choices per portion of work, when bounded and when timed
 FEW = 4 * PORTION  # most choices for which other processes do not pay
@@ -105,7 +107,9 @@ class Search:
         for _, number in sorted(bounded)[:LOOKED_AT]:
             row = _tried(self.problem, few[number])
             if isinstance(row, Prediction):
-                self.tell(f"{few[number]} takes {SECONDS.text(row.seconds)}, the first of many")
+                timed = trust(self.problem, few[number]).timed
+                says = f"takes {SECONDS.text(row.seconds)}" if timed else f"needs {gigabytes(row.peak)} of a GPU"
+                self.tell(f"{few[number]} {says}, the first of many")
                 return
 
     def _refuse(self, found: Refused) -> None:
