@@ -103,9 +103,8 @@ class Arrays:
 
     def __init__(self, checked: Checked, names: Names, placement: Placement, most: int) -> None:
         self.names, self.placement, self.most = names, placement, most
-        ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
-        self.sites = {kind: ops == kind for kind in COMPUTES}
-        self.turns = [among(ops, kinds) for kinds in _TURNS]
+        self.ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
+        self.kinds = {Op(kind) for kind in self.ops.tolist()}
         self.functions = functions_of(checked)
         sites = {site.span.end: number for number, site in enumerate(checked.sites)}
         self.expansion = Expansion(sites, checked.weights)
@@ -144,7 +143,7 @@ class Arrays:
             raise Unsuited
         made, chunks = _gathered(batches, start), Chunks.of(self.placement, ranks)
         if any(batch.drain for batch in batches):
-            drain = np.zeros(len(self.sites[Op.W]), dtype=np.bool_)
+            drain = np.zeros(len(self.ops), dtype=np.bool_)
             drain[[batch.site for batch in batches if batch.drain]] = True
             made = made.repeat(self._drained(made, chunks, drain[made.site]))
             if made.start[-1] > self.most:
@@ -153,9 +152,9 @@ class Arrays:
 
     def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
         """Return 1 per operation; for a drain, the number of I before it without a W or an earlier drain."""
-        weights = self.sites[Op.W][made.site]
-        _, unit = chunks.units(made, weights)
-        change = self.sites[Op.I][made.site].astype(np.int64) - (weights & ~drains)
+        op = self.ops[made.site]
+        _, unit = chunks.units(made, weights := op == Op.W)
+        change = (op == Op.I).astype(np.int64) - (weights & ~drains)
         order = np.argsort(unit, kind="stable")
         total = np.cumsum(change[order])
         here = np.flatnonzero(drains[order])
@@ -171,14 +170,15 @@ class Arrays:
 
     def _keys(self, made: Columns, chunks: Chunks) -> Ints:
         """Return stage * microbatches + microbatch for each operation."""
-        unit, of_weights = chunks.units(made, self.sites[Op.W][made.site])
-        keys = np.zeros(len(made.site), dtype=np.int64)
-        for sites, mirror in zip(self.turns, (False, self.placement.slices > 1), strict=True):
-            self._turn(made, chunks, unit, np.flatnonzero(sites[made.site]), keys, mirror)
+        op = self.ops[made.site]
+        unit, of_weights = chunks.units(made, op == Op.W)
+        keys = np.zeros(len(op), dtype=np.int64)
+        for kinds, mirror in zip(_TURNS, (False, self.placement.slices > 1), strict=True):
+            self._turn(made, chunks, unit, np.flatnonzero(among(op, self.kinds & kinds)), keys, mirror)
         for kind, oldest in OLDEST.items():
-            if not self.sites[kind].any() or not len(at := np.flatnonzero(self.sites[kind][made.site])):
+            if kind not in self.kinds or not len(at := np.flatnonzero(op == kind)):
                 continue
-            source, named = np.flatnonzero(self.sites[oldest][made.site]), made.microbatch
+            source, named = np.flatnonzero(op == oldest), made.microbatch
             if self.placement.slices > 1 and kind in RESTORES:
                 raise Unsuited
             if named is not None and ((named[at] != NONE).any() or len(np.unique(keys[source])) < len(source)):
@@ -205,7 +205,7 @@ class Arrays:
 
 
 _TURNS = [
-    [op for op in COMPUTES if op not in OLDEST and op.kind.makes[0] is result]
+    {op for op in COMPUTES if op not in OLDEST and op.kind.makes[0] is result}
     for result in (Result.ACTIVATION, Result.GRADIENT)
 ]
 """The kinds that take turns together."""
@@ -243,5 +243,5 @@ def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:
             if values is not None and column is not None:
                 if (values.least < 0 and np.any(values.of < 0)) or values.most >= 2**31:
                     raise Unsuited
-                column[at] = values.of
+                column[at] = np.asarray(values.of, dtype=column.dtype)
     return Columns(site, chunk, microbatch, second, start)
