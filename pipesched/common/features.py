@@ -7,8 +7,8 @@
     skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -
     slices        every 4 microbatches are one        -          -          -        -           -
                   sequence
-    frozen        it has frozen stages: 0             -          -          known    -           -
-    forward-only  it has no backward                  -          -          -        -           -
+    frozen        it has frozen stages: 0             known      -          known    -           -
+    forward-only  it has no backward                  known      -          -        -           -
     empty ranks   no stage is on rank 2               known      known      -        -           known
     uneven costs  cost F differs from microbatch to   -          -          known    known       known
                   microbatch

@@ -59,11 +59,13 @@ class Known:
     @classmethod
     def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
         """Measure a schedule without deadlock at the costs of the instance."""
+        same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
+        orders = convert.to_orders(problem, schedule) if same else None
+        if orders is not None and instance.placement.frozen:
+            schedule = convert.to_schedule(problem, orders, name)  # without what frozen stages do not run
         made = Analysis(schedule, instance.costs, instance.release)
         assert made.idle is not None, "its orders wait for each other"
         peaks = made.memory.peak
-        same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
-        orders = convert.to_orders(problem, schedule) if same else None
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
         single = replace(schedule, second=np.zeros_like(schedule.second))

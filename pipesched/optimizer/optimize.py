@@ -28,7 +28,7 @@ from pipesched.formats.readers import Loaded
 from pipesched.language.parser import OPS_A_WORD
 from pipesched.library.inputs import library
 from pipesched.lift import writer
-from pipesched.model.numbers import percent, plain, shown
+from pipesched.model.numbers import percent, plain, ranges, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import Known, relevant
 from pipesched.optimizer.codes import OptimizerCode
@@ -160,11 +160,12 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
             OptimizerCode.NOT_OPTIMIZED,
             "two routes share the microbatches, so no part of one order repeats for every m",
         )
+    _require_covered(target.instance, every=request.all_m)
     problem = target.instance.problem()
     if target.room is not None:
         target.room.require(problem)
-    reason = infeasible(problem)
-    if reason is not None:
+    reason = infeasible(problem) or target.instance.lacking
+    if reason:
         return Optimum(target.instance, impossible=True, reason=reason)
     meter.spend(_PRINTING * problem.operations)
     repeated, interrupted = _repeated(request, target, progress, meter)
@@ -193,6 +194,16 @@ def _require_engines(request: Request) -> None:
         from pipesched.optimizer.solve.engines import lrat
 
         lrat.require()
+
+
+def _require_covered(instance: Instance, *, every: bool) -> None:
+    """Raises PipeschedError: PS702, frozen stages in a case that no bound covers."""
+    frozen = instance.placement.frozen
+    if (why := instance.not_covered) or (frozen and every):
+        stages = f"stage{'s' if len(frozen) > 1 else ''} {ranges(frozen)} frozen"
+        stages = "no backward" if instance.forward_only else stages
+        said = f"with {stages}, no bound covers {why or 'every m'}"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, said, help="leave out the cap, the objective, --backward or --all-m")
 
 
 def _repeated(

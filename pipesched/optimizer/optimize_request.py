@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -130,6 +130,11 @@ def _target_at(source: Source, request: Request) -> Target:
     costs = _costs(request, schedule.placement, loaded.own_costs)
     OPTIMIZER.require(schedule, costs)
     _require_right(schedule)
+    if schedule.forward_only:  # without a backward, all stages are as frozen ones before which none is trained
+        if request.fused is not None:
+            raise fail(Code.USAGE, f"{schedule.name} has no backward", help="leave out --backward")
+        none = replace(schedule.placement, frozen=tuple(range(schedule.stages)))
+        return _target(request, none, costs, False, loaded, loaded.sizes)
     fused = not schedule.split if request.fused is None else request.fused
     return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
 

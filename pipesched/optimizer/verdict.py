@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from textwrap import fill
 
+import numpy as np
+
 from pipesched.model.cost_values import in_text, least, most
 from pipesched.model.costs import TIMES, Costs, equations
-from pipesched.model.numbers import exact, percent, plain, shown
-from pipesched.model.ops import Op
+from pipesched.model.numbers import exact, percent, plain, ranges, shown
+from pipesched.model.ops import Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -201,7 +203,14 @@ class Terms:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
+        if self.forward_only:
+            return ("F",)
         return ("F", "B") if self.fused else ("F", "I", "W")
+
+    @property
+    def forward_only(self) -> bool:
+        """True if all stages are frozen, so that none has a backward."""
+        return len(self.placement.frozen) == self.placement.stages > 0
 
     @property
     def text(self) -> str:
@@ -214,7 +223,7 @@ class Terms:
     def text_without_cap(self) -> str:
         """The terms in one line, without the cap."""
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
-        backward = "full backward" if self.fused else "split backward"
+        backward = "no backward" if self.forward_only else "full backward" if self.fused else "split backward"
         rates = ",".join(
             f"{key}={_cost(value)}" for key, value in self._used.items() if not (key == "M" and self.asked)
         )
@@ -224,9 +233,34 @@ class Terms:
             rates += f" (assumed: {equations(guessed)})"
         return (
             f"{placement_name(self.placement)} placement, {named}, {self.decided}{', ' * bool(self.decided)}"
-            f"{backward}, costs {rates}"
+            f"{self._frozen}{backward}, costs {rates}"
             f"{'' if self.asked else f', release {self.release.name}'}"
         )
+
+    @property
+    def _frozen(self) -> str:
+        stages = () if self.forward_only else self.placement.frozen
+        return f"stage{'s' if len(stages) > 1 else ''} {ranges(stages)} frozen, " if stages else ""
+
+    @property
+    def not_covered(self) -> str:
+        """The reason why no bound covers frozen stages under these terms; empty if bounds hold.
+
+        A stage without a backward keeps nothing for one, but its F holds an activation while it runs.
+        """
+        placement = self.placement
+        if not placement.frozen:
+            return ""
+        kept, trained = placement.wants[Result.GRADIENT], placement.wants[Result.WEIGHTS]
+        if self.fused and bool((kept & ~trained).any()):
+            return f"stage {int(np.flatnonzero(kept & ~trained)[0])} runs I, and the others B"
+        if self.objective == "span" and not kept.all():
+            return f"the span of a rank whose stage {int(np.flatnonzero(~kept)[0])} has no backward"
+        for rank in range(placement.ranks) if self.caps is not None else ():
+            of = {bool(kept[stage]) for _, stage in placement.chunks(rank)}
+            if len(of) > 1:
+                return f"under a cap, rank {rank} has stages with a backward and without"
+        return ""
 
     def _read(self, key: str) -> str:
         """Return a cost as text; if it differs by stage, the smallest and the largest."""
@@ -263,6 +297,7 @@ class Terms:
             "costs": self._used,
             "release": self.release.name,
             "caps": None if self.caps is None else [plain(cap) for cap in self.caps],
+            **({"frozen": list(self.placement.frozen)} if self.placement.frozen else {}),
         }
 
 

@@ -16,7 +16,10 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Instance:
-    """rank_of[route][stage]; route_of[microbatch]; costs by stage, B unless split; memory in parts, by stage."""
+    """rank_of[route][stage]; route_of[microbatch]; costs by stage, B unless split; memory in parts, by stage.
+
+    frozen: the stages without W; those before which all are frozen have no backward, and hold memory only in F.
+    """
 
     rank_of: list[list[int]]
     route_of: list[int]
@@ -32,6 +35,12 @@ class Instance:
     at_weight: list[int]
     cap: list[int]
     objective: str = "makespan"
+    frozen: tuple[int, ...] = ()
+
+    @property
+    def alone(self) -> int:
+        """The number of stages without a backward: the frozen ones at the beginning."""
+        return next((s for s in range(self.stages) if s not in self.frozen), self.stages)
 
     @property
     def stages(self) -> int:
@@ -58,14 +67,15 @@ def steps(x: Instance) -> list[Step]:
         where, last = x.rank_of[route], x.stages - 1
         for s in range(x.stages):
             sent = x.C[s - 1] if s and where[s - 1] != where[s] else 0
-            made.append(Step(("F", s, i), where[s], x.F[s], ("F", s - 1, i) if s else None, sent, x.takes[s], 0))
+            freed = -x.takes[s] if s < x.alone else 0
+            made.append(Step(("F", s, i), where[s], x.F[s], ("F", s - 1, i) if s else None, sent, x.takes[s], freed))
         back = "B" if x.fused else "I"
-        for s in reversed(range(x.stages)):
+        for s in reversed(range(x.alone, x.stages)):
             needs = (back, s + 1, i) if s < last else ("F", s, i)
             sent = x.C[s + 1] if s < last and where[s + 1] != where[s] else 0
-            freed = x.takes[s] if x.fused else x.at_input[s]
+            freed = x.takes[s] if x.fused or s in x.frozen else x.at_input[s]
             made.append(Step((back, s, i), where[s], (x.B if x.fused else x.I)[s], needs, sent, 0, -freed))
-            if not x.fused:
+            if not x.fused and s not in x.frozen:
                 made.append(Step(("W", s, i), where[s], x.W[s], ("I", s, i), 0, 0, -x.at_weight[s]))
     return made
 

@@ -73,6 +73,7 @@ def judge(
             return Judgement(tuple(case.wrong))
         told = Entries(certificate, case.scale)
         require("" if case.one_at_a_time else "it is about F, I and W, or F and B, one at a time")
+        require(case.terms.not_covered and f"no bound covers {case.terms.not_covered}")
         verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
         if verdict.lower > verdict.value:
             lower, value = map(case.unit.text, (verdict.lower, verdict.value))
@@ -185,6 +186,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
+    require("it is for one m, since stages are frozen" if case.schedule.placement.frozen else "")
     if copies is None:
         raise FaultError(OptimizerCode.EVERY, "it is for every m, but has only one schedule")
     if min(first, step, part.period) < 1 or own < first or (own - first) % step:

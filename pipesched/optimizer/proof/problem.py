@@ -4,6 +4,9 @@
     the i-th microbatch of a route -> the next one, on the same stage  alike, so some best schedule keeps their order
     w(i - k) -> F(s, i)                                               memory: otherwise more than the cap is held
 
+A stage without a backward, or without W, has those operations all the same: they take no time, and nothing waits for
+them. Of a frozen stage with a backward, I frees what W would.
+
 In the last line, w is an operation that frees memory: if w(i - k) has not ended when F(s, i) starts, then each of the k
 microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with own + k * each >
 cap.
@@ -25,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pipesched.model.ops import Op
+from pipesched.model.ops import Op, Result
 from pipesched.optimizer.verdict import Terms
 
 UNKNOWN = -(2**62)
@@ -99,6 +102,7 @@ def problem(terms: Terms) -> Problem:
     made, ticks = Problem(terms.objective == "span"), terms.costs.ticks(placement.stages)
     sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
     shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
+    kept, trained = placement.wants[Result.GRADIENT].tolist(), placement.wants[Result.WEIGHTS].tolist()
     fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
     made.cap = [None] * placement.ranks if terms.caps is None else [int(cap * fine // 1) for cap in terms.caps]
     back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
@@ -107,11 +111,14 @@ def problem(terms: Terms) -> Problem:
         for line in chain + weights:
             made.rank[line] = int(placement.rank_of[route, line.stage])
             made.length[line] = counts[route]
-            made.work[line] = int(ticks.compute[line.op, line.stage])
-            made.gains[line] = int(shares[line.op] * sizes[line.stage] * fine)
+            runs = line.op == Op.F or (trained if line.op == Op.W else kept)[line.stage]
+            made.work[line] = int(ticks.compute[line.op, line.stage]) * runs
+            share = shares[line.op] if trained[line.stage] or line.op == Op.F else Fraction(-(line.op != Op.W))
+            made.gains[line] = int(share * sizes[line.stage] * fine) * kept[line.stage]
             made.arcs.append((line, line, 1, 0))
         for one, two in pairwise(chain):
-            made.arcs.append((one, two, 0, int(ticks.message[one.stage]) if made.rank[one] != made.rank[two] else 0))
+            sent = made.rank[one] != made.rank[two] and (two.op == Op.F or kept[two.stage])
+            made.arcs.append((one, two, 0, int(ticks.message[one.stage]) if sent else 0))
         made.arcs += [(Line(Op.I, route, line.stage), line, 0, 0) for line in weights]
         made.arcs += [arc for line in forward for arc in _memory(made, line, back)]
     return made

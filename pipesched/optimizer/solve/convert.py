@@ -1,9 +1,10 @@
 """Conversions between a `Schedule` and orders of a `Problem`; runs of an order, and checks of a table of starts.
 
 Operation i of a sequence belongs to the i-th microbatch of its route. If the problem splits the backward, a full
-backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. `fault` checks every rule
-of `problem` directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a
-running sum of memory.
+backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. The operations that
+frozen stages do without are last on their rank (`ended`), and in no schedule. `fault` checks every rule of `problem`
+directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a running sum
+of memory.
 """
 
 from __future__ import annotations
@@ -34,16 +35,33 @@ def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
     known = np.full((len(Op) + 1, problem.placement.routes, problem.placement.stages), -1)
     known[problem.op, problem.route, problem.stage] = np.arange(problem.sequences)
     q = known[op, schedule.placement.route_of[schedule.microbatch[at]], schedule.stage[at]]
-    complete = not (q < 0).any() and np.array_equal(np.bincount(q, minlength=problem.sequences), problem.length)
-    if not complete or (problem.rank[q] != schedule.rank[at]).any():
+    if (q < 0).any() or (problem.rank[q] != schedule.rank[at]).any():
+        return None
+    rank, q = schedule.rank[at][~problem.absent[q]], q[~problem.absent[q]]
+    if not np.array_equal(np.bincount(q, minlength=problem.sequences), np.where(problem.absent, 0, problem.length)):
         return None
     number = np.empty_like(q)
-    number[np.argsort(q, kind="stable")] = np.arange(len(q))
-    return [order.tolist() for order in np.split(number, np.searchsorted(schedule.rank[at], range(1, schedule.ranks)))]
+    order = np.argsort(q, kind="stable")
+    number[order] = problem.first[q[order]] + np.arange(len(q)) - np.searchsorted(q[order], q[order])
+    return ended(problem, [x.tolist() for x in np.split(number, np.searchsorted(rank, range(1, schedule.ranks)))])
+
+
+def ended(problem: Problem, orders: Orders) -> Orders:
+    """Move the operations that no schedule runs to the end of their rank: nothing waits for them there."""
+    if not problem.absent.any():
+        return orders
+    left = np.flatnonzero(problem.absent[problem.sequence])
+    q = problem.sequence[left]
+    left = left[np.lexsort((problem.op[q] == Op.W, -problem.stage[q], problem.route[q], problem.index[left]))]
+    rank, absent = problem.rank[problem.sequence[left]], problem.absent[problem.sequence]
+    return [[x for x in order if not absent[x]] + left[rank == r].tolist() for r, order in enumerate(orders)]
 
 
 def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Schedule:
     """Convert orders to a schedule."""
+    if problem.absent.any():
+        absent = problem.absent[problem.sequence]
+        orders = [[x for x in order if not absent[x]] for order in orders]
     flat = np.array([x for order in orders for x in order], dtype=np.int64)
     q, i = problem.sequence[flat], problem.index[flat]
     of_route = [np.flatnonzero(problem.placement.route_of == route) for route in range(problem.placement.routes)]

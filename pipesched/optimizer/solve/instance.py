@@ -20,10 +20,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.common.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, OVERLAP, UNEVEN_COSTS, Consumer
+from pipesched.common.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN, OVERLAP, UNEVEN_COSTS, Consumer
 from pipesched.diagnostics import Code, fail
-from pipesched.model.numbers import Value, require_counts, whole
-from pipesched.model.ops import Op
+from pipesched.model.numbers import Value, require_counts, shown, whole
+from pipesched.model.ops import Op, Result
 from pipesched.model.placement import Placement
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.problem import Problem, Sizes, build
@@ -34,13 +34,10 @@ OPTIMIZER = Consumer(
     "improve",
     OptimizerCode.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
-    (COPIES, EMPTY_RANKS),
+    (COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN),
     help="leave the schedule out and give its placement: `--placement FILE`, with the sizes",
     because={},
-    helps={
-        FORWARD_ONLY: "give a training schedule",
-        UNEVEN_COSTS: "give it one number, or one per stage, with --cost",
-    },
+    helps={UNEVEN_COSTS: "give it one number, or one per stage, with --cost"},
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
 """Schedules for which the optimizer's bounds hold, if an overlapped pair takes as long as its parts."""
@@ -93,17 +90,33 @@ class Instance(Terms):
         shares = {Op.F: Fraction(1), Op.I: self.release.at_input, Op.W: self.release.at_weight, Op.B: Fraction(1)}
         fine = lcm(*((x * share).denominator for x in held for share in shares.values()))
         parts = {op: np.array([int(x * share * fine) for x in held], dtype=np.int64) for op, share in shares.items()}
+        kept, trained = self.placement.wants[Result.GRADIENT], self.placement.wants[Result.WEIGHTS]
+        parts[Op.I] = np.where(trained, parts[Op.I], parts[Op.F])
+        runs = {Op.F: np.ones(stages, dtype=np.int64), Op.I: kept, Op.W: trained, Op.B: kept}
+        parts = {op: x * (trained if op == Op.W else kept) for op, x in parts.items()}
         part = Fraction(self.placement.ranks, stages) / fine
         caps = self.caps or (None,) * self.placement.ranks
         return Sizes(
             Fraction(ticks.scale),
-            {op: ticks.compute[op] for op in parts},
+            {op: ticks.compute[op] * runs[op] for op in parts},
             ticks.message,
             part,
             {Op.F: parts.pop(Op.F)},
             frees=parts,
             cap=np.array([NO_CAP if cap is None else int(min(cap // part, NO_CAP)) for cap in caps], dtype=np.int64),
+            answered=kept,
         )
+
+    @property
+    def lacking(self) -> str:
+        """The reason why a rank whose stages have no backward cannot run an F under its cap; empty if all can."""
+        kept, sizes = self.placement.wants[Result.GRADIENT], self.costs.sizes(self.placement.stages)
+        for rank, cap in enumerate(self.caps or ()):
+            for _, stage in self.placement.chunks(rank):
+                need = sizes[stage] * Fraction(self.placement.ranks, self.placement.stages)
+                if not kept[stage] and need > cap:
+                    return f"rank {rank} alone needs {shown(need)}: F of stage {stage} holds it while it runs"
+        return ""
 
 
 def _of(placement: Placement, microbatches: int) -> Placement:

@@ -33,8 +33,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Ints
-from pipesched.model.ops import Op
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.ops import Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.units import NO_UNIT, Unit
 from pipesched.optimizer.codes import OptimizerCode
@@ -112,6 +112,12 @@ class Problem:
         return tuple(tuple(np.flatnonzero(self.rank == r).tolist()) for r in range(self.ranks))
 
     @cached_property
+    def absent(self) -> Bools:
+        """The sequences that no schedule runs, since the stage has no backward or no W: they take no time."""
+        kept, trained = (self.placement.wants[x][self.stage] for x in (Result.GRADIENT, Result.WEIGHTS))
+        return np.where(self.op == Op.W, ~trained, (self.op != Op.F) & ~kept)
+
+    @cached_property
     def work(self) -> Ints:
         """Compute time of every rank, in ticks."""
         return np.bincount(self.rank, self.length * self.duration, self.ranks).astype(np.int64)
@@ -176,7 +182,8 @@ class Problem:
 class Sizes:
     """The costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
 
-    ticks: the ticks of each kind; takes, frees: the memory of each kind that takes or frees any.
+    ticks: the ticks of each kind; takes, frees: the memory of each kind that takes or frees any. answered: the stages
+    to which a gradient is sent, None for all.
     """
 
     scale: Fraction
@@ -186,6 +193,7 @@ class Sizes:
     takes: Mapping[Op, Ints]
     frees: Mapping[Op, Ints]
     cap: Ints
+    answered: Bools | None = None
 
 
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:
@@ -216,7 +224,8 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
         for s in range(stages - 1):
             crosses = ranks[s] != ranks[s + 1]
             edges.append((forward + s, forward + s + 1, lag[s] if crosses else 0))
-            edges.append((backward + s + 1, backward + s, lag[s + 1] if crosses else 0))
+            sent = crosses and (sizes.answered is None or sizes.answered[s])
+            edges.append((backward + s + 1, backward + s, lag[s + 1] if sent else 0))
         edges.append((backward - 1, backward + stages - 1, 0))
         edges += [] if fused else [(backward + s, weight + s, 0) for s in range(stages)]
     op, of_route, stage, rank, length, duration, takes, frees = np.array(rows, dtype=np.int64).reshape(-1, 8).T.copy()

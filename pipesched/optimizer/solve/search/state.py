@@ -99,6 +99,7 @@ class State:
 
     def offer(self, name: str, orders: Orders) -> bool:
         """Accept the orders if they are valid and better than the best; return True if so."""
+        orders = convert.ended(self.problem, orders)
         value = convert.value(self.problem, orders)
         if value is None or (self.value is not None and value >= self.value):
             return False
