@@ -54,6 +54,13 @@ PROVED = "proved optimal"
 
 Json = dict[str, Any]
 
+TUNED = """schedule tuned(p, m = 2)
+"Frozen stages."
+stage s in 0 .. p on rank s
+frozen {}
+rank r {{ repeat m {{ F  I  W }} }}
+"""
+
 QUESTIONS: list[Json] = [
     {"p": 2, "m": 2, "mem_cap": 2},
     {"p": 2, "m": 2, "mem_cap": 1, "costs": "F=2,I=3,W=1,C=1"},
@@ -81,6 +88,9 @@ QUESTIONS: list[Json] = [
     },
     {"p": 4, "m": 8, "mem_cap": 4},
     {"p": 3, "m": 2, "mem_cap": 2, "costs": "F=[1,2,3],I=[2,2,1],W=[1,3,1],C=1"},
+    {"target": Source("one.ps", TUNED.format("0")), "p": 3, "mem_cap": 2, "costs": "F=1,I=2,W=1,C=1"},
+    {"target": Source("two.ps", TUNED.format("1")), "p": 3, "mem_cap": 1, "objective": "span"},
+    {"target": Source("all.ps", TUNED.format("s in 0 .. p")), "p": 3, "costs": "F=[1,3,2]"},
 ]
 
 
@@ -141,10 +151,12 @@ def truth(told: Json) -> Truth:
         mine = [(played.start[rank, i], ends[rank, i]) for i in range(len(order)) if (rank, i) in ends]
         spans.append(max((b for _, b in mine), default=Fraction(0)) - min((a for a, _ in mine), default=Fraction(0)))
         work.append(sum((b - a for a, b in mine), Fraction(0)))
-        held, most = Fraction(0), Fraction(0)
+        held, most, alone = Fraction(0), Fraction(0), untrained(schedule)
         for one in order:
-            held += {"F": Fraction(1), "I": -at_input, "W": -at_weight, "B": Fraction(-1)}[one.op.name]
+            freed = Fraction(1) if one.stage in schedule.placement.frozen else at_input
+            held += {"F": Fraction(1), "I": -freed, "W": -at_weight, "B": Fraction(-1)}[one.op.name]
             most = max(most, held)
+            held -= one.stage < alone
         peaks.append(most * schedule.ranks / schedule.stages)
     ids = sorted((x.op.name, x.stage, x.microbatch) for order in played.orders for x in order)
     fused = any(kind == "B" for kind, _, _ in ids)
@@ -154,6 +166,7 @@ def truth(told: Json) -> Truth:
         for i in range(schedule.microbatches)
         for s in range(schedule.stages)
         for kind in ("FB" if fused else "FIW")
+        if kind == "F" or (s >= untrained(schedule) and (kind != "W" or s not in schedule.placement.frozen))
     )
     whole = all(at is None for at in played.stuck) and ids == wanted
     within = caps is None or (len(caps) == schedule.ranks and all(a <= b for a, b in zip(peaks, caps, strict=True)))
@@ -171,10 +184,28 @@ def truth(told: Json) -> Truth:
     costs = {key: list(map(str, rows[key] or ())) for key in "FIWBC"}
     routes, room = schedule.placement.route_of.tolist(), caps and list(map(str, caps))
     best, tried = least(
-        json.dumps([table, routes, schedule.ranks, fused, room, told["release"], told["objective"], costs])
+        json.dumps(
+            [
+                table,
+                routes,
+                schedule.ranks,
+                fused,
+                room,
+                told["release"],
+                told["objective"],
+                costs,
+                schedule.placement.frozen,
+            ]
+        )
     )
     best = best if tried or value == best else None
     return Truth(schedule, figures, played.makespan, tuple(spans), tuple(work), value, best, whole and within)
+
+
+def untrained(schedule: Schedule) -> int:
+    """Return the number of frozen stages before the first trained one: they have no backward."""
+    frozen = schedule.placement.frozen
+    return next((s for s in range(schedule.stages) if s not in frozen), schedule.stages)
 
 
 @lru_cache(maxsize=4096)
@@ -182,7 +213,7 @@ def least(question: str) -> tuple[Fraction | None, bool]:
     """Return the best of all schedules, by trying all of them; None if all exceed the caps. If they are too many, a
     lower bound, marked as such: a schedule that meets it is the best.
     """
-    table, routes, ranks, fused, caps, release, objective, rows = json.loads(question)
+    table, routes, ranks, fused, caps, release, objective, rows, frozen = json.loads(question)
     costs = {key: [Fraction(x) for x in row] for key, row in rows.items()}
     scale = lcm(*(x.denominator for row in costs.values() for x in row))
     whole = {key: [int(x * scale) for x in row] for key, row in costs.items()}
@@ -191,11 +222,13 @@ def least(question: str) -> tuple[Fraction | None, bool]:
     room = [Fraction(10**6)] * ranks if caps is None else [Fraction(cap) * stages / ranks for cap in caps]
     held = [[int(part * share)] * stages for share in (Fraction(1), at_input, at_weight)]
     most = [int(part * cap // 1) for cap in room]
-    x = Instance(table, routes, ranks, fused, *(whole[key] for key in "FIWBC"), *held, most, objective)
+    x = Instance(table, routes, ranks, fused, *(whole[key] for key in "FIWBC"), *held, most, objective, tuple(frozen))
     if len(steps(x)) <= MOST_IN_ORDER:
         best = optimum(x, fifo=len(steps(x)) > MOST_STEPS)
         return None if best is None else Fraction(best, scale), True
-    return met_by_work(x, scale) if table == [list(range(ranks))] and objective == "makespan" else None, False
+    return met_by_work(x, scale) if not frozen and table == [
+        list(range(ranks))
+    ] and objective == "makespan" else None, False
 
 
 def met_by_work(x: Instance, scale: int) -> Fraction:
@@ -417,6 +450,15 @@ def cheaper(told: Json, rng: random.Random) -> None:
         kept_books(told, rng)
 
 
+def frozen(told: Json, rng: random.Random) -> None:
+    """Freeze other stages in the file."""
+    line = rng.choice(["frozen 0", "frozen 1", "frozen s in 0 .. p", ""])
+    source = re.sub(r"\nfrozen .*", "", told["source"])
+    told["source"] = re.sub(r"(\nstage .*)", rf"\1\n{line}", source, count=1)
+    if rng.random() < 0.7:
+        kept_books(told, rng)
+
+
 def bolder(told: Json, rng: random.Random) -> None:
     """Raise the bound with a matching term; a schedule that meets it; all derived entries."""
     slower(told, rng)
@@ -479,7 +521,7 @@ def twice(told: Json, rng: random.Random) -> None:
 
 
 FORGERS: list[Callable[[Json, random.Random], None]] = [
-    leaf, headline, slower, moved, cheaper, bolder, everywhere, unfollowed, twice,
+    leaf, headline, slower, moved, cheaper, frozen, bolder, everywhere, unfollowed, twice,
 ]  # fmt: skip
 
 
