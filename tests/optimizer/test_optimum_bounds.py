@@ -82,7 +82,23 @@ def test_no_bound_is_above_the_optimum(objective: str) -> None:
     """The first start of a rank is not fixed: for the span nothing is assumed about it."""
     seen = look(0, 160, objective)
     assert seen["instances"] > 60 and all(seen[kind] > 100 for kind in ("path", "work"))
-    assert seen["refuted below"] > seen["instances"] / 2
+    assert seen["refuted below"] > 0.9 * seen["instances"]
+
+
+def test_a_published_v_is_near_the_bound_of_its_span() -> None:
+    """ZB-V (arXiv:2401.10241, table 8, 6.2B, p = 16, m = 48), measured ms, cap p: a bubble rate of 6.97 %. Nothing is
+    more than 0.1 % shorter, where each rank alone allows 6 % less; its merged counts show it in few steps.
+    """
+    ranks, m = 16, 48
+    costs = {key: Fraction(ms) for key, ms in (("F", "14.407"), ("I", "14.380"), ("W", "9.676"), ("C", "1.610"))}
+    line = np.arange(ranks, dtype=np.int32)
+    placement = Placement(np.concatenate([line, line[::-1]])[None], np.zeros(m, dtype=np.int32), ranks)
+    made = problem(Terms(placement, Costs(costs), AT_W, (Fraction(ranks),) * ranks, False, "span"))
+    work_of_rank = 2 * m * sum(costs[key] for key in "FIW")
+    published = int(1000 * work_of_rank / (1 - Fraction("0.0697")))
+    assert too_busy(made, int(0.999 * published), 200_000) is not None
+    assert max(everything(made, rank).value for rank in range(ranks)) < 0.95 * published
+    assert too_busy(made, int(1.0001 * published), 2_000_000) is None
 
 
 def leave_out(first: int, count: int) -> Counter[str]:

@@ -9,10 +9,12 @@
                   Every step starts within its time window, early enough for the remaining work. Then backward from the
                   end, the latest time to be at counts: starts in no order that ends by C are removed.
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
+    first         in one pass over the ranks, their F as one line, and their I, B and W, where they are alike
 
-C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so each line keeps
-their order. The W of a rank are alike if all have the same duration and free the same amount: then the n-th of them all
-waits until n of their I have ended.
+The first pass has three counts instead of five, so it is decided by few steps; the last ranks of a folded placement
+often need no other. C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so
+each line keeps their order. The W of a rank are alike if all have the same duration and free the same amount: then the
+n-th of them all waits until n of their I have ended.
 
 A certificate contains none of this: it is computed here, within a limit on steps instead of time, so the result is the
 same on every machine.
