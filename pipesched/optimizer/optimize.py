@@ -62,7 +62,7 @@ _STARTING, _PRINTING = 800_000, 25  # steps to start, and per operation to print
 _FILE, _READING = 15_000, 10  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
-_SEARCH = 0.9  # part of the time for the search; a proof of what an engine refuted has the rest
+_SEARCH, _PROOF = 0.9, 0.25  # parts of the time for the search, and at least for a proof of what an engine refuted
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -347,6 +347,7 @@ def _certified(
         meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
+    meter.limit = max(meter.limit, meter.spent + int(_PROOF * meter.limit))
     if judged.word or (request.certify and request.limits.proof):
         proof = _proof(request, instance, state, meter)
         said.append(proof.note)

@@ -49,7 +49,7 @@ _MORE_ROOM = "give each rank at least what one microbatch needs on it, or choose
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The answer. status: proved optimal, optimal on the word of an engine, best found, infeasible or nothing found.
+    """The answer. status: proved optimal, best found, infeasible or nothing found.
 
     judged: the checker's verdict on the schedule; analysis: its times and memory; checked: the report of all ordinary
     checks; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule to improve

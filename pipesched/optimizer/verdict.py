@@ -1,7 +1,8 @@
 """Verdicts on an optimum, and their terms, in the words that the optimizer and the checker share.
 
     proved optimal                                  no schedule is better: a checker derived the bound
-    optimal on the word of CaDiCaL, not checked     an engine refuted every better objective; no checker followed it
+    optimal on the word of CaDiCaL, not checked     an engine refuted every better objective, and the answer lacks the
+                                                    proof; `optimize` writes no such answer, `verify` reads it
     best found                                      the bound is lower, here or at another m of the schedule
 
 A verdict holds for one placement, costs, kind of backward, caps and release rule: its terms.

@@ -23,6 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
 
+from pipesched.optimizer.solve.meter import Meter
+
 STEPS = 4_000_000
 FOREVER = 100_000.0  # seconds
 LEFT_OUT = "PIPESCHED_LEFT_OUT"  # names the member that an engine's process leaves out
@@ -32,7 +34,8 @@ Call = Callable[..., object]
 PORTFOLIO, LISTS = "pipesched.optimizer.solve.portfolio", "pipesched.optimizer.solve.portfolio.list_scheduling"
 PUSH = "pipesched.optimizer.solve.portfolio.justify:Justifier.push"
 SEARCH, DECIDE = "pipesched.optimizer.solve.search.search", "pipesched.optimizer.solve.engines.decide"
-QUESTIONS, ASK = "pipesched.optimizer.solve.search.bound_schedule:BoundSchedule", f"{SEARCH}:Lanes.ask"
+ASKING = "pipesched.optimizer.solve.search.questions"
+QUESTIONS, ASK = "pipesched.optimizer.solve.search.bound_schedule:BoundSchedule", f"{ASKING}:Lanes.ask"
 BOUND, PERIODIC = "pipesched.optimizer.solve.bounds.lower_bound", "pipesched.optimizer.solve.repeat.periodic"
 
 
@@ -90,7 +93,8 @@ def rows() -> Iterator[Member]:
     yield Member("mixed blocks", (f"{PORTFOLIO}:building_blocks",), mixed)
     yield Member("keys but oldest", (f"{LISTS}:policies",), lambda whole: kept(lambda one: "old" in one[0], whole))
     yield Member("pushed together", (PUSH,), lambda whole: lambda self, found, *more: found)
-    yield Member("ranks begin later", (f"{PORTFOLIO}:late", f"{SEARCH}:late"), _not_late, used=lambda a, f: f[1] > 0)
+    yield Member("ranks begin later", (f"{PORTFOLIO}:late", f"{ASKING}:late"), _not_late, used=lambda a, f: f[1] > 0)
+    yield Member("neighbourhoods", (f"{PORTFOLIO}:neighbourhoods",), none)
     yield Member("library", (f"{SEARCH}:_offer_all",), none)
     yield Member("formula", ("pipesched.optimizer.optimize:_formula",), lambda whole: lambda *given: 0)
     yield Member("coarse grid", (f"{SEARCH}:_offer_rounded",), none)
@@ -99,7 +103,7 @@ def rows() -> Iterator[Member]:
     together, alone = (lambda one: one[0].ranks is not None), (lambda one: one[0].ranks is None)
     yield Member("refute all ranks", (f"{QUESTIONS}._refutations",), lambda whole: kept(together, whole))
     yield Member("refute one rank", (f"{QUESTIONS}._refutations",), lambda whole: kept(alone, whole))
-    yield Member("cp-sat", (f"{SEARCH}:bound_schedule",), _no_intervals, seen=ASK, used=asks("cpsat"))
+    yield Member("cp-sat", (f"{ASKING}:bound_schedule",), _no_intervals, seen=ASK, used=asks("cpsat"))
     yield Member("lattice", (f"{DECIDE}:tighten",), first, seen=ASK, worker=True)
     yield Member("merged W", (f"{DECIDE}:merge",), _unmerged, seen=ASK, worker=True)
     for kind in ("ends", "one-machine"):
@@ -255,49 +259,18 @@ def watched(member: Member, used: set[str], stack: ExitStack) -> None:
 
 @contextmanager
 def counted(steps: int) -> Iterator[Callable[[], int]]:
-    """End searches after a number of steps, whatever the time; yields the steps of all of them."""
-    search = import_module(SEARCH)
-    meters: list[object] = []
+    """End searches after a number of steps; yields the steps of all of them."""
+    optimizer, meters = import_module("pipesched.optimizer.optimize"), list[Meter]()
+    whole = optimizer.search
 
-    class Over(Exception):
-        pass
+    def stepped(
+        problem: object, limits: object, known: object, progress: object, meter: Meter, **named: object
+    ) -> object:
+        meters.append(Meter(steps))
+        return whole(problem, limits, known, progress, meters[-1], **named)
 
-    class Lanes(search.Lanes):
-        def __init__(self, *given: object) -> None:
-            super().__init__(*given)
-            meters.append(self)
-
-        def next(self, until: float, tick: Call = lambda: None) -> object:
-            def watched() -> None:
-                times = [self._at(ticket) for ticket in self._since]
-                times += [] if self.heuristics is None and self._found is None else [self._heuristics_at]
-                if times and min(times) >= steps:
-                    raise Over
-                tick()
-
-            try:
-                event = super().next(until, watched)
-            except Over:
-                self.now = steps
-                return None
-            return event if self.now < steps else None
-
-    class Meter(search.Meter):
-        def __init__(self, *given: object) -> None:
-            super().__init__(*given)
-            meters.append(self)
-
-    whole = import_module("pipesched.optimizer.optimize").search
-    stepped = lambda problem, limits, *given, **named: whole(problem, replace(limits, steps=steps), *given, **named)  # noqa: E731
-    with ExitStack() as stack:
-        for owner, name, value in (
-            (search, "Lanes", Lanes),
-            (search, "Meter", Meter),
-            (search, "_COARSE", steps),
-            (import_module("pipesched.optimizer.optimize"), "search", stepped),
-        ):
-            stack.enter_context(patch.object(owner, name, value))
-        yield lambda: sum(min(x.now, steps) if isinstance(x, Lanes) else x.spent for x in meters)
+    with patch.object(optimizer, "search", stepped):
+        yield lambda: sum(min(meter.spent, steps) for meter in meters)
 
 
 def cpu() -> float:
