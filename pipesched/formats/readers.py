@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,11 +33,11 @@ from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.foreign import Foreign
 from pipesched.support.source import Source
 
-Order: TypeAlias = Schedule | Program
 AnyOrder = TypeVar("AnyOrder", Schedule, Program)
 Read = TypeVar("Read")
 
 IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
+"""The line of a rank without operations."""
 
 
 @dataclass(frozen=True)
