@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from pipesched.model.numbers import Ladder, quantity
 from pipesched.planning.byte_counts import gigabytes
-from pipesched.planning.transformer import activations, flops, parameters
+from pipesched.planning.transformer import activations, flops, parameters, state, traffic
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.parameters import Part
 from pipesched.views.tables import grouped, table
@@ -16,6 +16,7 @@ from pipesched.views.tables import grouped, table
 _UNITS = (("T", 12), ("B", 9), ("M", 6), ("K", 3), ("", 0))
 _COUNTS: Ladder = tuple((name, Fraction(10**power)) for name, power in _UNITS)
 _FLOPS: Ladder = tuple((f"{name.replace('B', 'G')}FLOP", Fraction(10**power)) for name, power in _UNITS)
+_MEMORY = 80 * 10**9
 
 
 def count(number: int | Fraction) -> str:
@@ -73,6 +74,28 @@ class Model:
         sizes = grouped((one.name, one.bytes) for one in activations.items(a, x, index) if one.bytes)
         return [(name, sum(found, Fraction(0))) for name, found in sizes.items()]
 
+    @property
+    def sent(self) -> list[tuple[str, Fraction]]:
+        """The bytes of one microbatch that a rank sends in a forward of a layer, and between stages."""
+        a, x = self.trained
+        made = []
+        for name, index, _ in self.kinds:
+            found = traffic.forward(a, x, index)
+            groups = (("t", found.tensor), ("c", found.context), ("experts", found.experts))
+            made += [(f"F of a {name}, over {group}", size) for group, size in groups if size]
+        return [*made, ("between stages, in F and in the backward each", activations.boundary(a, x))]
+
+    @property
+    def divided(self) -> list[tuple[int, Fraction]]:
+        """The bytes of a parameter on one rank, with its gradient and optimizer state, by stage of ZeRO."""
+        a, x = self.trained
+        n = state.copies(x)
+        parts = (a.dtype_bytes, 3), (x.gradient_bytes, 2), (x.optimizer_bytes, 1)
+        return [
+            (zero, sum((Fraction(size) / (n if zero >= least else 1) for size, least in parts), Fraction(0)))
+            for zero in range(4)
+        ]
+
     def text(self, *, verbose: bool = False) -> str:
         """Return the tables."""
         return "\n".join(self._lines())
@@ -108,6 +131,14 @@ class Model:
             rows = [[tensor, gigabytes(size)] for tensor, size in kept]
             rows.append(["all", gigabytes(sum((size for _, size in kept), Fraction(0)))])
             yield from ("", table((f"bytes that a {name} keeps, on a rank", ""), rows))
+        yield from ("", table(("bytes sent by a rank", ""), [[said, gigabytes(size)] for said, size in self.sent]))
+        if (n := state.copies(x)) > 1:
+            rows = [
+                [str(zero), f"{float(each):.4g}", gigabytes(each * parameters.total(a)), count(_MEMORY / each)]
+                for zero, each in self.divided
+            ]
+            heads = ("ZeRO", "bytes of\na parameter", "of all", f"largest model\nin {gigabytes(_MEMORY)}")
+            yield from ("", f"parameters, gradients and optimizer over {n} copies", table(heads, rows))
         kept_whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
         each = a.dtype_bytes + kept_whole.gradient_bytes + kept_whole.optimizer_bytes
         yield ""
@@ -134,5 +165,7 @@ class Model:
                 {"part": name, "number": number, "kept": {tensor: float(size) for tensor, size in self.kept(index)}}
                 for name, index, number in self.kinds
             ],
+            "sent": {said: float(size) for said, size in self.sent},
+            "zero": {str(zero): float(each) for zero, each in self.divided},
             "left_out": list(a.left_out),
         }
