@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -119,3 +120,13 @@ def test_any_other_name_is_refused(name: str, line: str) -> None:
     """Also where there is one size, and before anything is read."""
     status, out, err = said(f"{line} --executor={name} --json")
     assert status == 2 and '"PS225"' in out + err and "processes:N" in out + err
+
+
+def test_a_file_that_cannot_be_read_has_a_report_for_each_size(folder: Path) -> None:
+    """Each names the file, its own size, and the reason."""
+    status, out, _ = said("verify missing.ps 1f1b --p 2,3 --m 4 --json")
+    runs = [
+        (run["name"], run["parameters"], [x["code"] for x in run["diagnostics"]]) for run in json.loads(out)["runs"]
+    ]
+    missing = [("missing.ps", {"p": p, "m": 4}, ["PS809"]) for p in (2, 3)]
+    assert status == 2 and runs == [*missing, *(("one_f_one_b", {"p": p, "m": 4}, []) for p in (2, 3))]
