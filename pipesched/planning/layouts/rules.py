@@ -74,12 +74,6 @@ def slower(other: Prediction, best: Prediction) -> str:
     return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"
 
 
-def _node(search: Search) -> int:
-    """Return the largest tensor parallelism of any choice that fits in a node."""
-    size = search.problem.device.node_size
-    return max((x.training.tensor for x in search.possible() if x.training.tensor <= size), default=1)
-
-
 def _lacks(said: str, *there: bool) -> str:
     return "" if all(there) else said
 
@@ -96,9 +90,9 @@ RULES = (
     Rule(
         "tensor parallelism fills a node before there is a pipeline",
         "Narayanan et al., SC 2021, takeaway 1",
-        lambda search, best: _pipeline(search, best) or _lacks("no choice divides a layer", _node(search) > 1),
-        lambda search, best: best.training.tensor < _node(search),
-        lambda search, best, x: x.p == 1 or x.training.tensor == _node(search),
+        lambda search, best: _pipeline(search, best) or _lacks("no choice divides a layer", search.widest > 1),
+        lambda search, best: best.training.tensor < search.widest,
+        lambda search, best, x: x.p == 1 or x.training.tensor == search.widest,
     ),
     Rule(
         "tensor parallelism does not leave the node",

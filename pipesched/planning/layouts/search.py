@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -120,6 +120,12 @@ class Search:
     def possible(self) -> Iterator[Choice]:
         """Yield the choices that no bound excludes."""
         return (self.choices[number] for _, number in self.alive)
+
+    @cached_property
+    def widest(self) -> int:
+        """The largest tensor parallelism of any choice that fits in a node."""
+        size = self.problem.device.node_size
+        return max((x.training.tensor for x in self.possible() if x.training.tensor <= size), default=1)
 
     @property
     def counts(self) -> dict[str, int]:

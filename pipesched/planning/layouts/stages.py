@@ -298,7 +298,16 @@ def _nano(*seconds: float) -> tuple[int, ...]:
     return tuple(int(NANO * one) for one in seconds)
 
 
-@lru_cache(maxsize=2)
 def stages_of(problem: Problem) -> Stages:
-    """Return the stages of a problem, cached."""
+    """Return the stages of a problem, cached; of the last one without a comparison, which takes long."""
+    if not _last or _last[0][0] is not problem:
+        _last[:] = [(problem, _stages(problem))]
+    return _last[0][1]
+
+
+_last: list[tuple[Problem, Stages]] = []
+
+
+@lru_cache(maxsize=2)
+def _stages(problem: Problem) -> Stages:
     return Stages(problem)
