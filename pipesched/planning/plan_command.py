@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -10,6 +11,46 @@ from pipesched.command import flags
 from pipesched.command.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
 from pipesched.planning.progress import watched
+
+_CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], ...] = (
+    (
+        lambda x: x["plot"] is not None and not x["plot"].lower().endswith(".svg"),
+        "a plot is SVG, but the name of its file does not end in .svg",
+        "end the name in .svg",
+    ),
+    (
+        lambda x: x["config"] is not None and x["trainer"] is None,
+        "a configuration is of a trainer",
+        "give --trainer megatron==0.16 or another",
+    ),
+    (
+        lambda x: x["sweep"] is not None and (x["config"] is not None or x["optimize"] is not None or x["explain"]),
+        "a sweep has no --config, no --optimize and no --explain: these are of one plan",
+        "plan for one of its values",
+    ),
+    (
+        lambda x: x["explain_model"] and x["model"] is None,
+        "no model is given",
+        "give --model llama3-70b, or a file",
+    ),
+    (
+        lambda x: (
+            (x["explain_model"] or x["sweep"] is not None) and str(x["output"]).lower().endswith((".html", ".htm"))
+        ),
+        "only a plan is written as a page",
+        "end the name of the file in .txt or .json",
+    ),
+    (
+        lambda x: (
+            x["sweep"] is not None
+            and x["plot"] is not None
+            and x["sweep"].startswith(("schedule", "recompute", "split"))
+        ),
+        "what is swept has no numbers to plot",
+        "leave out --plot",
+    ),
+)
+"""Options that contradict each other, what is said, and the help."""
 
 
 @click.command
@@ -45,15 +86,13 @@ def plan(
     from pipesched.planning import plan_model, plan_sweep
     from pipesched.planning import plans as verb
 
+    asked_for = {**given, "plot": plot, "config": config, "sweep": sweep, "explain_model": explain_model}
+    for wrong, message, help in _CONTRADICTIONS:
+        if wrong({**asked_for, "optimize": optimize}):
+            raise fail(Code.USAGE, message, help=help)
     if explain_model:
-        if given["model"] is None:
-            raise fail(Code.USAGE, "no model is given", help="give --model llama3-70b, or a file")
         with flags.output_of(given) as out:
             return out.result(plan_model.Model(given["model"][1]))
-    if plot is not None and not plot.lower().endswith(".svg"):
-        raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
-    if config is not None and given["trainer"] is None:
-        raise fail(Code.USAGE, "a configuration is of a trainer", help="give --trainer megatron==0.16 or another")
     for path in filter(None, (plot, given["output"], config)):
         writable(path)
     asked = verb.request(given)

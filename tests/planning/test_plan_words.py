@@ -76,6 +76,11 @@ def test_a_sweep_is_the_first_rows_of_its_plans(tmp_path: Path, capsys: pytest.C
         (["--sweep", "q=1"], "PS247"),
         (["--sweep", "b=1,p=2"], "PS247"),
         (["--device", "h100"], "PS252"),
+        (["--sweep", "b=1,2", "--config", "x.sh", "--trainer", "megatron"], "PS225"),
+        (["--sweep", "b=1,2", "--optimize", "1"], "PS225"),
+        (["--sweep", "schedule=1f1b", "--plot", "x.svg"], "PS225"),
+        (["--sweep", "b=1,2", "-o", "x.html"], "PS225"),
+        (["--plot", "x.png"], "PS225"),
     ],
 )
 def test_what_cannot_be_planned_has_a_code(words: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
