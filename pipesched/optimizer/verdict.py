@@ -260,7 +260,7 @@ class Terms:
         for rank in range(placement.ranks) if self.caps is not None else ():
             of = {bool(kept[stage]) for _, stage in placement.chunks(rank)}
             if len(of) > 1:
-                return f"under a cap, rank {rank} has stages with a backward and without"
+                return f"a cap on rank {rank}, which has stages with a backward and without"
         return ""
 
     def _read(self, key: str) -> str:

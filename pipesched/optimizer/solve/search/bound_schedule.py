@@ -104,12 +104,14 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Return the next question for a better bound: the one with the smallest limit; None if there is none."""
+        """Return the next question for a better bound, None if there is none: the one with the smallest limit, of which
+        half counts for all ranks together.
+        """
         if self._top < self.lower:
             return None
         open_ = [(q, key) for q, key in self._refutations(self._top) if self.tried.get(key, 0) < MOST_TRIES]
         steps = [self._step(question, "refute", key) for question, key in open_]
-        return min(steps, key=lambda step: step.limit, default=None)
+        return min(steps, key=lambda step: step.limit // (1 + (step.key == "all")), default=None)
 
     def _refutations(self, top: int) -> list[tuple[Question, object]]:
         found: list[tuple[Question, object]] = []
@@ -121,11 +123,9 @@ class BoundSchedule:
             found.append((Question(self.problem, bound, engine), "all"))
         if self.value is not None:
             for rank in self.ranks:
-                reach = min(self.alone.get(rank, top + 1), top + 1)
-                bound = top if reach > top else (self.lower + reach) // 2
-                engine = self._engine(bound, (rank,))
-                if engine is not None and self.lower <= bound < reach:
-                    found.append((Question(self.problem, bound, engine, ranks=(rank,)), rank))
+                engine = self._engine(top, (rank,))
+                if engine is not None and self.alone.get(rank, top + 1) > top:
+                    found.append((Question(self.problem, top, engine, ranks=(rank,)), rank))
         return found
 
     def _step(self, question: Question, role: str, key: object) -> Step:
