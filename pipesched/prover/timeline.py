@@ -124,8 +124,7 @@ class Timeline:
         for timed in times:
             if not self.feasible(timed):
                 raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts before its input")
-            what = f"start at {shown(timed.costs)}"
-            if not self.rel.holds(f"{what}: not late", self.flow.points, self._justified(what, *self._tight([timed]))):
+            if not self._tight_everywhere(f"start at {shown(timed.costs)}: not late", *self._tight([timed])):
                 raise Unsettled(f"start times at {shown(timed.costs)}: an operation starts late")
         return Times(times, self._between(times))
 
@@ -133,6 +132,8 @@ class Timeline:
         """Return the slots whose start is linear between generators: all that are proved, or the slots of a guess."""
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
+        if self._tight_everywhere(f"{what}: of one way", tight, zero):
+            return self.flow.points
         try:
             return self._justified(what, tight, zero)
         except Unsettled:
@@ -169,6 +170,10 @@ class Timeline:
             far = far.intersect(timed.late.apply_range(timed.begin.reverse()))
             zero = zero.intersect(timed.begin.intersect_range(at_zero).domain())
         return near.union(far), zero
+
+    def _tight_everywhere(self, what: str, tight: UnionMap, zero: UnionSet) -> bool:
+        """Return True if every slot starts at 0 or ends a tight edge: going back ends at 0, as no edges are a cycle."""
+        return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
         """Return the slots at the end of a path of tight edges from a slot that starts at 0.
