@@ -145,6 +145,11 @@ class Proof:
         return names
 
 
+def _names_peak(node: ast.Expression) -> bool:
+    """Return True for ``peak(r)``."""
+    return isinstance(node, ast.Call) and node.function.id == "peak"
+
+
 def _without_sizes(question: Question) -> bool:
     """Return True if a question is of no size."""
     sizes = question.model.sizes
@@ -232,6 +237,7 @@ class _Part:
         facts = self.facts
         self._even_costs()
         if name == "peak":
+            facts.claimed = self._claimed()
             return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
         if name == "work":
             return [self._work(costs) for costs in self.generators]
@@ -242,6 +248,16 @@ class _Part:
         if "idle" not in name:
             return whole
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
+
+    def _claimed(self) -> PwAff | None:
+        """Return the peak of which the claim says that it is that of each rank; None where it says no such thing."""
+        node, facts = self.node, self.facts
+        if node.operator != "==" or not _names_peak(node.left) or ast.names_in(node.right) & set(FIGURES):
+            return None
+        scope = self.question.model.sized(facts.space, self.question.model.ranks)
+        scope.values |= {"tM": 1, **{rank: facts.space.named("r") for rank in self._variables()}}
+        said = scope.lifted(evaluate(node.right, scope)).scale_val(facts.space.value(self._chunks()))
+        return said.intersect_domain(self.question.model.ranks)
 
     def _even_costs(self) -> None:
         for item in self.question.file.items:

@@ -46,18 +46,24 @@ def single(space: Space, of: Map) -> Value:
 
 @dataclass(eq=False)
 class Facts:
-    """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes."""
+    """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
+
+    claimed: the peak as a claim has it, which is the guess where no expression with few cases fits.
+    """
 
     rel: Relations
     timeline: Timeline
+    claimed: Value | None = None
 
     @cached_property
     def space(self) -> Space:
         """The space of the sizes and the rank."""
         return self.rel.model.space_of(PLACE)
 
-    def guess(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> PwAff:
-        """Return an expression of the sizes and the rank with these values.
+    def guess(
+        self, values: Mapping[tuple[tuple[int, ...], int], int], what: str, claimed: Value | None = None
+    ) -> PwAff:
+        """Return an expression of the sizes and the rank with these values. claimed: the guess where none fits.
 
         Raises:
             Unsettled: no expression fits, or it has no value somewhere, or a fraction.
@@ -66,7 +72,8 @@ class Facts:
 
         def make() -> PwAff | None:
             rows = [(*size, rank) for size, rank in keys]
-            return of_ranks(self.rel.sample, rows).through([values[key] for key in keys])
+            found = of_ranks(self.rel.sample, rows).through([values[key] for key in keys])
+            return claimed if found is None else found
 
         guess = self.rel.guessed(what, self.space, self.rel.model.ranks, make)
         if guess is None:
@@ -141,7 +148,7 @@ class Facts:
                 raise
             counted = {x.name: self._held(x, taking, freeing) for x in taking}
         held = self.rel.valued(counted)
-        most = self.guess(self._values(self._most), "peak")
+        most = self.guess(self._values(self._most), "peak", self.claimed)
         by_rank = self.rel.reached(held)
         if not self.rel.holds("peak: at most this is held", by_rank, self.up_to(most)):
             raise Unsettled("peak: more is held somewhere")

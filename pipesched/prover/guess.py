@@ -11,12 +11,15 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.prover.digits import DigitSpace
-from pipesched.prover.fit import Guard, cases, guards
+from pipesched.prover.fit import CASES, Guard, cases, guards
 from pipesched.prover.presburger import PwAff, Set, Space, Value, isl
 from pipesched.prover.sampling import Sample
 
 _APART = (-1, 0, 1)
+_FAR = (*_APART, *range(-9, -1), *range(2, 9))  # from ends of loops, where a period is told apart
 _MOST = 160  # most guards that are tried
+_PERIOD = 64  # longest period of a loop variable whose places are told apart
+_CASES = 16  # most cases where they are
 
 
 def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
@@ -45,15 +48,16 @@ class Guesses:
     @cached_property
     def _halved(self) -> Guesses:
         """Return the guesses with additional columns for half of each loop variable, and of its sum with m; in base p,
-        of each last digit, and of its sum with p.
+        of each last digit, and of its sum with p; of ranks, for half of each size.
         """
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
         units = {name: at for at, name in enumerate((*self.space.parameters, *self.space.dims), 1)}
         wide = self.space.width > 1
         with_ = "p" if wide else "m"
-        for name in self.space.dims[1 : None : self.space.width] if not wide else self.space.dims[2::2]:
-            for other in [None, with_] if with_ in units else [None]:
+        loops = self.space.dims[1:] if not wide else self.space.dims[2::2]
+        for name in loops or self.space.parameters:
+            for other in [None, with_] if loops and with_ in units else [None]:
                 sums = self.rows[:, units[name]] + (self.rows[:, units[other]] if other else 0)
                 value = self.space.raw(name)
                 value = value.add(self.space.raw(other)) if other else value
@@ -61,6 +65,11 @@ class Guesses:
                 floors.append(value.scale_down_val(half).floor())
         count = len(floors) - len(self.floors)
         return Guesses(self.space, np.hstack(rows), floors, self.more, halved=count)
+
+    @property
+    def _more(self) -> bool:
+        """True if there are loop variables or sizes to be halved."""
+        return bool(self.space.dims[1:] or (self.space.width == 1 and self.space.parameters))
 
     @cached_property
     def columns(self) -> list[PwAff]:
@@ -89,14 +98,31 @@ class Guesses:
     @cached_property
     def _guards(self) -> list[Guard]:
         width = self.rows.shape[1]
-        found = {guard.holds.tobytes(): guard for guard in guards(self.rows, self._terms(width))}
+        found = {guard.holds.tobytes(): guard for guard in self._periodic()} if self.halved else {}
+        found |= {guard.holds.tobytes(): guard for guard in guards(self.rows, self._terms(width))}
         for given in self.more:
-            for step in _APART:
+            for step in _FAR if self.halved else _APART:
                 weights = (given[0] + step, *given[1:], *(0,) * (width - len(given)))
                 holds = np.asarray(self.rows @ np.array(weights, dtype=np.int64) >= 0)
                 if holds.any() and not holds.all():
                     found.setdefault(holds.tobytes(), Guard(weights, holds))
-        return list(found.values())[:_MOST]
+        return list(found.values())[: _MOST * (4 if self.halved else 1)]
+
+    def _periodic(self) -> Iterator[Guard]:
+        """Yield the guards ``x - d * floor(x / d) >= k`` for each loop variable x and each quotient of the statement."""
+        names = (*self.space.parameters, *self.space.dims)
+        for x in range(len(names) - len(self.space.dims) + 2, len(names) + 1) if self.space.width == 1 else ():
+            for q in range(len(names) + 1, len(names) + 1 + len(self.floors) - self.halved):
+                own, quotient = self.rows[:, x], self.rows[:, q]
+                passed = int(np.ptp(quotient)) if len(quotient) else 0
+                last = own[quotient == quotient.max()].min() if passed else 0
+                period = int(last - own[quotient == quotient.min()].min()) // passed if passed else 0
+                place = own - period * quotient
+                if 2 < period <= _PERIOD and np.ptp(place) < period:
+                    for k in np.unique(place)[1:].tolist():
+                        weights = [-k, *[0] * (self.rows.shape[1] - 1)]
+                        weights[x], weights[q] = 1, -period
+                        yield Guard(tuple(weights), place >= k)
 
     def _terms(self, width: int) -> list[tuple[int, ...]]:
         """Return the terms that guards compare: 0, the loops, r, and the distances of r and of 1 from p and m."""
@@ -106,14 +132,18 @@ class Guesses:
         made = [zero, *(unit[name] for name in self.space.dims)]
         if "p" in unit and "r" in unit:
             made.append(_sum(unit["p"], unit["r"], -1))
+        if self.halved and not self.space.dims[1:] and len(self.rows):
+            ranks = 1 + int(self.rows[:, names.index("r") + 1].max())
+            made.append(_sum((ranks, *zero[1:]), unit["r"], -1))
+            made += [tuple(int(k == at) for k in range(width)) for at in range(width - self.halved, width)]
         return [*made, *(unit[name] for name in self.space.parameters)]
 
     def through(self, values: Sequence[int]) -> Value | None:
         """Return a piecewise expression with these values; one with halves only if there is none without."""
         rows, columns = self._weighed
-        found = cases(rows, np.array(values, dtype=np.int64), self._guards)
+        found = cases(rows, np.array(values, dtype=np.int64), self._guards, _CASES if self.halved else CASES)
         if found is None:
-            return None if self.halved or not self.space.dims[1:] else self._halved.through(values)
+            return None if self.halved or not self._more else self._halved.through(values)
         total: Value | None = None
         for case in found:
             made = self.space.combination([*case.weights], columns)

@@ -11,11 +11,12 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from typing import Any, TypeAlias
 
 from pipesched.language import ast
 from pipesched.prover.digits import Number, Uncarried
-from pipesched.prover.presburger import Set, Space, case
+from pipesched.prover.presburger import PwAff, Set, Space, case, isl, spend
 from pipesched.support.source import Span
 
 Value: TypeAlias = Any
@@ -268,7 +269,25 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
             and (turns := number.multiple_of_p()) is not None
         ):
             return number.space.times_p(other.last.scale_val(scope.space.value(turns)))
+    if scope.space.width == 1 and (found := _by_pieces(left, right, scope)) is not None:
+        return found
     raise NotAffine(node.span, "it is a product of two values that vary")
+
+
+def _by_pieces(left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
+    """Return a product of which one factor or the other is a number, case by case; None where neither is."""
+    total: PwAff | None = None
+    for (where, one), (there, other) in product(left.get_pieces(), right.get_pieces()):
+        spend(1)
+        own = where.intersect(there).intersect(scope.context)
+        if own.is_empty():
+            continue
+        number, varies = (one, other) if one.is_cst() else (other, one)
+        if not number.is_cst():
+            return None
+        made = isl().PwAff.from_aff(varies).scale_val(number.get_constant_val()).intersect_domain(own)
+        total = made if total is None else total.union_add(made)
+    return total
 
 
 def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
