@@ -67,6 +67,11 @@ class Guesses:
         return Guesses(self.space, np.hstack(rows), floors, self.more, halved=count)
 
     @property
+    def _one_p(self) -> bool:
+        """True if nothing simpler fits, and p has one value, so that the places in a period are few."""
+        return bool(self.halved) and "p" not in self.space.parameters
+
+    @property
     def _more(self) -> bool:
         """True if there are loop variables or sizes to be halved."""
         return bool(self.space.dims[1:] or (self.space.width == 1 and self.space.parameters))
@@ -98,20 +103,20 @@ class Guesses:
     @cached_property
     def _guards(self) -> list[Guard]:
         width = self.rows.shape[1]
-        found = {guard.holds.tobytes(): guard for guard in self._periodic()} if self.halved else {}
+        found = {guard.holds.tobytes(): guard for guard in self._periodic()} if self._one_p else {}
         found |= {guard.holds.tobytes(): guard for guard in guards(self.rows, self._terms(width))}
         for given in self.more:
-            for step in _FAR if self.halved else _APART:
+            for step in _FAR if self._one_p else _APART:
                 weights = (given[0] + step, *given[1:], *(0,) * (width - len(given)))
                 holds = np.asarray(self.rows @ np.array(weights, dtype=np.int64) >= 0)
                 if holds.any() and not holds.all():
                     found.setdefault(holds.tobytes(), Guard(weights, holds))
-        return list(found.values())[: _MOST * (4 if self.halved else 1)]
+        return list(found.values())[: _MOST * (4 if self._one_p else 1)]
 
     def _periodic(self) -> Iterator[Guard]:
-        """Yield the guards ``x - d * floor(x / d) >= k`` for each loop variable x and each quotient of the statement."""
+        """Yield the guards ``x - d * floor(x / d) >= k`` for each loop variable x and each quotient of a statement."""
         names = (*self.space.parameters, *self.space.dims)
-        for x in range(len(names) - len(self.space.dims) + 2, len(names) + 1) if self.space.width == 1 else ():
+        for x in range(len(names) - len(self.space.dims) + 2, len(names) + 1):
             for q in range(len(names) + 1, len(names) + 1 + len(self.floors) - self.halved):
                 own, quotient = self.rows[:, x], self.rows[:, q]
                 passed = int(np.ptp(quotient)) if len(quotient) else 0
@@ -132,7 +137,7 @@ class Guesses:
         made = [zero, *(unit[name] for name in self.space.dims)]
         if "p" in unit and "r" in unit:
             made.append(_sum(unit["p"], unit["r"], -1))
-        if self.halved and not self.space.dims[1:] and len(self.rows):
+        if self._one_p and not self.space.dims[1:] and len(self.rows):
             ranks = 1 + int(self.rows[:, names.index("r") + 1].max())
             made.append(_sum((ranks, *zero[1:]), unit["r"], -1))
             made += [tuple(int(k == at) for k in range(width)) for at in range(width - self.halved, width)]
@@ -141,7 +146,7 @@ class Guesses:
     def through(self, values: Sequence[int]) -> Value | None:
         """Return a piecewise expression with these values; one with halves only if there is none without."""
         rows, columns = self._weighed
-        found = cases(rows, np.array(values, dtype=np.int64), self._guards, _CASES if self.halved else CASES)
+        found = cases(rows, np.array(values, dtype=np.int64), self._guards, _CASES if self._one_p else CASES)
         if found is None:
             return None if self.halved or not self._more else self._halved.through(values)
         total: Value | None = None

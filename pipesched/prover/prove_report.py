@@ -52,7 +52,7 @@ class Finding:
         return {
             "property": self.name,
             "outcome": self.outcome,
-            "detail": self.detail,
+            "detail": self.detail if self.costs or self.outcome != "proved" else "",
             "costs": [dict(each) for each in self.costs],
             "counterexample": found
             and {

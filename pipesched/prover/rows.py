@@ -1,4 +1,4 @@
-"""The rows that add `pipesched prove`, and `--smallest` to `verify`."""
+"""The rows that add `pipesched prove` and `--smallest`, and to `verify` of the library what is proved of it."""
 
 import re
 
@@ -36,6 +36,7 @@ ROWS: tuple[Row, ...] = (
         into=_OPINION,
     ),
     Later(Lazy("prover.verify_certificate:require_certificate"), place=30, owner=_OPINION),
+    Later(Lazy("prover.shipped:theorem"), place=40),
     Verb(
         "prove",
         "Look",

@@ -24,7 +24,8 @@ from pipesched.prover.statements import Statement
 OF = {"W": "I", "R": "F"}
 """The kinds that take the oldest instance of another kind."""
 RANKS, MICROBATCHES = 6, 40
-GROUPS, IN_GROUPS = 5, 30  # in base p: groups of p microbatches, microbatches in groups
+FEW, MANY = (9, 4, 40), (6, 5, 30)  # in base p: ranks, groups of p microbatches, microbatches in groups
+FEW_CHUNKS = 2  # of a rank, with which a sample may have more sizes
 
 
 @dataclass(eq=False)
@@ -190,8 +191,10 @@ class _Run:
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
     """Return small sizes that the file accepts: its least numbers of ranks, with a few numbers of microbatches."""
-    names = ", ".join(model.parameters)
-    most = {"p": 2 * ranks, "m": microbatches, "g": GROUPS, "h": 2 * ranks}
+    names, groups, inside = ", ".join(model.parameters), 0, 0
+    if model.digits:
+        ranks, groups, inside = FEW if len(model.placing.chunks) <= FEW_CHUNKS else MANY
+    most = {"p": 2 * RANKS, "m": microbatches, "g": groups, "h": 2 * RANKS}
     said = " and ".join(f"{name} <= {most[name]}" for name in model.parameters) or "true"
     bound = isl().Set.read_from_str(model.context, f"[{names}] -> {{ : {said} }}").params()
     found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.parameters)))
@@ -200,5 +203,5 @@ def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) ->
     chosen: list[Point] = []
     for p in [*dict.fromkeys(size[0] for size in found)][:ranks]:
         own = [size for size in found if size[0] == p]
-        chosen += [x for x in own if p * x[1] <= IN_GROUPS] if model.digits else own[: min(p, ranks) + ranks]
+        chosen += [x for x in own if p * x[1] <= inside] if model.digits else own[: min(p, ranks) + ranks]
     return tuple(chosen)

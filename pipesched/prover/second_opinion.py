@@ -22,6 +22,7 @@ from pipesched.prover.evidence import Points, Shown
 from pipesched.prover.presburger import PwAff, Set, UnionSet, isl, parts
 
 STEPS = 40_000_000  # of Z3, for one part of an inclusion; some ten seconds
+IN_ALL = 30 * STEPS  # for all inclusions together; those that come after are open
 NAMED = 5  # open inclusions that are listed
 CASES = 200  # of four factors together
 Term: TypeAlias = Any
@@ -55,7 +56,8 @@ def judged(shown: Sequence[Shown]) -> SecondOpinion:
     except ImportError:
         message = "a second opinion needs Z3, which is not installed"
         raise fail(Code.NEEDS, message, help="pip install 'pipesched[optimize]'") from None
-    answers = {each: _Question(z3).answer(each) for each in shown}
+    left = _Steps(z3)
+    answers = {each: _Question(z3, left).answer(each) for each in shown}
     false, open = (tuple(x.what for x, holds in answers.items() if holds is found) for found in (False, None))
     if false:
         message = f"Z3 contradicts isl: {_listed(false)}"
@@ -68,11 +70,33 @@ def _listed(names: Sequence[str]) -> str:
     return "; ".join(names[:NAMED]) + more
 
 
-class _Question:
-    """An inclusion in terms of Z3."""
+class _Steps:
+    """The steps of Z3 that are left for all inclusions."""
 
     def __init__(self, z3: Any) -> None:
-        self.z3, self.quotients = z3, 0
+        self.z3, self.left = z3, IN_ALL
+
+    def check(self, solver: Any) -> Any:
+        """Return what a solver finds within the steps that are left; Z3 counts them from its start."""
+        if self.left <= 0:
+            return self.z3.unknown
+        before = self._spent(self.z3.Solver())
+        solver.set("rlimit", min(STEPS, self.left))
+        found = solver.check()
+        self.left -= max(self._spent(solver) - before, 1)
+        return found
+
+    @staticmethod
+    def _spent(solver: Any) -> int:
+        counted = solver.statistics()
+        return int(counted.get_key_value("rlimit count")) if "rlimit count" in [*counted.keys()] else 0
+
+
+class _Question:
+    """An inclusion in terms of Z3. steps: those that are left."""
+
+    def __init__(self, z3: Any, steps: _Steps | None = None) -> None:
+        self.z3, self.quotients, self.steps = z3, 0, steps or _Steps(z3)
 
     def answer(self, shown: Shown) -> bool | None:
         """Return True if Z3 finds that it holds, None if it does not decide that."""
@@ -92,9 +116,8 @@ class _Question:
         for part in left.compute_divs().get_basic_sets():
             conditions, quotients = self._conditions(part)
             solver = self.z3.SolverFor("QF_LIA")
-            solver.set("rlimit", STEPS)
             solver.add(*conditions, *quotients, *outside)
-            found = solver.check()
+            found = self.steps.check(solver)
             if found != self.z3.unsat:
                 return False if found == self.z3.sat else None
         return True
@@ -107,9 +130,8 @@ class _Question:
         for chosen in product(*cases):
             a, b, c, d = (value for _, value in chosen)
             solver = self.z3.Solver()
-            solver.set("rlimit", STEPS)
             solver.add(*(x for conditions, _ in chosen for x in conditions), a * b != c * d)
-            found = solver.check()
+            found = self.steps.check(solver)
             if found != self.z3.unsat:
                 return False if found == self.z3.sat else None
         return True

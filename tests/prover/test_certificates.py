@@ -241,6 +241,15 @@ def test_a_second_opinion_agrees_and_can_contradict() -> None:
         assert said == status
 
 
+def test_a_second_opinion_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of Z3 are those of all inclusions together: what comes after them is open, and so not settled."""
+    pytest.importorskip("z3")
+    text = written(SMALL)
+    monkeypatch.setattr("pipesched.prover.second_opinion.IN_ALL", 1)
+    found = pipesched.verify(Source("cert.json", text), second_opinion=True)
+    assert found.opinion.agreed <= 1 < len(found.opinion.open) and found.exit_status == 3
+
+
 def test_a_question_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proof that takes more is not settled, and a certificate that takes more is refused."""
     text = written(SMALL)

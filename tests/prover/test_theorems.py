@@ -1,6 +1,7 @@
 """The table of theorems in the gallery is what `prove` says of the library.
 
-`python -m tests.prover.test_theorems` proves all of it anew and writes `tests/data/theorems.json`, in some minutes, and
+`python -m tests.prover.test_theorems` proves all of it anew, at p = 5 to 8 too what is open for every p; it writes
+`tests/data/theorems.json` and the certificates in `schedules/proofs`, in some minutes, and
 `python -m tests.shell.test_readme theorems` the table; `python -m tests.prover.test_theorems NAME...` some schedules.
 """
 
@@ -9,14 +10,19 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.depth import deep
 
+if TYPE_CHECKING:
+    from pipesched.prover.prove_report import Answer, Theorems
+
 DATA = Path(__file__).parents[1] / "data" / "theorems.json"
+ORDER, LARGER = ("complete", "no deadlock"), (5, 6, 7, 8)
 QUICK = {"1f1b", "eager_1f1b", "forward_only", "gpipe_reversed", "seq1f1b", "v_half", "zb_h2"}
 CHUNKS = {f"{name} v={v}" for name in ("interleaved", "looped_bfs") for v in (3, 4)}
 WHOLE = {
@@ -27,6 +33,7 @@ WHOLE = {
     "forward_only",
     "gpipe",
     "gpipe_reversed",
+    "interleaved",
     "interleaved_overlap",
 }
 WHOLE |= {"looped_bfs", "looped_bfs v=3", "looped_bfs v=4", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
@@ -39,18 +46,33 @@ def known() -> dict[str, Any]:
     return read
 
 
-def proved(name: str) -> dict[str, Any]:
-    """Return the theorems of a schedule as the file keeps them: for each domain its properties and open ones."""
+def proved(name: str) -> tuple[dict[str, Any], Theorems]:
+    """Return the theorems of a schedule as the file keeps them, for each domain its properties and open ones; and as
+    `prove` returns them."""
     import pipesched
 
     schedule, *sizes = name.split()
     found = pipesched.prove(schedule, **{key: int(value) for key, value in (size.split("=") for size in sizes)})
-    answers = []
-    for answer in found.answers:
-        rows = {finding.name: finding.outcome for finding in answer.findings}
-        why = next((finding.detail for finding in answer.findings if finding.outcome != "proved"), "")
-        answers.append({"given": dict(answer.given), "domain": answer.domain, "findings": rows, "open": why})
-    return {"title": found.title, "answers": answers}
+    return {"title": found.title, "answers": [*map(_kept, found.answers)]}, found
+
+
+def _kept(answer: Answer, only: Collection[str] = ()) -> dict[str, Any]:
+    rows = {x.name: x.outcome for x in answer.findings if not only or x.name in only}
+    why = next((finding.detail for finding in answer.findings if finding.outcome == "not settled"), "")
+    return {"given": dict(answer.given), "domain": answer.domain, "findings": rows, "open": why}
+
+
+def larger(name: str, entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is proved at p = 5 to 8 of the properties that are open for every p at once."""
+    import pipesched
+
+    first = entry["answers"][0]["findings"]
+    open = {x for x, outcome in first.items() if outcome == "not settled"}
+    if not open or len(entry["answers"]) == 1:
+        return []
+    answers = [pipesched.prove(name, p=p).answers[0] for p in LARGER]
+    found = [_kept(answer, {*ORDER, *open}) for answer in answers if answer.domain != "no size"]
+    return [answer for answer in found if "proved" in answer["findings"].values()]
 
 
 def _said(answer: dict[str, Any]) -> str:
@@ -63,17 +85,29 @@ def _said(answer: dict[str, Any]) -> str:
 
 
 def table() -> str:
-    """Return a row for each domain of each schedule of the library."""
+    """Return a row for each domain of each schedule of the library; domains that differ in p alone are one row."""
     rows = []
     for name, entry in sorted(known().items()):
-        for answer in entry["answers"]:
-            given = ", ".join(f"{key} = {value}" for key, value in answer["given"].items())
-            domain = "; ".join(filter(None, [given, answer["domain"].removeprefix("every size with ")]))
-            if "proved" in answer["findings"].values():
-                rows.append(f"| `{name.split()[0]}` | {domain} | {_said(answer)} |")
-            elif len(entry["answers"]) == 1:
-                rows.append(f"| `{name}` | | not settled: {answer['open'].partition(';')[0]} |")
+        first, *others = [*entry["answers"], *entry.get("larger", [])]
+        given = ", ".join(f"{key} = {value}" for key, value in first["given"].items())
+        domain = "; ".join(filter(None, [given, first["domain"].removeprefix("every size with ")]))
+        if "proved" in first["findings"].values():
+            rows.append(f"| `{name.split()[0]}` | {domain} | {_said(first)} |")
+        elif not others:
+            rows.append(f"| `{name}` | | not settled: {first['open'].partition(';')[0]} |")
+        ranks: dict[tuple[str, str], list[str]] = {}
+        for answer in others:
+            more = ", ".join(f"{key} = {value}" for key, value in answer["given"].items() if key != "p")
+            ranks.setdefault((more, _said(answer)), []).append(str(answer["given"]["p"]))
+        for (more, said), of in ranks.items():
+            rows.append(
+                f"| `{name.split()[0]}` | {', '.join(filter(None, [more, f'p = {_listed(of)}']))}; its m | {said} |"
+            )
     return "\n".join(["| | every size with | proved |", "|---|---|---|", *rows])
+
+
+def _listed(of: list[str]) -> str:
+    return f"{', '.join(of[:-1])} or {of[-1]}" if of[1:] else of[0]
 
 
 def test_every_schedule_of_the_library_has_a_row() -> None:
@@ -105,15 +139,23 @@ def test_what_the_table_says_is_proved(name: str) -> None:
     pytest.importorskip("islpy")
     if deep(1) < 2 and name not in QUICK:
         pytest.skip("with --depth 2")
-    assert proved(name) == known()[name]
+    entry = known()[name]
+    assert proved(name)[0] == {"title": entry["title"], "answers": entry["answers"]}
 
 
 if __name__ == "__main__":
     from pipesched.library.assets import built_in
+    from pipesched.prover.shipped import certificate
 
     kept = known()
     for each in sys.argv[1:] or sorted([*built_in(), *CHUNKS]):
-        begun = time.perf_counter()
-        kept[each] = proved(each)
-        print(each, f"{time.perf_counter() - begun:.1f} s", flush=True)
+        begun = time.process_time()
+        entry, found = proved(each)
+        print(each, f"{time.process_time() - begun:.1f} s", flush=True)
+        more = larger(each, entry) if " " not in each else []
+        kept[each] = entry | ({"larger": more} if more else {})
+        if " " not in each and any("proved" in x["findings"].values() for x in entry["answers"]):
+            text = json.dumps(found.to_json(), ensure_ascii=False, separators=(",", ":"))
+            certificate(each).write_text(text + "\n", "utf-8")
+        print("   ", f"{time.process_time() - begun:.1f} s with its certificate, and p = 5 to 8", flush=True)
         DATA.write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -1,0 +1,69 @@
+"""The line of `verify` on a schedule of the library: what the certificate beside its file proves.
+
+    proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims: see `prove`
+
+`tests/prover/test_shipped.py` checks the certificates; here one is only compared with the text that is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from pipesched.examine import Examination, Options
+from pipesched.library.assets import asset
+from pipesched.model.numbers import Value
+from pipesched.report.report import Report
+from pipesched.support.foreign import json_of, real
+from pipesched.support.source import Source
+
+FOLDER = "proofs"  # of the schedules
+_ORDER = ("complete", "no deadlock")
+
+
+@dataclass(frozen=True)
+class Proved(Report):
+    """A verdict on a schedule of the library that has a certificate. theorem: what it proves, as a line."""
+
+    theorem: str = ""
+
+    def text(self, *, color: bool = False, verbose: bool = False) -> str:
+        """Return the verdict, and below it what is proved."""
+        return f"{super().text(color=color, verbose=verbose)}\n    {self.theorem}"
+
+
+def theorem(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
+    """Return the report with what is proved of its file for every size, if a certificate of this text ships."""
+    if source is None or type(report) is not Report or not report.ok:
+        return report
+    path = certificate(Path(source.name).stem)
+    if not source.name.endswith(".ps") or not path.is_file():
+        return report
+    entries = json_of(path.read_text("utf-8"))
+    line = proved(entries["answers"], report.parameters) if real(entries["schedule"]["text"]) == source.text else ""
+    return Proved(**{x.name: getattr(report, x.name) for x in fields(Report)}, theorem=line) if line else report
+
+
+def certificate(name: str) -> Path:
+    """Return the place of the certificate of a schedule of the library, whether it is there or not."""
+    return asset("schedules", FOLDER, f"{name}.json")
+
+
+def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value]) -> str:
+    """Return what the answers for these parameters prove, as a line; nothing if none proves the order.
+
+    Its sizes are those of the first answer, or of the last one if that proves more.
+    """
+    sizes, claims, held = "", dict[str, None](), set[str]()
+    for answer in answers:
+        given, found = answer["given"], answer["findings"]
+        assert isinstance(given, dict) and isinstance(found, list)
+        outcomes = {x["property"]: x["outcome"] == "proved" for x in found}
+        if given.items() <= parameters.items() and all(outcomes.pop(name, False) for name in _ORDER):
+            more = {name for name, holds in outcomes.items() if holds} - held
+            if more or not sizes:
+                sizes = ", ".join([*(f"{name} = {value}" for name, value in given.items()), str(answer["domain"])])
+            claims, held = claims | dict.fromkeys(outcomes), held | more
+    counted = f", {len(held)} of {len(claims)} claims" if claims else ""
+    return f"proved for {sizes}: {', '.join(_ORDER)}{counted}: see `prove`" if sizes else ""
