@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from pipesched.diagnostics import fail
+from pipesched.diagnostics import Code, fail
 from pipesched.model.units import SECONDS
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.plan import Request
 from pipesched.planning.layouts.space import NAMES
+from pipesched.planning.layouts.trust import trust
 from pipesched.planning.plans import Plan
 from pipesched.planning.plans import only as sizes
 from pipesched.views.tables import table
@@ -36,34 +37,20 @@ class Sweep:
         return max(plan.exit_status for _, plan in self.plans)
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return the table."""
-        return "\n".join(
-            [
-                self.said,
-                "",
-                table(
-                    (self.name, "first row", "step", "tokens/s\nper GPU", "MFU", "most\nof a GPU"),
-                    self._rows(),
-                    left=(1,),
-                ),
-            ]
-        )
+        """Return the table; a class of runs that is not predicted has no times, but the reason."""
+        heads = (self.name, "first row", "step", "tokens/s\nper GPU", "MFU", "most\nof a GPU")
+        lines = [self.said, "", table(heads, self._rows(), left=(1,))]
+        why = dict.fromkeys(doubt for _, plan in self.plans if (doubt := _doubt(plan)))
+        return "\n".join([*lines, *([""] if why else []), *why])
 
     def _rows(self) -> Iterator[list[str]]:
         for value, plan in self.plans:
             if (best := plan.best) is None:
                 yield [value, "nothing fits", "", "", "", ""]
                 continue
-            each = best.tokens_per_second / best.gpus
-            utilisation = f"{float(best.utilisation) * 100:.1f} %"
-            yield [
-                value,
-                f"{best.choice}",
-                SECONDS.text(best.seconds),
-                f"{float(each):,.0f}",
-                utilisation,
-                gigabytes(best.peak),
-            ]
+            each = f"{float(best.tokens_per_second / best.gpus):,.0f}"
+            times = [SECONDS.text(best.seconds), each, f"{float(best.utilisation) * 100:.1f} %"]
+            yield [value, f"{best.choice}", *(["-"] * 3 if _doubt(plan) else times), gigabytes(best.peak)]
 
     def to_json(self) -> dict[str, object]:
         """Return the published JSON form, see ``emit/README.md``."""
@@ -71,10 +58,17 @@ class Sweep:
         return {"ok": self.exit_status == 0, "sweep": self.name, "plans": made}
 
     def plot(self) -> str:
-        """Return the plot of tokens per second of a GPU against the values, as SVG."""
+        """Return the plot of tokens per second of a GPU against the values, as SVG.
+
+        Raises:
+            PipeschedError: PS225, if no value has a time.
+        """
         from pipesched.views.plot import Point, plot
 
-        found = [(int(value), plan.best) for value, plan in self.plans if plan.best and value.isdecimal()]
+        known = [(int(value), plan.best) for value, plan in self.plans if plan.best and not _doubt(plan)]
+        if not known:
+            why = next((doubt for _, plan in self.plans if (doubt := _doubt(plan))), "nothing fits")
+            raise fail(Code.USAGE, f"there is nothing to plot: {why}", help="leave out --plot")
         points = [
             Point(
                 Fraction(value),
@@ -82,9 +76,15 @@ class Sweep:
                 best.choice.schedule,
                 best.choice.layout,
             )
-            for value, best in found
+            for value, best in known
         ]
         return plot(points, x=self.name, y="tokens per second of a GPU", title=self.said)
+
+
+def _doubt(plan: Plan) -> str:
+    """Return the reason why the first row of a plan has no time, or an empty text."""
+    found = trust(plan.problem, plan.best.choice) if plan.best else None
+    return "" if found is None or found.timed else found.why
 
 
 def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:

@@ -68,6 +68,23 @@ def test_a_sweep_is_the_first_rows_of_its_plans(tmp_path: Path, capsys: pytest.C
     assert [{row["b"] for row in made["plan"]["rows"]} for made in by_size] == [{1}, {4}]
 
 
+def test_what_has_no_time_has_none_in_a_sweep_or_from_the_optimizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Experts are not predicted: a sweep and --optimize say why, and nothing is plotted."""
+    sizes = {"layers": 8, "hidden": 1024, "heads": 16, "vocabulary": 32000, "sequence": 2048}
+    experts = {"count": 8, "per_token": 2, "size": 1024}
+    lines = ["[model]", *(f"{key} = {x}" for key, x in sizes.items()), "[model.experts]"]
+    (tmp_path / "moe.toml").write_text("\n".join([*lines, *(f"{key} = {x}" for key, x in experts.items())]), "utf-8")
+    words = ["--model", str(tmp_path / "moe.toml"), "--device", "h100", "--gpus", "8", "--batch", "32"]
+    words += ["--only", "t=1,c=1,b=1,p=2,e=1,recompute=none,zero=1"]
+    swept = told(capsys, *words, "--sweep", "gpus=8,16")
+    assert "no times for models with experts" in swept and " s " not in swept.splitlines()[4]
+    assert main(["plan", *words, "--sweep", "gpus=8,16", "--plot", str(tmp_path / "x.svg")]) == 2
+    assert "nothing to plot" in capsys.readouterr().err
+    assert "by the optimizer: no times for models with experts" in told(capsys, *words, "--optimize", "1")
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
