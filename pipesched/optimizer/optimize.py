@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 _LEFT = 500_000  # steps left after an interrupt
-_STARTING, _PRINTING = 800_000, 25  # steps to start, and per operation to print the answer and to verify it
-_FILE, _READING = 15_000, 10  # steps to read a schedule of the library, and for each of its operations
+_STARTING, _PRINTING = 800_000, 8  # steps to start, and per operation to print the answer and to verify it
+_FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
 _SEARCH, _PROOF = 0.9, 0.25  # parts of the time for the search, and at least for a proof of what an engine refuted

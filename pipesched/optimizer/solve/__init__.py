@@ -1,11 +1,12 @@
 """The search for the least bubble under a memory cap, and for its proof.
 
     instance ──> problem ──> bounds     lower bounds on the objective
-                    │    ──> portfolio  good orders without a solver
+                    │    ──> portfolio  good orders, without an engine
                     │    ──> encoding ──> engines    is there a schedule with objective at most C?
                     └──> search: from above and below until they meet;  repeat: one schedule for every m ──> certificate
 
-`convert` converts between orders, starts and schedules; `reductions` makes smaller and coarser problems. Layers, each
-of which imports only later ones: certificate, repeat, search, engines and portfolio, encoding, bounds, reductions and
-convert and instance, problem.
+`convert` converts between orders, starts and schedules; `reductions` makes smaller and coarser problems; `candidates`
+keeps the best orders; `meter` counts the work of all of them in steps. Layers, each of which imports only later ones:
+certificate, repeat, search, engines and portfolio, candidates and encoding, bounds, reductions and convert and
+instance, problem, meter.
 """

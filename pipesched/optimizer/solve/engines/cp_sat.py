@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
 
 WORKERS = 2  # search strategies, run in turn by one thread: the result does not depend on which is faster
-STEPS = 1_000_000  # steps per unit of CP-SAT's deterministic time
+STEPS = 5_000_000  # steps per unit of CP-SAT's deterministic time
 
 
 def require() -> None:

@@ -35,7 +35,7 @@ SMALL = 20_000  # operations beyond which compacting each better order takes too
 FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
 SHARE, WINDOWS = 500_000, 2_000_000  # steps of each family per turn, and of windows, after the first look
-ZERO, PATTERN = 8, 1  # steps charged per operation, for families that do not count them
+ZERO, PATTERN = 2, 1  # steps charged per operation, for families that do not count them
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
@@ -81,16 +81,19 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     in turn.
     """
     problem, meter = pool.problem, pool.meter
+    begun = meter.spent
     justifier = Justifier(problem)
-    yield from _until(_counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, int(PUSHES * look))
+    yield from _until(
+        _counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, begun + int(PUSHES * look)
+    )
     yield from _push(pool, pool.entries[:1], justifier)
     if not pool.entries:
         yield "one microbatch at a time", one_by_one(problem)
     families = _families(pool, justifier, seed)
-    yield from _until(families, meter, int(FAMILIES * look))
-    yield from _until(_push(pool, list(pool.entries), justifier), meter, int(PUSHES * look))
+    yield from _until(families, meter, begun + int(FAMILIES * look))
+    yield from _until(_push(pool, list(pool.entries), justifier), meter, begun + int(PUSHES * look))
     walk = walks(pool, justifier, seed)
-    yield from _until(walk, meter, look)
+    yield from _until(walk, meter, begun + look)
     active: dict[Iterator[Candidate], int] = {neighbourhoods(pool, seed): WINDOWS, walk: SHARE, families: SHARE}
     while active:
         for family, share in list(active.items()):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pipesched.optimizer.solve.bounds.longest_paths import within
+from pipesched.optimizer.solve.bounds.longest_paths import linked_ranks, within
 from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.candidates import Pool
 from pipesched.optimizer.solve.meter import SECOND, Meter
@@ -28,7 +28,7 @@ _FINE = 400_000  # variables of one encoding above which durations are rounded f
 _COARSE = 20_000_000  # steps per rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
 _THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the meter counts a part
-_BOUND, _FRAME = 60, 4  # steps per operation for the bounds; more for each rank whose span is bounded
+_PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation for bounds: paths; warm-up, if paths lack memory; each frame
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
 _WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
 
@@ -79,7 +79,8 @@ def search(
 
 def _cost_of_bounds(problem: Problem) -> int:
     """Return the steps that the bounds take."""
-    return problem.operations * (_BOUND + (problem.objective == "span") * problem.ranks * _FRAME)
+    ends = len(linked_ranks(problem)) < problem.ranks
+    return problem.operations * (_PATHS + _ENDS * ends + _FRAME * problem.ranks * (problem.objective == "span"))
 
 
 def _bound(state: State, meter: Meter) -> None:
@@ -128,7 +129,9 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
 
 
 def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Progress) -> None:
-    while not state.proved and meter.spent < _look(state.problem) and not (state.best is not None and meter.late):
+    """Take the orders of the first look of the heuristics; of no orders, at least the first."""
+    enough = min(meter.spent + _look(state.problem), meter.limit)
+    while not state.proved and (state.best is None or meter.spent < enough):
         found = next(heuristics, ("", None))
         if found is not None and found[1] is None:
             return
