@@ -27,6 +27,7 @@ def plan(
     batch: int | None = None,
     tokens: int | str | None = None,
     mem_cap: str | int | Fraction | None = None,
+    kept: str | None = None,
     only: Sequence[str] = (),
     explain: str | None = None,
     top: int = 5,
@@ -39,7 +40,8 @@ def plan(
     required.
 
     only: texts such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` says why no such choice comes first.
-    trainer: ``"megatron==0.16"``: only what that trainer runs; `Plan.configuration` returns its files.
+    kept: the path of factors on the bytes of layers, as `run_rank` writes. trainer: ``"megatron==0.16"``: only what
+    that trainer runs; `Plan.configuration` returns its files.
     executor: evaluates the choices, any of `concurrent.futures`; by default this process.
 
     Raises:

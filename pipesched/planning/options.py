@@ -16,6 +16,7 @@ PLAN = (
     Option("gpus", whole, "GPUs of the cluster.", "N"),
     Option("gpus_per_node", whole, "[default: the device's]", "N"),
     replace(DEVICE, help="Type of the GPUs.", read=one_device, typed=device, default=()),
+    Option("kept", None, "Factors on the bytes of layers, as `run --rank -o` measures.", "kept.toml"),
     Option("batch", whole, "Sequences of a step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, for the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Most bytes of a GPU [default: what its driver offers].", "80GB"),

@@ -195,6 +195,8 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs", "trainer")
     given = {key: getattr(x, key) for key in keys}
     others = [f"{key}={str(size).lower()}" for key, size in given.items() if size != getattr(own, key)]
+    if x.kept is not None and f"kept={x.kept}" not in plan.request.model:
+        others.append(f"kept={x.kept}")
     if x.layout != own.layout:
         others.append(f"layout={layout_of(list(map(len, stages_of(plan.problem).layers(choice))))}")
     model = shlex.quote(",".join([plan.request.model, *others]))

@@ -19,6 +19,7 @@ from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
 from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS, Size
 from pipesched.planning.plan_order import ordered
+from pipesched.planning.transformer.kept import read as read_kept
 from pipesched.planning.values import one_device
 
 MOST = 2**17
@@ -135,6 +136,8 @@ def request(given: Mapping[str, Any]) -> Request:
         if given[name] is None:
             raise fail(Code.USAGE, f"a plan needs --{name}", help=_EXAMPLE)
     name, trained = given["model"]
+    if given["kept"] is not None:
+        trained = trained[0], replace(trained[1], kept=read_kept(given["kept"]))
     counts = {key: given[key] for key in ("gpus", "gpus_per_node", "batch", "top") if given[key] is not None}
     if wrong := next(((key, x) for key, x in counts.items() if not 0 < x <= MOST), None):
         raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")

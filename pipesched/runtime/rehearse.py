@@ -31,6 +31,9 @@ from pipesched.model.units import MILLISECONDS
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import CHANGING
 from pipesched.planning.footprint_report import InBytes
+from pipesched.planning.transformer import activations
+from pipesched.planning.transformer.kept import table as table_of_factors
+from pipesched.planning.transformer.trainers import settled
 from pipesched.planning.workload import Workload
 from pipesched.runtime.calibrate import plain, rounded
 from pipesched.runtime.codes import RuntimeCode
@@ -71,7 +74,10 @@ class Request:
 
 @dataclass(frozen=True)
 class OneRank:
-    """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts."""
+    """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts.
+
+    factors: those of its layers' bytes to the model's, for `plan --kept`.
+    """
 
     stream: Stream
     request: Request
@@ -79,6 +85,7 @@ class OneRank:
     notes: tuple[str, ...]
     given: Mapping[str, Sequence[Fraction]]
     by_model: int | None
+    factors: tuple[Fraction | None, ...] = ()
 
     def __repr__(self) -> str:
         return f"<OneRank {self.request.rank} of {self.stream.name}: {self.found.peak:,} bytes>"
@@ -119,6 +126,7 @@ class OneRank:
             f"of others {'as in --costs' if self.given else 'the nearest'}",
             *(f"# {note}" for note in self.notes),
             f'unit = "{MILLISECONDS.name}"',
+            *(["", *table_of_factors(self.factors), "", "[costs]"] if any(self.factors) else []),
             *(f"{key} = [{', '.join(row)}]" for key, row in self._rows().items()),
         ]
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
@@ -228,7 +236,17 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     given = {kind: row for kind, row in asked.items() if isinstance(row, tuple) and len(row) == stream.stages}
     used = made.report.parts.of(InBytes)
     by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
-    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model)
+    trained = options.of(Workload).model
+    factors = () if trained is None else _factors(trained, stream.stages, found)
+    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model, factors)
+
+
+def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction | None, ...]:
+    """Return the factors of a stage in the middle of the pipeline, else of the first one that the rank holds."""
+    stage = next((stage for stage in sorted(found.stages) if 0 < stage < stages - 1), min(found.stages))
+    one = found.stages[stage]
+    measured = one.kept["F"], one.kept.get("I", 0), one.most.get("B", 0), one.most.get("I", 0)
+    return activations.factors(trained[0], settled(trained[1]), stages, stage, measured)
 
 
 def _require(device: str) -> None:

@@ -19,7 +19,7 @@ Context parallelism leaves s / c tokens on a rank.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pipesched.planning.transformer.config import Training, Transformer
@@ -72,10 +72,11 @@ def boundary(a: Transformer, x: Training) -> Fraction:
 
 def layer(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes that layer `index`, counted from 0, keeps for one microbatch."""
+    measured = x.kept.layer if x.kept else 1
     if x.recompute == "full":
-        return boundary(a, x)
+        return boundary(a, x) * measured
     found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
-    return found - (scores(a, x) if x.recompute == "selective" else 0)
+    return (found - (scores(a, x) if x.recompute == "selective" else 0)) * measured
 
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
@@ -130,7 +131,27 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
     again = _again(a, x, index) if x.recompute == "full" else Fraction(0)
-    return outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
+    left = outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
+    return left * (x.kept.stored if x.kept else 1)
+
+
+def factors(
+    a: Transformer, x: Training, stages: int, stage: int, measured: tuple[int, int, int, int]
+) -> tuple[Fraction | None, ...]:
+    """Return the factors of `Kept` from the bytes of one microbatch on a stage: after F, after I, the most in a B and
+    in an I.
+
+    What a stage keeps beside its layers is taken off first; the ends of a pipeline show the first factor alone.
+    """
+    plain = replace(x, kept=None)
+    one, layers = by_stage(a, plain, stages)[stage], layers_of(a, plain, stages)[stage]
+    after, split, most, most_split = measured
+    own = sum((layer(a, plain, index) for index in layers), Fraction(0))
+    known = [own, one.stored, *one.working[:2]]
+    found = [after - (one.saved - own), *map(Fraction, (split - after, most - after, most_split - split))]
+    seen = len(found) if 0 < stage < stages - 1 else 1
+    ratios = [there / of if of and there > 0 else None for there, of in zip(found, known, strict=True)]
+    return tuple(ratio if number < seen else None for number, ratio in enumerate(ratios))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
@@ -165,7 +186,7 @@ def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: boo
 def _again(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes that the recomputation of one layer restores during its backward."""
     whole = sum((one.bytes for one in items(a, x, index)), Fraction(0))
-    return whole - layer(a, x, index)
+    return whole - layer(a, replace(x, kept=None), index)
 
 
 def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
@@ -181,7 +202,8 @@ def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fractio
     two = size * tokens(a, x) if x.attention == "standard" else Fraction(0)
     late = again if x.recompute == "selective" else Fraction(0)
     whole = max(inside, late + two - freed) + edge + again - late
-    return whole, max(inside / (3 if a.gated else 2), late + two)
+    split = max(inside / (3 if a.gated else 2), late + two)
+    return (whole * x.kept.working, split * x.kept.split) if x.kept else (whole, split)
 
 
 def _attention(a: Transformer, x: Training) -> Iterator[Saved]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
+from pipesched.planning.transformer.kept import Kept
 from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -125,7 +126,7 @@ class Training:
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
     torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
     `trainers`, whose reserve and host time count; empty: not said. linears: "fp8" if the products of the layers run at
-    twice the 16-bit rate; their bytes stay as dtype says.
+    twice the 16-bit rate; their bytes stay as dtype says. kept: factors on the bytes of layers, measured.
     """
 
     microbatch: int = 1
@@ -144,6 +145,7 @@ class Training:
     keep_outputs: bool | None = None
     trainer: str = ""
     linears: str = ""
+    kept: Kept | None = None
 
     @property
     def microbatches(self) -> int | None:

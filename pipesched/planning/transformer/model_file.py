@@ -31,6 +31,7 @@ from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import hugging_face
 from pipesched.planning.transformer.config import DTYPES, Experts, Latent, More, Trained, Training, Transformer
+from pipesched.planning.transformer.kept import read as read_kept
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
 from pipesched.planning.transformer.trainers import TRAINERS
@@ -84,6 +85,10 @@ def _layers(value: object) -> tuple[int, ...] | None:
     return tuple(value) if isinstance(value, list) and whole else None
 
 
+def _kept(value: object) -> object:
+    return read_kept(str(value))
+
+
 _OTHERS: Mapping[str, _Kind] = {
     "layers": _Kind("a whole number from 1 to 100,000", _whole(1, 100_000)),
     "kv_heads": _COUNT,
@@ -96,6 +101,7 @@ _OTHERS: Mapping[str, _Kind] = {
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
     "keep_outputs": _FLAG,
+    "kept": _Kind("the path of a file of `run --rank -o`", lambda value: isinstance(value, str), _kept),
     "trainer": _one_of(*TRAINERS),
     "linears": _one_of("fp8"),
     "shared": _FROM_0,

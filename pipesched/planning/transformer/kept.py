@@ -1,0 +1,62 @@
+"""Factors of the bytes of real layers over those that a model counts, as ``run --rank R --model M -o FILE`` writes.
+
+layer      kept from F to the backward         stored   kept from I to W on top
+working    temporary bytes of a backward
+
+[kept]
+layer = 1.38
+stored = 1.0
+working = 1.21
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.diagnostics import fail
+from pipesched.library import inputs
+from pipesched.planning import toml
+from pipesched.planning.codes import PlanningCode
+
+NAMES = ("layer", "stored", "working", "split")
+MOST = 100
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The factors of a file."""
+
+    path: str
+    layer: Fraction = Fraction(1)
+    stored: Fraction = Fraction(1)
+    working: Fraction = Fraction(1)
+    split: Fraction = Fraction(1)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def read(path: str) -> Kept:
+    """Return the factors of a file.
+
+    Raises:
+        PipeschedError: PS230, not TOML; PS233, no factors, or other values; PS809.
+    """
+    source = inputs.read_path(path)
+    values, _ = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
+    found = {name: values.get(f"kept.{name}", Fraction(1)) for name in NAMES}
+    if not any(key.startswith("kept.") for key in values):
+        help = "pipesched run SCHEDULE --rank R --stages FILE.py:FUNCTION --model MODEL -o kept.toml writes them"
+        raise fail(PlanningCode.MODEL_VALUE, f"{source.name} has no factors in [kept]", help=help)
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | Fraction) or not 0 < value <= MOST:
+            raise fail(PlanningCode.MODEL_VALUE, f"kept.{name} is {value!r}, not a factor up to {MOST}"[:120])
+    return Kept(path, *(Fraction(str(value)) for value in found.values()))
+
+
+def table(factors: Sequence[Fraction | None]) -> list[str]:
+    """Return the lines of factors; a factor that was not measured is left out."""
+    said = zip(NAMES, factors, strict=True)
+    return ["[kept]", *(f"{name} = {float(value):.4f}" for name, value in said if value is not None)]
