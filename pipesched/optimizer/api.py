@@ -32,6 +32,7 @@ def optimize(
     partition: int | str | None = None,
     embedding: Number | None = None,
     head: Number | None = None,
+    overlap: bool = False,
     objective: str = "makespan",
     backward: str | None = None,
     all_m: bool = False,
@@ -50,7 +51,8 @@ def optimize(
     target: a schedule that gives placement, sizes and the kind of backward; without one, p, v and m are parameters.
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used. mem_cap: in
     microbatches through 1/p of the model, one, or one per rank. partition: layers to divide among the stages, or
-    ``model``; embedding, head: their work, in layers. backward: ``split`` or ``fused``. time_limit: seconds,
+    ``model``; embedding, head: their work, in layers. overlap: whether
+    pairs F+B are a decision. backward: ``split`` or ``fused``. time_limit: seconds,
     each a million steps of work, about a CPU second. certify: give the proof of what an engine refuted a minute more.
     seed: the seed of random choices; the same question, limit and seed have the same answer. progress: called with the
     state of the search about every second; KeyboardInterrupt, also if it raises one, ends the search with the best

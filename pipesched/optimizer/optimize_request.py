@@ -20,7 +20,7 @@ from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.decisions.asked import Asked
+from pipesched.optimizer.decisions.asked import Asked, overlap
 from pipesched.optimizer.decisions.asked import asked as decisions
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.instance import Asked as Place
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    decide: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or None (linear; with v > 1
-    loop). mem_cap: one cap, or one per rank.
+    decide, overlap: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or None (linear;
+    with v > 1 loop). mem_cap: one cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
     on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
     for the source's kind, or split.
@@ -63,6 +63,7 @@ class Request:
     aside: tuple[int, ...] | None = None
     until_w: bool = True
     decide: Asked | None = None
+    overlap: bool = False
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -94,6 +95,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         limits=Limits(given["time_limit"], given["engine"], given["portfolio"], proof, seed=seed),
         workload=asked,
         decide=decisions(given),
+        overlap=overlap(given),
     )
 
 

@@ -182,7 +182,8 @@ class Terms:
     backwards.
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
-    decided: what was decided beside the order, in words; otherwise empty.
+    decided: what was decided beside the order, in words; otherwise empty. pairs: True if an F may share a slot with a
+    B.
     """
 
     placement: Placement
@@ -193,6 +194,7 @@ class Terms:
     objective: str
     asked: tuple[Bytes, ...] | None = None
     decided: str = ""
+    pairs: bool = False
 
     @classmethod
     def of(
@@ -206,6 +208,8 @@ class Terms:
         """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
         if self.forward_only:
             return ("F",)
+        if self.pairs:
+            return ("F", "I", "W", "B", "FB")
         return ("F", "B") if self.fused else ("F", "I", "W")
 
     @property
@@ -225,6 +229,7 @@ class Terms:
         """The terms in one line, without the cap."""
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "no backward" if self.forward_only else "full backward" if self.fused else "split backward"
+        backward = "pairs F+B, split or full backward" if self.pairs else backward
         rates = ",".join(
             f"{key}={_cost(value)}" for key, value in self._used.items() if not (key == "M" and self.asked)
         )

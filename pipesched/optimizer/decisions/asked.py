@@ -56,3 +56,14 @@ def asked(given: Given) -> Asked | None:
     if given.get("model") is not None and not partition and (given.get("embedding") or given.get("head")):
         raise fail(Code.USAGE, "--head and --embedding are given, but the model has its own", help="leave them out")
     return Asked(partition, given.get("embedding"), given.get("head"))
+
+
+def overlap(given: Given) -> bool:
+    """Return True if pairs are a decision; raise PipeschedError, PS225, for options that contradict it."""
+    if not given.get("overlap"):
+        return False
+    for name in ("partition", "all_m", "proof", "confirm", "backward"):
+        if given.get(name):
+            help = f"leave out --overlap, or --{name.replace('_', '-')}"
+            raise fail(Code.USAGE, f"--overlap contradicts --{name.replace('_', '-')}", help=help)
+    return True

@@ -32,6 +32,8 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
 
 def named(terms: Terms, certificate: Mapping[str, object]) -> Terms:
     """Return the terms with the decision of a certificate in words; unchanged if there is none that can be read."""
+    if certificate.get("backward") == "pairs":
+        return replace(terms, pairs=True, fused=False)
     told = Entries(certificate, terms.costs.ticks(terms.placement.stages).scale)
     with suppress(Unreadable):
         if "decision" in told:

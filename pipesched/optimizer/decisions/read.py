@@ -54,7 +54,7 @@ def _partition(given: Entries, terms: Terms) -> Partition:
     taken = _choice(given)
     if not stages <= layers <= _MOST_LAYERS or len(taken) != stages or min(taken) < 1 or sum(taken) != layers:
         raise Unreadable("its split is not one of its layers")
-    if terms.placement.routes > 1:
+    if terms.placement.routes > 1 or terms.placement.frozen or not terms.placement.chain:
         raise Unreadable("layers are divided among the stages of one route")
     loads = [_load(given, name, terms) for name in ("layer", "first", "last")]
     message = given.entries.get("message")

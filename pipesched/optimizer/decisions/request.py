@@ -96,6 +96,9 @@ def partition(
     if placement.routes > 1:
         message = "a placement with two routes has two copies of each stage"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
+    if placement.frozen or not placement.chain:
+        message = f"a stage that is frozen or reads others has other costs: {placement.skip or 'frozen'}"
+        raise fail(OptimizerCode.DECISION, message, help="divide layers on a chain of stages that are all trained")
     if layers < placement.stages:
         message = f"{layers} layers are too few for {placement.stages} stages: each has at least one"
         raise fail(OptimizerCode.DECISION, message, help="fewer ranks, fewer stages on each, or more layers")

@@ -37,7 +37,10 @@ OPTIMIZER = Consumer(
     (COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN),
     help="leave the schedule out and give its placement: `--placement FILE`, with the sizes",
     because={},
-    helps={UNEVEN_COSTS: "give it one number, or one per stage, with --cost"},
+    helps={
+        OVERLAP: "`--overlap` decides pairs too; or give the placement alone: `--placement FILE`, with the sizes",
+        UNEVEN_COSTS: "give it one number, or one per stage, with --cost",
+    },
 )
 BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
 """Schedules for which the optimizer's bounds hold, if an overlapped pair takes as long as its parts."""

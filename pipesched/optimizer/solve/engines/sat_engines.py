@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -22,7 +22,7 @@ import numpy as np
 from pipesched.model.columns import Bools
 
 if TYPE_CHECKING:
-    from pipesched.optimizer.solve.encoding.clauses import Clauses
+    pass
 
 _SLICE = 50_000_000  # variables times conflicts of a slice: some tenths of a second
 _PROPAGATIONS, _CONFLICT = 6, 10  # propagations per step; steps per conflict
@@ -51,6 +51,14 @@ class Dimacs(Protocol):
     variables: int
 
     def dimacs(self) -> Iterator[str]: ...
+
+
+class Listed(Protocol):
+    """Clauses that a solver is given one by one."""
+
+    variables: int
+
+    def lists(self) -> Iterable[list[int]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +96,7 @@ class Effort:
 NO_LIMIT = Effort()
 
 
-def by_cadical(clauses: Clauses, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
+def by_cadical(clauses: Listed, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
     """Decide clauses by CaDiCaL 1.9.5.
 
     Raises:

@@ -1,0 +1,235 @@
+"""The answer to a question in which pairs are a decision: the shortest order, and the proof that none is shorter.
+
+the given order, if it fits ─┐
+clauses at C: a model ───────┴─> best ──> one tick less ──> ... ──> refuted: a proof in LRAT ──> bound
+                                                         └─ out of steps: the bound is raised from below
+"""
+
+from __future__ import annotations
+
+import lzma
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipesched.compile import Options, examine, load
+from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.language.parser import OPS_A_WORD
+from pipesched.lift import writer
+from pipesched.model.costs import Costs
+from pipesched.model.numbers import plain, shown
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.release import caps_by_rank
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.optimize_report import Optimum, claims
+from pipesched.optimizer.pairs.judged import judged
+from pipesched.optimizer.pairs.orders import schedule_of
+from pipesched.optimizer.proof.clauses import MOST, TooManyError
+from pipesched.optimizer.proof.pairs import PairClauses, Question
+from pipesched.optimizer.solve.engines.lrat import refutation
+from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_cadical
+from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.search.state import State
+from pipesched.optimizer.verdict import FOUND, Verdict, documentation
+from pipesched.planning.workload import own_costs
+from pipesched.report.report import Report
+from pipesched.schedule_analysis import Analysis
+from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_request import Request
+
+_CLAUSE = 3  # steps to write a clause
+_SHARE = 0.25  # part of what is left for one question
+
+
+@dataclass(eq=False)
+class Search:
+    """The search for the shortest order. value: its makespan in ticks; refuted: the largest refuted one, with LRAT."""
+
+    asked: Question
+    instance: Instance
+    name: str
+    meter: Meter
+    seed: int
+    best: Schedule | None = None
+    value: int = 0
+    source: str = ""
+    refuted: tuple[int, bytes] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def offer(self, schedule: Schedule, source: str) -> None:
+        """Take an order if it is within the caps and shorter than the best."""
+        made = Analysis(schedule, self.instance.costs, self.instance.release)
+        caps = self.instance.caps or made.memory.peak
+        if made.idle is None or any(a > b for a, b in zip(made.memory.peak, caps, strict=True)):
+            return
+        value = int(made.idle.makespan * self.asked.scale)
+        if self.best is None or value < self.value:
+            self.best, self.value, self.source = schedule, value, source
+
+    def at(self, bound: int, meter: Meter) -> bool | None:
+        """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if that stays open."""
+        try:
+            clauses = PairClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
+            meter.spend(_CLAUSE * clauses.count)
+            if not all(clauses.lists()):
+                return self._refute(clauses, bound, meter)
+            found = by_cadical(clauses, Effort(int(meter.left), seed=self.seed))
+            meter.spend(found.steps)
+        except TooManyError as error:
+            self.notes += [str(error)] * (str(error) not in self.notes)
+            return None
+        except UnknownError as error:
+            meter.spend(error.steps)
+            return None
+        if found.true is None:
+            return self._refute(clauses, bound, meter)
+        true = frozenset(np.flatnonzero(found.true).tolist())
+        self.offer(schedule_of(clauses, true, self.instance.placement, self.name), "cadical")
+        return True
+
+    def _refute(self, clauses: PairClauses, bound: int, meter: Meter) -> bool | None:
+        text = refutation(clauses.known, clauses.count, Meter(max(meter.left, SECOND)))
+        if not text:
+            return None
+        if self.refuted is None or bound > self.refuted[0]:
+            self.refuted = (bound, text)
+        return False
+
+    def run(self, lower: int) -> None:
+        """Search from above, then raise the bound from below. lower: the bound by a sum."""
+        tick, bound = self.asked.tick, lower
+        while self.best is None and not self.meter.late:
+            self._ask(bound, 0.5)
+            if self.refuted is not None and self.refuted[0] >= self._serial():
+                return
+            bound = min(bound + max(tick, bound // 4), self._serial())
+        low, high = lower, self.value - tick
+        while high >= low and not self.meter.late:
+            found = self._ask(high, _SHARE)
+            if found is None:
+                break
+            if not found:
+                return
+            high = self.value - tick
+        high = self.value - 2 * tick
+        while low <= high and not self.meter.late:
+            middle = low + (high - low) // tick // 2 * tick
+            if self._ask(middle, _SHARE) is False:
+                low = middle + tick
+            else:
+                high = min(middle, self.value - tick) - tick
+
+    def _ask(self, bound: int, share: float) -> bool | None:
+        meter = Meter(max(share * self.meter.left, SECOND))
+        found = self.at(bound, meter)
+        self.meter.spend(meter.spent)
+        return found
+
+    def _serial(self) -> int:
+        """Return the makespan of one operation after another."""
+        a = self.asked
+        each = {q: a.work[Op.F, q] + a.work[Op.W, q] + max(a.work[Op.I, q], a.work[Op.B, q]) for q in a.all}
+        slots = sum(a.count[q] * each[q] for q in a.all)
+        return int(a.tick * (slots + 2 * sum(a.message) * max(a.count.values())))
+
+
+def paired(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """Find the shortest order of F, I, W, B and pairs F+B, with a proof as far as possible.
+
+    Raises:
+        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, pairs cannot be decided here.
+    """
+    given = None
+    if request.source is not None:
+        options = Options(request.parameters, max_ops=MAX_OPS, settings=request.settings)
+        given = load(request.source, options)
+        placement, own = given.schedule.placement, given.own_costs
+        BOUNDED.require(given.schedule, own if request.costs is None else request.costs.over(own))
+    else:
+        placement, own = placement_at(request.placement, sizes_of(request.placement, request.parameters)), Costs()
+    if not placement.chain:
+        help = "give the placement of a chain with --placement"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: pairs are decided on a chain of stages", help=help)
+    instance = _instance(request, placement, own)
+    asked = Question(instance)
+    if asked.wrong:
+        raise fail(OptimizerCode.DECISION, asked.wrong, help="leave out --overlap, or give such costs and rules")
+    meter = Meter(request.limits.seconds * SECOND)
+    search = Search(asked, instance, request.name, meter, request.limits.seed)
+    if given is not None:
+        search.offer(replace(given.schedule, name=request.name), given.schedule.name)
+    search.run(asked.sums()[0] * asked.tick)
+    if search.best is None:
+        raise fail(OptimizerCode.INFEASIBLE, "no order with pairs was found within the caps", help="a higher cap")
+    return _answer(request, instance, search)
+
+
+def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
+    """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
+    if request.workload.cap is not None:
+        raise fail(Code.USAGE, "with --overlap a cap is in activations", help="give a number, such as --mem-cap 5")
+    costs = own_costs(request.workload, placement, own)
+    costs = costs if request.costs is None else request.costs.over(costs)
+    costs.require_fit(placement.stages)
+    caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
+    return Instance(placement, costs, request.release, caps, False, request.objective, pairs=True)
+
+
+def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
+    """Judge the best order, print it, read it back and check it."""
+    assert search.best is not None
+    schedule, scale = search.best, search.asked.scale
+    refuted = None
+    if search.refuted is not None:
+        bound, text = search.refuted
+        packed = b64encode(lzma.compress(text)).decode("ascii")
+        refuted = {"value": plain(Fraction(bound, scale)), "proof": {"lrat": packed}}
+    written: dict[str, object] = {"objective": "makespan", "backward": "pairs", "bound": None, "every": None}
+    written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
+    found = judged(schedule, instance, written)
+    if found.verdict is None:
+        raise PipeschedError(found.findings)
+    made, text_of, report = _printed(schedule, instance, found.verdict, request.name)
+    told = found.verdict
+    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
+    return Optimum(
+        instance,
+        judged=found.verdict,
+        analysis=made,
+        reason=f"time limit of {shown(Fraction(request.limits.seconds))} s" if found.verdict.status == FOUND else "",
+        found_by=search.source,
+        seed=request.limits.seed,
+        notes=tuple(search.notes),
+        source=text_of,
+        certificate=written | verdict,
+        checked=report,
+    )
+
+
+def _printed(schedule: Schedule, instance: Instance, verdict: Verdict, name: str) -> tuple[Analysis, str, Report]:
+    made = Analysis(schedule, instance.costs, instance.release)
+    text = writer.write(
+        schedule,
+        name=name,
+        documentation=documentation(verdict, instance),
+        costs=instance.costs,
+        claims=claims(made, instance, verdict),
+    )
+    loaded = load(Source("optimum.ps", text), Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(text))))
+    columns = ("op", "stage", "microbatch", "second", "start")
+    if not all(np.array_equal(getattr(loaded.schedule, x), getattr(schedule, x)) for x in columns):
+        raise RuntimeError("the printed file is not the schedule that was found")
+    options = Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)
+    report = examine(loaded, options).report
+    if not report.ok:
+        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
+    return made, text, report

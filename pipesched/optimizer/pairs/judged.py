@@ -1,0 +1,98 @@
+"""The judgement of a schedule with pairs and of its certificate.
+
+    schedule    complete, every input before its use, within the caps, with the makespan that the certificate gives
+    bound       the work of a rank, if all its F run in pairs that cost no more; or the longest path of a microbatch
+    refuted     shorter makespans, by a proof from the clauses of `proof.pairs`, followed here
+
+The optimizer is not consulted. The verdict holds for every schedule of F, I, W, B and pairs F+B under these terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from pipesched.common.budget import Budget
+from pipesched.diagnostics import PipeschedError, budgeted
+from pipesched.model.numbers import plain
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.proof.case import Case, FaultError, require
+from pipesched.optimizer.proof.clauses import TooManyError
+from pipesched.optimizer.proof.entries import Entries, Unreadable
+from pipesched.optimizer.proof.judge import Judgement, same
+from pipesched.optimizer.proof.lrat import steps_of, unfollowed
+from pipesched.optimizer.proof.pairs import PairClauses, Question
+from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.support.budget import numbers
+
+_EACH = 2  # most literals of hinted clauses per byte of a proof
+_DERIVED = ("verdict", "lower_bound", "gap")
+
+
+def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Judgement:
+    """Judge a schedule with pairs, and its certificate."""
+    try:
+        case = Case(schedule, terms)
+        if case.wrong:
+            return Judgement(tuple(case.wrong))
+        told, asked = Entries(certificate, case.scale), Question(terms)
+        require(asked.wrong)
+        verdict = _refuted(told, case, asked, bound(asked, case))
+        right = {"objective": "makespan", "backward": "pairs", "schedule": plain(case.value)}
+        right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
+        told.only(*right, "bound", "refuted", "every")
+        for name, value in right.items():
+            if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
+                require(f"{name} is {value}")
+        return Judgement((), verdict, case.spent)
+    except FaultError as found:
+        return Judgement((found.finding,))
+    except PipeschedError as error:
+        return Judgement(error.diagnostics)
+    except Unreadable as error:
+        return Judgement((FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
+
+
+def bound(asked: Question, case: Case) -> Verdict:
+    """Return the verdict by the longest path, or by the work of a rank between its least head and tail."""
+    value, rank, work, head = asked.sums()
+    why = "the longest path of a microbatch"
+    if rank is not None:
+        why = f"rank {rank} has {case.said(work * asked.tick)} of work at least, even if its F run in pairs"
+        why += f", that begins after {case.said(head * asked.tick)}" if head else ""
+    return Verdict("makespan", case.value, Fraction(value * asked.tick, case.scale), why, "a sum", unit=case.unit)
+
+
+def _refuted(told: Entries, case: Case, asked: Question, formula: Verdict) -> Verdict:
+    if "refuted" not in told:
+        require("" if "refuted" in told.entries else "it does not say what was refuted")
+        return formula
+    given = told.part("refuted").only("value", "proof")
+    limit = given.ticks("value")
+    lower = Fraction((limit // asked.tick + 1) * asked.tick, case.scale)
+    if lower <= formula.lower:
+        return formula
+    text = given.proof()
+    with budgeted("its proof"):
+        require(unproved(text, asked, limit))
+    steps = len(text.splitlines())
+    why = f"within {case.said(limit)} the rules of a schedule contradict each other: {steps:,} steps, checked"
+    return replace(formula, lower=lower, shown_by=f"{why} one by one", by="a proof")
+
+
+def unproved(text: bytes, asked: Question, limit: int) -> str:
+    """Return the reason why the steps do not refute a makespan of at most `limit` ticks; otherwise an empty string."""
+    numbers(text)
+    try:
+        steps = steps_of(text)
+        made = PairClauses(asked, limit, wanted={hint for _, _, hints in steps for hint in hints})
+    except ValueError:
+        return "its proof is not LRAT text"
+    except TooManyError as error:
+        return str(error)
+    if steps and steps[0][0] <= made.count:
+        return f"its proof is for other terms: these give {made.count:,} clauses"
+    found = unfollowed(made.known, steps, Budget(len(text), _EACH))
+    return f"its proof shows nothing: {found}" if found else ""

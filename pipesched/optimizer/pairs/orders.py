@@ -1,0 +1,57 @@
+"""Orders of slots: from a model of the clauses to a schedule."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection
+
+import numpy as np
+
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.pairs import Kind, PairClauses, Stage
+
+
+def schedule_of(clauses: PairClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:
+    """Return the schedule that a model describes: by rank, the slots in the order of their starts."""
+    rows: list[tuple[int, int, int, bool]] = []
+    cut, of_route = [0], [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
+    for slots in clauses.slots:
+        next_one: Counter[tuple[Op, Stage]] = Counter()
+        pending: dict[Stage, deque[int]] = defaultdict(deque)
+        for at_once in slots:
+            for kind in (kind for kind, x in at_once.items() if x in true):
+                rows += _row(kind, next_one, pending, of_route)
+        cut.append(len(rows))
+    op, stage, microbatch, second = (np.array(column) for column in zip(*rows, strict=True))
+    return Schedule(
+        name,
+        {},
+        placement,
+        op.astype(np.int8),
+        stage.astype(np.int32),
+        microbatch=microbatch.astype(np.int32),
+        second=second.astype(np.bool_),
+        start=np.array(cut, dtype=np.int64),
+    )
+
+
+def _row(
+    kind: Kind, following: Counter[tuple[Op, Stage]], pending: dict[Stage, deque[int]], of_route: list[np.ndarray]
+) -> list[tuple[int, int, int, bool]]:
+    """Return the operations of a slot: the next F, the next I or B of a stage, or the oldest W that is pending."""
+    made = []
+    if (q := kind.forward) is not None:
+        made.append((int(Op.F), q[1], int(of_route[q[0]][following[Op.F, q]]), False))
+        following[Op.F, q] += 1
+    if (q := kind.backward) is not None and kind.op is not None:
+        if kind.op is Op.W:
+            i = pending[q].popleft()
+        else:
+            i = following[Op.I, q]
+            following[Op.I, q] += 1
+            if kind.op is Op.I:
+                pending[q].append(i)
+        made.append((int(kind.op), q[1], int(of_route[q[0]][i]), kind.forward is not None))
+    return made
