@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum, claims
 from pipesched.optimizer.pairs.judged import judged
 from pipesched.optimizer.pairs.orders import schedule_of
+from pipesched.optimizer.pairs.windows import Window, fixed, is_mirrored, kept_slots, mirror
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
 from pipesched.optimizer.proof.pairs import PairClauses, Question
 from pipesched.optimizer.solve.engines.lrat import refutation
@@ -47,7 +49,9 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _CLAUSE = 3  # steps to write a clause
-_SHARE = 0.25  # part of what is left for one question
+_FIRST, _SHARE = 0.1, 0.25  # part of what is left for one question: about a shorter order, about a bound
+_FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
+_WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
 
 
 @dataclass(eq=False)
@@ -97,7 +101,9 @@ class Search:
         return True
 
     def _refute(self, clauses: PairClauses, bound: int, meter: Meter) -> bool | None:
-        text = refutation(clauses.known, clauses.count, Meter(max(meter.left, SECOND)))
+        own = Meter(max(3 * meter.left, SECOND))
+        text = refutation(clauses.known, clauses.count, own)
+        meter.spend(own.spent)
         if not text:
             return None
         if self.refuted is None or bound > self.refuted[0]:
@@ -113,12 +119,13 @@ class Search:
                 return
             bound = min(bound + max(tick, bound // 4), self._serial())
         low, high = lower, self.value - tick
+        enough = self.meter.spent + _FOUND * self.meter.left
         while high >= low and not self.meter.late:
-            found = self._ask(high, _SHARE)
-            if found is None:
-                break
-            if not found:
+            found = self._ask(high, _FIRST)
+            if found is False:
                 return
+            if found is None and not self._shortened(enough):
+                break
             high = self.value - tick
         high = self.value - 2 * tick
         while low <= high and not self.meter.late:
@@ -127,6 +134,35 @@ class Search:
                 low = middle + tick
             else:
                 high = min(middle, self.value - tick) - tick
+
+    def _shortened(self, enough: float) -> bool:
+        """Ask for a shorter order that keeps the slots of the best one outside a window, until the meter reaches
+        `enough`; return True if there is one.
+        """
+        assert self.best is not None
+        tick, mirrored = self.asked.tick, (True, False) if is_mirrored(self.asked) else (False,)
+        known = kept_slots(self.best, self.instance)
+        for share, place, alike in product(_WINDOWS, range(_PLACES), mirrored):
+            width = int(known[1] * share)
+            low = (known[1] - width) * place // (_PLACES - 1)
+            clauses = PairClauses(self.asked, self.value - tick)
+            more = fixed(clauses, known, low, low + width) + (mirror(clauses) if alike else [])
+            self.meter.spend(_CLAUSE * clauses.count)
+            try:
+                found = by_cadical(
+                    Window(clauses, more, clauses.variables), Effort(int(min(_WINDOW * SECOND, self.meter.left)))
+                )
+            except UnknownError as error:
+                self.meter.spend(error.steps)
+            else:
+                self.meter.spend(found.steps)
+                if found.true is not None:
+                    true = frozenset(np.flatnonzero(found.true).tolist())
+                    self.offer(schedule_of(clauses, true, self.instance.placement, self.name), "cadical, by windows")
+                    return True
+            if self.meter.spent >= enough:
+                break
+        return False
 
     def _ask(self, bound: int, share: float) -> bool | None:
         meter = Meter(max(share * self.meter.left, SECOND))
