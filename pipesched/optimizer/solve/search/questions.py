@@ -67,7 +67,15 @@ def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> No
         if lanes.free and all(step.role != role for step in running.values()):
             step = next_step()
             if step is not None and not any(_same(step, other) for other in running.values()):
-                running[lanes.ask(step.question)] = step
+                running[lanes.ask(_limited(step.question, lanes))] = step
+
+
+def _limited(question: Question, lanes: Lanes) -> Question:
+    """Limit a question to CP-SAT, which does not say how far it is, to the steps that its lane has left."""
+    if question.engine != "cpsat":
+        return question
+    left = int(lanes.meter.left / (lanes.pool.size + 1))
+    return replace(question, limit=left if question.limit is None else min(question.limit, left))
 
 
 def _same(one: Step, two: Step) -> bool:
