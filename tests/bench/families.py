@@ -110,8 +110,9 @@ def heavy(rng: random.Random) -> Iterator[str]:
 
 
 def inbytes(rng: random.Random) -> Iterator[str]:
-    for p, cap in ((4, 20), (4, 24), (4, 28), (8, 16), (8, 20), (8, 24), (8, 28)):
-        yield f"--p {p} --m {2 * p} --model llama3-8b,tensor=4,zero=1,data=8,batch=64,microbatch=1 --mem-cap {cap}GB"
+    for p, cap in ((4, 60), (4, 70), (4, 80), (8, 36), (8, 42), (8, 50), (8, 60)):
+        model = f"llama3-70b,tensor=8,zero=1,data=8,batch={16 * p}"
+        yield f"--p {p} --m {2 * p} --model {model} --mem-cap {cap}GB"
 
 
 def measured(rng: random.Random) -> str:
