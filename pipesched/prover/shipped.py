@@ -1,6 +1,6 @@
 """The line of `verify` on a schedule of the library: what the certificate beside its file proves.
 
-    proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims: see `prove`
+    proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at even costs: see `prove`
 
 `tests/prover/test_shipped.py` checks the certificates; here one is only compared with the text that is verified.
 """
@@ -65,5 +65,5 @@ def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value]) ->
             if more or not sizes:
                 sizes = ", ".join([*(f"{name} = {value}" for name, value in given.items()), str(answer["domain"])])
             claims, held = claims | dict.fromkeys(outcomes), held | more
-    counted = f", {len(held)} of {len(claims)} claims" if claims else ""
+    counted = f", {len(held)} of {len(claims)} claims at even costs" if claims else ""
     return f"proved for {sizes}: {', '.join(_ORDER)}{counted}: see `prove`" if sizes else ""
