@@ -141,6 +141,8 @@ class Checker:
         if not 0 < len(given) <= ANSWERS:
             raise self.damaged("answers", f"it is not a list of 1 to {ANSWERS}")
         answers = [self._answer(entry, f"answers[{k}]", first=not k) for k, entry in enumerate(given)]
+        if twice := next((k for k, x in enumerate(answers) if x.given in [y.given for y in answers[:k]]), 0):
+            raise self.refused(f"answers[{twice}].given", "an answer for these parameters comes before")
         title = self.file.title or self.file.name.id
         return Theorems(self.certificate.schedule, self.file.name.id, title, tuple(answers))
 
