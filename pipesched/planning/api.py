@@ -23,7 +23,7 @@ def plan(
     model: ModelLike = None,
     gpus: int | None = None,
     gpus_per_node: int | None = None,
-    device: str | PathLike[str] | Device | None = None,
+    device: str | PathLike[str] | Device | tuple[()] | None = (),
     batch: int | None = None,
     tokens: int | str | None = None,
     mem_cap: str | int | Fraction | None = None,
