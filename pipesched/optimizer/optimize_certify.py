@@ -12,12 +12,15 @@ from __future__ import annotations
 from base64 import b64encode
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from pipesched.optimizer.proof.clauses import MOST, Clauses, TooManyError
 from pipesched.optimizer.proof.problem import problem
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.support import files
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.proof.clauses import Clauses
 
 SECONDS, ALONE = 60, 1 / 3  # most seconds for a proof that the user asks for; part of the time for one rank's clauses
 CLAUSE = 4  # steps to write a clause, and to find it again when the proof is checked
@@ -42,6 +45,8 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
     Raises:
         OSError: the files cannot be written.
     """
+    from pipesched.optimizer.proof.clauses import MOST, Clauses, TooManyError
+
     claim, most = f"that no schedule takes {_below(instance, value)}", int(min(MOST, meter.left / CLAUSE))
     try:
         ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
@@ -93,6 +98,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
     Raises:
         RuntimeError: Z3 disagrees.
     """
+    from pipesched.optimizer.proof.clauses import MOST, TooManyError
     from pipesched.optimizer.solve.engines.sat_engines import UnknownError
 
     steps = STEPS if asked else FEW_STEPS
@@ -112,6 +118,7 @@ def _below(instance: Instance, value: Fraction) -> str:
 
 def _said(instance: Instance, value: Fraction, most: int, steps: int) -> bool:
     """Return True if Z3 finds the clauses for objectives of at most `value` satisfiable."""
+    from pipesched.optimizer.proof.clauses import Clauses
     from pipesched.optimizer.solve.engines.sat_engines import Effort, by_z3
 
     ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)

@@ -33,7 +33,6 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.case import Case, FaultError, require, require_like, words
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.every import Repeated
-from pipesched.optimizer.proof.lrat import unproved
 from pipesched.optimizer.proof.meetings import meetings
 from pipesched.optimizer.proof.problem import Problem
 from pipesched.optimizer.proof.ranks import too_busy
@@ -165,6 +164,8 @@ def _shown_by(given: Entries, case: Case, bound: int) -> str:
     """Return the reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     if "proof" in given:
+        from pipesched.optimizer.proof.lrat import unproved
+
         text = given.proof()
         with budgeted("its proof"):
             require(unproved(text, case.problem, bound))

@@ -57,12 +57,12 @@ def search(
     pool = Pool(problem, meter)
     heuristics = _heuristics(pool, limits.seed) if limits.portfolio else iter(())
     try:
-        progress(state)
         if _cost_of_bounds(problem) <= _CHEAP:
             _bound(state, meter)
         _offer_all(state, pool, known, progress)
         if state.bound is NO_BOUND:
             _bound(state, meter)
+        progress(state)
         _first_look(state, heuristics, meter, progress)
         _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
