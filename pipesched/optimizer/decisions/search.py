@@ -99,6 +99,13 @@ class Searcher:
             self._searched(choice, best)
         if best.choice is not None and best.state is None:
             self._searched(best.choice, best)
+        self._exclude_former(best)
+
+    def _exclude_former(self, best: Best) -> None:
+        """Exclude the alternatives that were searched as the best and then were not."""
+        for choice in sorted(x for x in best.searched if x != best.choice and x not in best.proofs):
+            if not self.meter.late and self._too_busy(choice, best):
+                best.proofs[choice] = ""
 
     def _listed(self, best: Best) -> list[tuple[Fraction, Choice]]:
         """Return the alternatives by their bounds, as far as these are below the value."""
