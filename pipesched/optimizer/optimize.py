@@ -351,7 +351,7 @@ def _certified(
         meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
-    meter.limit = max(meter.limit, meter.spent + int(_PROOF * meter.limit))
+    meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
     if judged.word or (request.certify and request.limits.proof):
         proof = _proof(request, instance, state, meter)
         said.append(proof.note)
@@ -374,10 +374,15 @@ def _certified(
         if proof.entry:
             written = certificate(instance, state, repeated, least=proof.entry)
             judged = _judged(schedule, instance, written, repeated)
-    if judged.value == judged.lower and (request.confirm or state.refuted is not None):  # else a sum shows it
-        agreed = confirmed(instance, judged.value, judged.lower - problem.time(1), asked=request.confirm)
-        said += [agreed] if agreed else []
-    return written, judged, said
+    return written, judged, said + _agreed(request, instance, state, judged)
+
+
+def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:
+    """Return the note of Z3 on an optimum, if it was asked or more than a sum shows the bound."""
+    if judged.value != judged.lower or not (request.confirm or state.refuted is not None):
+        return []
+    agreed = confirmed(instance, judged.value, judged.lower - state.problem.time(1), asked=request.confirm)
+    return [agreed] if agreed else []
 
 
 def _printed(

@@ -83,6 +83,20 @@ def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:
     return (each,) * placement.ranks
 
 
+def _states(
+    trained: Trained, parts: Sequence[tuple[parameters.Part, ...]], held: Sequence[Sequence[int]], count: int
+) -> list[Fraction]:
+    """Return the bytes of parameters, gradients and optimizer of every rank, with the trainer's reserve for them."""
+    a, x = trained[0], settled(trained[1])
+    of, whole = reserve_of(x), whole_gradients(x, count)
+    each = [[state(a, x, parts[stage], whole=whole) for stage in own] for own in held]
+    states = [sum((one.total for one in own), Fraction(0)) + _ROUNDING for own in each]
+    if of is None:
+        return states
+    kept = [sum((one.parameters + one.gradients for one in own), Fraction(0)) for own in each]
+    return [there + of.fixed + of.state * one for there, one in zip(states, kept, strict=True)]
+
+
 def room(
     trained: Trained,
     placement: Placement,
@@ -106,12 +120,7 @@ def room(
     working = _working(stages, undivided(a, x, count), fused=fused)
     messages = aside or set_aside(trained, placement)
     held = [sorted({stage for _, stage in placement.chunks(rank)}) for rank in range(ranks)]
-    whole = whole_gradients(x, count)
-    each = [[state(a, x, parts[stage], whole=whole) for stage in own] for own in held]
-    states = [sum((one.total for one in own), Fraction(0)) + _ROUNDING for own in each]
-    if of is not None:
-        kept = [sum((one.parameters + one.gradients for one in own), Fraction(0)) for own in each]
-        states = [there + of.fixed + of.state * one for there, one in zip(states, kept, strict=True)]
+    states = _states(trained, parts, held, count)
     _require_room(states, caps, x.zero)
     left = [
         (cap - there) / (1 + (of.changing if of else 0))

@@ -233,6 +233,28 @@ def _commands(plan: Outcome) -> Iterator[str]:
             yield f"{number if verb == 'verify' else ' '}  {command}"
 
 
+def _overlapped(plan: Outcome) -> Iterator[str]:
+    """Yield the assumptions about messages beside compute, and about the layers that ZeRO 2 and 3 gather."""
+    problem = plan.problem
+    hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
+    shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
+    yield (
+        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in FSDP "
+        "and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, a "
+        f"sequence or experts, {'as fitted' if problem.on else 'none'}; each kind as if alone"
+    )
+    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1]
+    parted = parted if any(map(problem.hidden, (2, 3))) else []
+    whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
+    if most := max(whole, default=0):
+        yield (
+            "bytes of ZeRO 2 and 3 have one whole layer at a time; if the next one is gathered or the last one "
+            f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
+        )
+    if problem.overlap not in (1, None) and any(one.choice.training.zero > 1 for one in plan.rows):
+        yield "verify and optimize assume that all messages of ZeRO 2 and 3 in a microbatch overlap compute"
+
+
 def assumed(plan: Outcome) -> Iterator[str]:
     """Yield the assumptions about the cluster that no data sheet or paper gives."""
     problem = plan.problem
@@ -252,23 +274,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
         "per GPU, without latency; k copies in a node reduce gradients over the adapters of k GPUs; ranks are numbered "
         "t first, then c, d, p"
     )
-    hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
-    shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
-    yield (
-        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in FSDP "
-        "and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, a "
-        f"sequence or experts, {'as fitted' if problem.on else 'none'}; each kind as if alone"
-    )
-    parted = [one.choice for one in plan.rows if one.choice.training.zero > 1]
-    parted = parted if any(map(problem.hidden, (2, 3))) else []
-    whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
-    if most := max(whole, default=0):
-        yield (
-            "bytes of ZeRO 2 and 3 have one whole layer at a time; if the next one is gathered or the last one "
-            f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
-        )
-    if problem.overlap not in (1, None) and any(one.choice.training.zero > 1 for one in plan.rows):
-        yield "verify and optimize assume that all messages of ZeRO 2 and 3 in a microbatch overlap compute"
+    yield from _overlapped(plan)
     for name, said in _SENT.items():
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
             yield said

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, cast
 
 import pytest
 
 from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Answer, Orders, Question
 from pipesched.optimizer.solve.search.lanes import Answered, Found, Lanes, Slice
 from tests.makers.instances import linear
@@ -71,13 +71,13 @@ def beside() -> Iterator[Slice]:
 def trace(seed: int) -> list[tuple[str, int]]:
     """Return the sequence of events: a question ends, another that depends on it is asked, some are cancelled."""
     machine, asked = Machine(random.Random(seed)), 0
-    lanes = Lanes(cast(Pool, machine), beside(), 2)
+    lanes = Lanes(cast(Pool, machine), Meter(), beside(), 2)
     problem, seen, open_ones = linear(2, 2, 2), list[tuple[str, int]](), set[int]()
     while asked < 30 or open_ones:
         while lanes.free and asked < 30:
             asked += 1
             open_ones.add(lanes.ask(Question(problem, 1 + (17 * asked + 5 * len(seen)) % 50)))
-        event = lanes.next(inf)
+        event = lanes.next()
         if isinstance(event, Answered):
             seen.append((f"ticket {event.ticket}", lanes.now))
             open_ones.discard(event.ticket)

@@ -332,7 +332,7 @@ def test_caps_are_rounded_down_to_what_can_be_held() -> None:
     """Only whole activations are held, so a cap between two is the lower one, with a note."""
     answer, lower = (pipesched.optimize(p=3, m=4, mem_cap=cap) for cap in ("2.9", 2))
     assert answer.makespan == lower.makespan and answer.status == "proved optimal"
-    assert any("the effective cap is 2" in note for note in answer.notes) and len(lower.notes) == 1
+    assert any("the effective cap is 2" in note for note in answer.notes) and not lower.notes
 
 
 @pytest.mark.parametrize("costs", ["F=[2,1],I=1,W=1", "F=2,I=1,W=1"])

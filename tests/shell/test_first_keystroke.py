@@ -48,9 +48,11 @@ def test_help_imports_rows_and_click() -> None:
 
 @pytest.mark.parametrize("verb", ["verify", "emit"])
 def test_a_verb_of_the_core_imports_no_extension(verb: str) -> None:
-    """A verb of the core imports only the rows of extensions, and no heavy module but numpy."""
+    """A verb of the core imports only the rows of extensions, and no heavy module but numpy; `verify` of a library file
+    also the module that looks for its certificate.
+    """
     modules = loaded(verb, "1f1b", "--p", "4")
-    assert of_extensions(modules) == set()
+    assert of_extensions(modules) <= ({"pipesched.prover.shipped"} if verb == "verify" else set())
     assert not modules & HEAVY
 
 

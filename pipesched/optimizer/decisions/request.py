@@ -81,18 +81,8 @@ def _in_bytes(found: Optimum, request: Request, placement: Placement) -> Report:
     return report
 
 
-def partition(
-    request: Request, placement: Placement, aside: tuple[int, ...] | None
-) -> tuple[Partition, InUnits | None]:
-    """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
-
-    Raises:
-        PipeschedError: PS225, options that contradict each other; PS716, layers that cannot be divided.
-    """
-    asked, workload = request.decide, request.workload
-    assert asked is not None and asked.partition is not None
-    model, fused = workload.model, bool(request.fused)
-    layers = _layers(request)
+def _require_divisible(placement: Placement, layers: int) -> None:
+    """Raise PipeschedError, PS716, if layers cannot be divided among the stages of a placement."""
     if placement.routes > 1:
         message = "a placement with two routes has two copies of each stage"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
@@ -102,7 +92,15 @@ def partition(
     if layers < placement.stages:
         message = f"{layers} layers are too few for {placement.stages} stages: each has at least one"
         raise fail(OptimizerCode.DECISION, message, help="fewer ranks, fewer stages on each, or more layers")
-    kinds = ("F", "B") if fused else ("F", "I", "W")
+
+
+def _loads(
+    request: Request, placement: Placement, kinds: tuple[str, ...]
+) -> tuple[dict[str, dict[str, Fraction]], Costs]:
+    """Return the times of a layer, of the first and of the last stage's own work, by kind; and the costs in effect."""
+    asked, workload = request.decide, request.workload
+    assert asked is not None
+    model = workload.model
     costs = request.costs or Costs()
     ends = {"first": asked.embedding or Fraction(0), "last": asked.head or Fraction(0)}
     if model is not None and workload.device is not None and asked.embedding is None and asked.head is None:
@@ -114,6 +112,24 @@ def partition(
             ends["last"] = head_of(model, placement.stages)
         one = {kind: _scalar(kind, costs[kind]) for kind in kinds}
         loads = {"layer": one, **{name: {kind: x * one[kind] for kind in kinds} for name, x in ends.items()}}
+    return loads, costs
+
+
+def partition(
+    request: Request, placement: Placement, aside: tuple[int, ...] | None
+) -> tuple[Partition, InUnits | None]:
+    """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
+
+    Raises:
+        PipeschedError: PS225, options that contradict each other; PS716, layers that cannot be divided.
+    """
+    asked, workload = request.decide, request.workload
+    assert asked is not None and asked.partition is not None
+    fused = bool(request.fused)
+    layers = _layers(request)
+    _require_divisible(placement, layers)
+    kinds = ("F", "B") if fused else ("F", "I", "W")
+    loads, costs = _loads(request, placement, kinds)
     held = Parts(_scalar("M", costs["M"]) * Fraction(placement.stages, layers), Fraction(0), Fraction(0))
     caps, release, units = caps_by_rank(request.mem_cap, placement.ranks, zero=False), request.release, None
     if (counted := caps_at(workload, placement.ranks, zero=False)) is not None:

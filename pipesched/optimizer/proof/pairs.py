@@ -22,17 +22,20 @@ no names: some W is possible exactly if more I or B have ended than weight gradi
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, product
 from math import gcd, lcm
 from typing import NamedTuple, TypeAlias
 
 from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
 from pipesched.optimizer.proof.clauses import MOST, TRUE, Number, TooManyError
 from pipesched.optimizer.verdict import Terms
 
 Stage: TypeAlias = tuple[int, int]
 """Route and stage."""
+Begun: TypeAlias = tuple[Op, Stage, int]
+"""F or I, a stage, and the number of an operation among those of this kind and stage."""
 
 
 class Kind(NamedTuple):
@@ -44,17 +47,58 @@ class Kind(NamedTuple):
     work: int
 
 
+def _kinds(mine: Sequence[Stage], work: Mapping[Op, Sequence[int]], both: Sequence[int]) -> list[Kind]:
+    """Return the kinds of slots of a rank with these stages. both: the duration of a pair, by the stage of its F."""
+    made = [Kind(q, None, None, work[Op.F][q[1]]) for q in mine]
+    made += [Kind(None, q, op, work[op][q[1]]) for q in mine for op in (Op.I, Op.W, Op.B)]
+    return made + [Kind(one, two, Op.B, both[one[1]]) for one in mine for two in mine]
+
+
+def _copies(placement: Placement) -> dict[Stage, int]:
+    """Return every stage of every route that has microbatches, with their number."""
+    counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
+    return {(route, s): n for route, n in enumerate(counts) if n for s in range(placement.stages)}
+
+
+def _caps(terms: Terms, fine: int) -> list[int | None]:
+    """Return the cap of each rank in units of 1 / fine; None without caps."""
+    if terms.caps is None:
+        return [None] * terms.placement.ranks
+    return [int(cap * fine // 1) for cap in terms.caps]
+
+
+def _wrong(terms: Terms) -> str:
+    """Return the reason why the clauses do not describe these terms; empty if they do."""
+    if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
+        return "pairs are decided for the makespan, with memory freed at W"
+    if terms.placement.frozen or not terms.placement.chain:
+        return "pairs are decided on a chain of stages, each with a backward"
+    return ""
+
+
+def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int]]) -> str:
+    """Return the reason why the clauses do not describe slots of these durations; empty if they do."""
+
+    def parts(kind: Kind) -> Iterator[int]:
+        yield 1
+        if kind.forward and kind.backward:
+            yield from (work[Op.F][kind.forward[1]], work[Op.B][kind.backward[1]], work[Op.I][kind.backward[1]])
+
+    if all(kind.work >= max(parts(kind)) for row in kinds for kind in row):
+        return ""
+    return "each operation must take time, and a pair at least as long as either part"
+
+
 class Question:
     """The terms in ticks: kinds of slots and stages by rank, microbatches, memory and messages by stage."""
 
     def __init__(self, terms: Terms) -> None:
         placement, ticks = terms.placement, terms.costs.ticks(terms.placement.stages)
         pair = ticks.pair if ticks.pair is not None else ticks.compute[Op.F] + ticks.compute[Op.B]
-        counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
         self.stages, self.scale = placement.stages, ticks.scale
-        self.routes = [route for route, n in enumerate(counts) if n]
-        self.all = [(route, s) for route in self.routes for s in range(placement.stages)]
-        self.count = {q: counts[q[0]] for q in self.all}
+        self.count = _copies(placement)
+        self.all = [*self.count]
+        self.routes = sorted({route for route, _ in self.all})
         self.rank = {q: int(placement.rank_of[q]) for q in self.all}
         self.ranks = placement.ranks
         self.tick = gcd(*ticks.compute[: Op.B + 1].ravel().tolist(), *pair.tolist(), *ticks.message.tolist()) or 1
@@ -63,31 +107,10 @@ class Question:
         sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
         fine = lcm(*(size.denominator for size in sizes))
         self.takes = {q: int(sizes[q[1]] * fine) for q in self.all}
-        self.cap: list[int | None] = (
-            [None] * self.ranks if terms.caps is None else [int(cap * fine // 1) for cap in terms.caps]
-        )
+        self.cap = _caps(terms, fine)
         self.work: dict[tuple[Op, Stage], int] = {(op, q): work[op][q[1]] for op in work for q in self.all}
-        self.kinds: list[list[Kind]] = []
-        for rank in range(self.ranks):
-            mine = [q for q in self.all if self.rank[q] == rank]
-            made = [Kind(q, None, None, work[Op.F][q[1]]) for q in mine]
-            made += [Kind(None, q, op, work[op][q[1]]) for q in mine for op in (Op.I, Op.W, Op.B)]
-            made += [Kind(one, two, Op.B, both[one[1]]) for one in mine for two in mine]
-            self.kinds.append(made)
-        least = min(kind.work for kinds in self.kinds for kind in kinds)
-        longest = all(
-            kind.work >= max(work[Op.F][kind.forward[1]], work[Op.B][kind.backward[1]], work[Op.I][kind.backward[1]])
-            for kinds in self.kinds
-            for kind in kinds
-            if kind.forward and kind.backward
-        )
-        self.wrong = ""
-        if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
-            self.wrong = "pairs are decided for the makespan, with memory freed at W"
-        elif placement.frozen or not placement.chain:
-            self.wrong = "pairs are decided on a chain of stages, each with a backward"
-        elif least < 1 or not longest:
-            self.wrong = "each operation must take time, and a pair at least as long as either part"
+        self.kinds = [_kinds([q for q in self.all if self.rank[q] == rank], work, both) for rank in range(self.ranks)]
+        self.wrong = _wrong(terms) or _wrong_times(self.kinds, work)
 
     def heads(self) -> dict[tuple[Op, Stage], int]:
         """Return the least start of the first F and the first I or B of each stage, by chains."""
@@ -143,6 +166,14 @@ class Question:
         return int(self.message[s]) if apart else 0
 
 
+def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun, int]]:
+    """Return the earliest and the latest start of every operation of a kind of result and stage."""
+    heads, tails = asked.heads(), asked.tails()
+    every = [(op, q, i) for op, q in heads for i in range(asked.count[q])]
+    low = {(op, q, i): heads[op, q] + i * asked.least(op, q) for op, q, i in every}
+    return low, {(op, q, i): until - tails[op, q] - (asked.count[q] - 1 - i) * asked.least(op, q) for op, q, i in every}
+
+
 class PairClauses:
     """The clauses. known: literals of the wanted clauses, by number; slots: the variables of starts, by rank and t."""
 
@@ -156,13 +187,7 @@ class PairClauses:
         self.asked, self.until = asked, bound // asked.tick
         if sum(asked.count.values()) * self.until > most:
             raise TooManyError(most)
-        heads, tails = asked.heads(), asked.tails()
-        self.low = {(op, q, i): heads[op, q] + i * asked.least(op, q) for op, q in heads for i in range(asked.count[q])}
-        self.high = {
-            (op, q, i): self.until - tails[op, q] - (asked.count[q] - 1 - i) * asked.least(op, q)
-            for op, q in tails
-            for i in range(asked.count[q])
-        }
+        self.low, self.high = _windows(asked, self.until)
         if any(self.low[x] > self.high[x] for x in self.low):
             self._add()
             return

@@ -96,6 +96,18 @@ class Problem:
         return {line: [0 if frame in (None, rank) else UNKNOWN] * self.length[line] for line, rank in self.rank.items()}
 
 
+def _runs(line: Line, shares: Mapping[Op, Fraction], trained: bool, kept: bool) -> tuple[bool, Fraction]:
+    """Return whether a line's operations run, and the share of the stage's memory that each takes.
+
+    A stage that is not trained has no W, and frees all of its memory at its I.
+    """
+    if line.op == Op.F:
+        return True, shares[line.op]
+    if line.op == Op.W:
+        return trained, shares[line.op] if trained else Fraction(0)
+    return kept, shares[line.op] if trained else Fraction(-1)
+
+
 def problem(terms: Terms) -> Problem:
     """Build the problem of these terms: its lines, each after its inputs, and its arcs."""
     placement, release = terms.placement, terms.release
@@ -111,9 +123,8 @@ def problem(terms: Terms) -> Problem:
         for line in chain + weights:
             made.rank[line] = int(placement.rank_of[route, line.stage])
             made.length[line] = counts[route]
-            runs = line.op == Op.F or (trained if line.op == Op.W else kept)[line.stage]
+            runs, share = _runs(line, shares, trained[line.stage], kept[line.stage])
             made.work[line] = int(ticks.compute[line.op, line.stage]) * runs
-            share = shares[line.op] if trained[line.stage] or line.op == Op.F else Fraction(-(line.op != Op.W))
             made.gains[line] = int(share * sizes[line.stage] * fine) * kept[line.stage]
             made.arcs.append((line, line, 1, 0))
         for one, two in pairwise(chain):

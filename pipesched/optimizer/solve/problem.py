@@ -196,17 +196,22 @@ class Sizes:
     answered: Bools | None = None
 
 
+def _require_searched(placement: Placement, objective: str) -> None:
+    """Raise PipeschedError, PS702 or PS225, for a placement whose orders are not searched for this objective."""
+    if not placement.chain:
+        message = f"{placement.skip}: orders are searched only if every stage reads the one before it"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
+    if objective == "span" and placement.routes > 1:
+        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
+
+
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:
     """Build the problem of a placement in which every stage of every route has a rank.
 
     Raises:
         PipeschedError: PS225, the span of two routes; PS702, a stage that reads a stage other than the one before it.
     """
-    if not placement.chain:
-        message = f"{placement.skip}: orders are searched only if every stage reads the one before it"
-        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
-    if objective == "span" and placement.routes > 1:
-        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
+    _require_searched(placement, objective)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []
     edges: list[tuple[int, int, int]] = []
     counts = np.bincount(placement.route_of, minlength=placement.routes).tolist()

@@ -197,6 +197,19 @@ def recognized(text: str) -> bool:
     return text.lstrip()[:1] == "{"
 
 
+_SIZES = ("layers", "hidden", "heads", "vocabulary", "sequence")
+_OPTIONAL = ("shared", "dense_layers")
+
+
+def _inner(found: dict[str, object], given: Mapping[str, object], family: Family) -> list[str]:
+    """Add the values of experts and of latent attention; return the keys that are missing."""
+    missing: list[str] = []
+    for section, names in {"experts": family.experts or {}, "latent": _LATENT if family.latent else {}}.items():
+        found |= {f"model.{section}.{name}": given[key] for name, key in names.items() if key in given}
+        missing += [key for name, key in names.items() if key not in given and name not in _OPTIONAL]
+    return missing
+
+
 def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
     """Return the values of a model's TOML file that a configuration stands for, their places, and what is left out.
 
@@ -213,15 +226,8 @@ def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[st
     found = {f"model.{name}": given[key] for name, key in keys.items() if key in given}
     found |= {f"model.{name}": value for name, value in family.always.items()}
     _completed(found, given, kind)
-    missing = [
-        keys[name] for name in ("layers", "hidden", "heads", "vocabulary", "sequence") if f"model.{name}" not in found
-    ]
-    inner = {"experts": family.experts or {}, "latent": _LATENT if family.latent else {}}
-    optional = ("shared", "dense_layers")
-    for section, names in inner.items():
-        found |= {f"model.{section}.{name}": given[key] for name, key in names.items() if key in given}
-        missing += [key for name, key in names.items() if key not in given and name not in optional]
-    if missing:
+    missing = [keys[name] for name in _SIZES if f"model.{name}" not in found]
+    if missing := missing + _inner(found, given, family):
         message = f"{source.name} lacks {', '.join(missing)}, which a {kind} has"
         raise fail(PlanningCode.MODEL_MISSING, message, help="give the whole config.json")
     _require_counts(source, found)
