@@ -72,7 +72,7 @@ class Events:
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """By rank, the 0-based step that cannot complete, the list's length if it waits at its end, else -1."""
+        """By rank: the instruction (from 0) that cannot end, or the length of a list that waits at its end, or -1."""
         start, sends = self.program.start, np.flatnonzero(self.program.sends)
         late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
         steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)

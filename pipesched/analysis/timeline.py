@@ -54,7 +54,7 @@ class Timeline:
 
 
 def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
-    """Return the cost of every slot in ticks, at its first operation; 0 at second parts, and of copies.
+    """Return the cost of every operation in ticks: of a pair at its first part, 0 at its second part; 0 of copies.
 
     Raises:
         PipeschedError: PS222, if costs are so large that times exceed 64 bits.

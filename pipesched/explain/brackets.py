@@ -111,8 +111,8 @@ class Pairing:
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
     def _no_block(self, at: int, token: Token) -> bool:
-        """Handle a word in the place of a header's `{`: if a `}` is left over, the `{` was forgotten. Return True if
-        the word replaces it.
+        """Report a forgotten `{` of a header if the file has a `}` too many. Return True if the word is that `}`, which
+        is then dropped.
         """
         header, self.header = self.header, ""
         if self.surplus <= 0:

@@ -119,7 +119,7 @@ def period(made: Analysis) -> Period | None:
 
 
 def _kernel(schedule: Schedule) -> _Kernel | None:
-    """Return the kernel with the fewest microbatches, if an order has at least three copies of one."""
+    """Return the smallest kernel, in microbatches, that an order repeats at least three times; None without one."""
     placement, m, route = schedule.placement, schedule.microbatches, schedule.placement.route_of
     if not np.diff(schedule.start).all() or int(schedule.microbatch.min()) < 0 or int(schedule.microbatch.max()) >= m:
         return None

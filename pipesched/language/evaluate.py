@@ -245,7 +245,7 @@ def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement:
 def _beside(
     value: ast.Expression, cost: Callable[..., int], names: Names, sizes: Mapping[str, int], checked: Checked
 ) -> Grid | None:
-    """Return all numbers of a formula side by side; None where that is not to be had."""
+    """Return the value of a formula at all indices at once, as arrays; None if it must be evaluated one by one."""
     shape, left = tuple(sizes.values()), names.budget.left
     cost(*(0 for _ in shape))
     spent, names.budget.left = (left - names.budget.left) * prod(shape), left

@@ -79,7 +79,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Return the longest run of ranks from r that the tree spells; None if it does not spell both r and r + 1."""
+    """Return the longest run of ranks around r whose orders the tree gives; None if it does not give r and r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))

@@ -325,7 +325,7 @@ class Costs:
         return Ticks(scale, whole(*LETTERS), whole("FB") if "FB" in tables else None, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
-        """Return the activations that one F of each stage holds, shape (S,). Unit: ranks / stages of a peak's unit.
+        """Return the activations that one F of each stage holds, shape (S,), in ranks / stages of the unit of `peak`.
 
         Raises:
             PipeschedError: PS222, as for `ticks`, or because M differs between microbatches.

@@ -152,7 +152,7 @@ class RankLists:
         return cast("DataFrame", make("table", self.computes, costs))
 
     def _repr_svg_(self) -> str | None:
-        """Return the picture for a notebook: a program as far as it runs under strict communication."""
+        """Return the picture for a notebook; a program is drawn up to where it stops under strict communication."""
         return str(make("picture", self)) if known("picture") else None
 
 

@@ -117,7 +117,11 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         PipeschedError: PS225, if other costs or another release rule are given; PS710; every finding on the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
-        raise fail(Code.USAGE, "an answer fixes its costs and release rule", help="to use others, verify its source")
+        raise fail(
+            Code.USAGE,
+            "an answer fixes its costs and release rule",
+            help="to use others, verify the schedule file instead of the answer",
+        )
     own = load(answer.schedule, Options(max_ops=options.max_ops))
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"

@@ -26,7 +26,7 @@ PLAN = (
     Option("optimize", seconds, "Let the optimizer order the first row, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Rows.", "N", 5),
-    replace(EFFICIENCY, help="Flat fraction of peak FLOP/s, as 50% [default: times by shape]."),
+    replace(EFFICIENCY, help="Assume this fraction of peak FLOP/s, as 50% [default: by shape]."),
     Option(
         "overlap",
         fraction,

@@ -18,7 +18,7 @@ def reports(asked: Sequence[Asked]) -> Iterator[Report]:
 
 
 def without(options: Options) -> Options:
-    """Return the options of a worker, which asks no other."""
+    """Return the options without the pool of workers: a worker starts no workers of its own."""
     return replace(options, owned=tuple(value for value in options.owned if not isinstance(value, Workers)))
 
 

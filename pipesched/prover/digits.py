@@ -75,7 +75,7 @@ class DigitSpace(Space):
         return Number(self, digit, self.constant(0), _around(Fraction(0)))
 
     def digits(self, value: Number) -> list[PwAff]:
-        """Return the two digits of a number, the last of them from 0 to p - 1."""
+        """Return the two digits of a number in base p, the high one first; the low one is from 0 to p - 1."""
         return [*value.normal()]
 
     def joined(self, digits: list[PwAff]) -> Number:

@@ -36,7 +36,7 @@ def reported(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def require_lines(words: Sequence[str]) -> None:
-    """Refuse words with characters that end or steer a line.
+    """Refuse words that contain the end of a line or a control character of terminals.
 
     Raises:
         PipeschedError: PS225, a word with such a character.

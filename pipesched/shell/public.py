@@ -1,4 +1,4 @@
-"""The Python names of `pipesched`: functions of the core and of extensions, their values, and nouns.
+"""The public Python names of `pipesched`: functions, the classes that they return, and the classes of their inputs.
 
 Each is loaded when it is first used. Type checkers read the imports below, which are never executed.
 """

@@ -112,7 +112,7 @@ def _finished(
 
 
 def _as_it_is(source: Source, options: Options, to: str) -> Emission:
-    """Return the order of a file, right or wrong, as words or in the language.
+    """Write the order of a file without verifying it, in words or as a .ps schedule.
 
     Raises:
         PipeschedError: PS225, if an option of a verdict is given.

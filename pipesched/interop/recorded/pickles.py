@@ -1,4 +1,4 @@
-r"""Reading of a pickle as plain data: lists, tables, tuples, numbers and strings; nothing in the file can run.
+r"""Read a pickle as plain data: lists, tables, tuples, numbers and strings; nothing in the file can run.
 
     \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
 

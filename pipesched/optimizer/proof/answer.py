@@ -91,5 +91,7 @@ def _text(value: object) -> str:
 
 def _finding(message: str) -> Diagnostic:
     return Diagnostic(
-        OptimizerCode.ANSWER, f"the answer does not follow: {message}", help="optimize again; this proves nothing"
+        OptimizerCode.ANSWER,
+        f"the answer does not follow: {message}",
+        help="run `pipesched optimize` again: this file is no valid proof",
     )
