@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from pipesched.shell.public import *  # noqa: F403  all names, for type checkers
 
 extension.register(
-    "orders", "common", "views", "explain", "lift", "planning", "interop", "runtime", "optimizer", "prover", "insight"
+    "orders",
+    "common",
+    "views",
+    "explain",
+    "lift",
+    "planning",
+    "interop",
+    "runtime",
+    "optimizer",
+    "engines",
+    "prover",
+    "insight",
 )
 
 

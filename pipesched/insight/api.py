@@ -10,6 +10,7 @@ from pipesched.command.options import MAX_OPS
 from pipesched.command.sizes import combinations, count
 from pipesched.common import keywords, sources
 from pipesched.common.keywords import Caps, CostsLike, Number, Parameter, Target
+from pipesched.engines.parts import PartsLike
 from pipesched.model.release import Release
 from pipesched.planning.values import DeviceLike, ModelLike
 from pipesched.verbs.verify import lists as lists_of
@@ -30,6 +31,7 @@ def why(
     costs: CostsLike = None,
     model: ModelLike = None,
     device: DeviceLike = None,
+    parts: PartsLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -63,6 +65,7 @@ def compare(
     costs: CostsLike = None,
     model: ModelLike = None,
     device: DeviceLike = None,
+    parts: PartsLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -109,6 +112,7 @@ def diff(
     costs: CostsLike = None,
     model: ModelLike = None,
     device: DeviceLike = None,
+    parts: PartsLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,

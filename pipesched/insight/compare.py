@@ -23,6 +23,8 @@ from pipesched.check.rows import CheckCode
 from pipesched.common.side_by_side import settled
 from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.engines.costs import Exposed
+from pipesched.engines.parts import Parts
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded
 from pipesched.insight.compare_report import Comparison, Row
@@ -78,9 +80,10 @@ def compare(
         for size in _once(every)
     ]
     rows = divided(partial(_rows, per_stage), sized, options.of(Workers))
-    timed = options.of(Workload).device is not None
+    timed = _by_stage(options)
     given = NO_UNIT if options.costs is None else options.costs.unit
-    return Comparison(tuple(rows), per_stage or timed, MILLISECONDS if timed else given, options.comm, timed)
+    unit = options.of(Parts).unit or given if options.of(Workload).device is None else MILLISECONDS
+    return Comparison(tuple(rows), per_stage or timed, unit, options.comm, timed)
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:
@@ -150,7 +153,7 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
         share=share(schedule.placement),
         bound=bound(schedule, costs, options, report),
         diagnostics=report.diagnostics,
-        own_costs=options.of(Workload).device is None and bool({*loaded.own_costs.given} - {*given}),
+        own_costs=not _by_stage(options) and bool({*loaded.own_costs.given} - {*given}),
         assumed=costs.assumed_of(kinds),
         remarks=(*own.remarks(kinds), *(f"assumed: {said}" for said in kept)),
         rests_on=((own.note,) if own.note else ()) + (*own.guesses(kinds), *kept, *(used.assumed if used else ())),
@@ -158,6 +161,7 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
         work=tuple(_work(schedule, report)),
         queued=report.parts.communication.makespan if report.parts.communication else None,
         jitter=report.parts.of(Jitter),
+        exposed=report.parts.of(Exposed),
         bytes=used.total if used else (),
     )
 
@@ -182,10 +186,15 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """Return the costs of one operation of a stage: the given ones times p/S; a device's are per stage already."""
-    if per_stage or options.of(Workload).device is not None:
+    """Return the costs of one operation of a stage: the given ones times p/S, or those of a device or of parts."""
+    if per_stage or _by_stage(options):
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
+
+
+def _by_stage(options: Options) -> bool:
+    """Return True if the costs follow from what a stage runs, so that they are per stage already."""
+    return options.of(Workload).device is not None or bool(options.of(Parts).letters)
 
 
 def share(placement: Placement) -> Fraction:
@@ -199,13 +208,13 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
     It does not if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ between
     microbatches or these are slices, if forwards are recomputed or activations offloaded, or if a pair or a full
-    backward does not take the time of its parts.
+    backward does not take the time of its parts, as with parts on several engines.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
-    if shorter or len(schedule) > _BOUNDED:
+    if shorter or len(schedule) > _BOUNDED or options.of(Parts).letters:
         return None
     from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
     from pipesched.optimizer.solve.instance import BOUNDED, Instance

@@ -5,6 +5,7 @@ idle / work    the same idle time over the work of all ranks; half of the litera
 peak           most activations of any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
 bytes          with a model: the most that a rank needs, as `verify` counts it
+exposed        with parts: the most of a rank's communication that compute does not hide; hidden: of all ranks' together
 lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
                caps of activations that are asked for
 """
@@ -17,6 +18,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
+from pipesched.engines.costs import Exposed
 from pipesched.insight.jitter import Jitter, near
 from pipesched.model.numbers import Value, digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
@@ -48,7 +50,8 @@ class Row(Judged):
     given, each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on:
     the assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that
     this one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication
-    model. jitter: the makespan with varying times. bytes: the most bytes that each rank needs, if a model is given.
+    model. jitter: the makespan with varying times. exposed: the communication that compute does not hide, if parts are
+    given. bytes: the most bytes that each rank needs, if a model is given.
     """
 
     source: str
@@ -74,6 +77,7 @@ class Row(Judged):
     work: tuple[str, ...] = ()
     queued: Fraction | None = None
     jitter: Jitter | None = None
+    exposed: Exposed | None = None
     bytes: tuple[int, ...] = ()
 
     @property
@@ -145,7 +149,16 @@ class Comparison:
             headers.insert(-3, "bytes of the\nfullest rank")
             for row, figures in zip(self.rows, cells, strict=True):
                 figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
+        self._add_exposed(headers, cells)
         return headers, cells
+
+    def _add_exposed(self, headers: list[str], cells: list[list[str]]) -> None:
+        """Insert the figures of communication that compute does not hide, if parts are given."""
+        if any(row.exposed for row in self.rows):
+            at = headers.index("messages")
+            headers[at:at] = ["exposed", "hidden"]
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures[at:at] = row.exposed.cells() if row.exposed else "--"
 
     @property
     def explains(self) -> bool:
@@ -255,6 +268,7 @@ def _row_json(row: Row) -> dict[str, object]:
         **exact(makespan=row.makespan, span=row.span, idle=row.idle, bubble=row.bubble, span_bubble=row.span_bubble),
         **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
         **({} if row.jitter is None else {"jitter": row.jitter.to_json()}),
+        **({} if row.exposed is None else {"exposed": row.exposed.to_json()}),
         "bytes": list(row.bytes) or None,
         "messages": row.messages,
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),

@@ -210,8 +210,8 @@ class Costs:
 
     @property
     def disagreement(self) -> str:
-        """The text for B and I + W that are given but differ; otherwise empty."""
-        if not {"I", "W", "B"} <= self.given.keys():
+        """The text for B and I + W that a user gives and that differ; otherwise empty."""
+        if self.note or not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = each(add, self.given["I"], self.given["W"])
         difference = each(sub, self.given["B"], parts)

@@ -40,6 +40,7 @@ from pipesched.common.installed import installed_version
 from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError
+from pipesched.engines.parts import PartsLike
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import DEFAULT, TorchVersion
@@ -92,6 +93,7 @@ def verify(
     costs: CostsLike = None,
     model: ModelLike = None,
     device: DeviceLike = None,
+    parts: PartsLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -187,6 +189,7 @@ def show(
     costs: CostsLike = None,
     model: ModelLike = None,
     device: DeviceLike = None,
+    parts: PartsLike = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,

@@ -18,7 +18,7 @@ from pipesched.__main__ import main
 from pipesched.diagnostics import AnyCode, Code
 from pipesched.explain.explain_command import Word, codes, find, page, slug, words
 
-_LANGUAGES = "model|device|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
+_LANGUAGES = "model|device|parts|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
 _BLOCK = re.compile(rf"^```({_LANGUAGES})([^\n]*)\n(.*?)^```$", re.M | re.S)
 CONFIGURATIONS = {"toml": "toml", "sh": "sh", "deepspeed": "json"}  # of trainers, by their endings
 
@@ -38,7 +38,9 @@ def examples(code: AnyCode) -> list[Example]:
     return [
         Example(
             language,
-            _flags(info) if language not in ("trace", "recorded", "python", "model", "device") else info.split(),
+            _flags(info)
+            if language not in ("trace", "recorded", "python", "model", "device", "parts")
+            else info.split(),
             text,
         )
         for language, info, text in found
@@ -72,7 +74,7 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
         file = folder / f"example.{CONFIGURATIONS[example.language]}"
         file.write_text(example.text, encoding="utf-8")
         arguments = ["check", str(file), *example.flags]
-    elif example.language in ("model", "device"):  # the flags are the schedule
+    elif example.language in ("model", "device", "parts"):  # the flags are the schedule
         file = folder / f"{example.language}.toml"
         file.write_text(example.text, encoding="utf-8")
         arguments = ["verify", *example.flags, f"--{example.language}", str(file)]

@@ -1,0 +1,14 @@
+"""Codes of the findings on parts."""
+
+from __future__ import annotations
+
+from pipesched.diagnostics import AnyCode
+
+
+class EngineCode(AnyCode):
+    """The codes of the findings on parts."""
+
+    PARTS_SYNTAX = "PS261"
+    PARTS_WRONG = "PS262"
+    PARTS_LAYERS = "PS263"
+    PARTS_PAIR = "PS264"

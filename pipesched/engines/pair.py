@@ -1,0 +1,82 @@
+"""The least time of two chains of parts that run side by side on the engines of one rank.
+
+A part waits for the part before it in its chain, and an engine runs one part at a time: a job shop with two jobs. Akers
+(1956) draws one job along x and the other along y. A point is what both have done; two parts of one engine are a wall
+that no path enters; the shortest path from the origin to the far corner, on which a diagonal step advances both, is the
+optimum.
+
+    b  |      ####          A path goes diagonally until it meets a wall. There one chain waits: past the upper left
+       |    / ####          corner, where a waits until b's part has ended, or past the lower right one, where b waits.
+       |  /                 So only the corners of walls are places to decide, and the best of them is found by their
+       |/_________ a        times plus what must still run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import TypeAlias
+
+Chain: TypeAlias = Sequence[tuple[int, str]]
+"""Parts in order: ticks and engine."""
+
+
+def pair(a: Chain, b: Chain) -> int:
+    """Return the least time at which both chains have ended, if both may start at 0; parts are not interrupted."""
+    shop = _Shop([part for part in a if part[0]], [part for part in b if part[0]])
+    best: dict[tuple[int, int], int] = {(0, 0): 0}
+    queue = [(shop.rest(0, 0), 0, 0, 0)]  # bound, time before it with its sign changed: of equal bounds the latest
+    while queue:
+        _, before, i, j = heappop(queue)
+        time = -before
+        if (i, j) == shop.end:
+            return time
+        if time > best[i, j]:
+            continue
+        for later, x, y in shop.after(i, j):
+            then = time + later
+            if (x, y) not in best or then < best[x, y]:
+                best[x, y] = then
+                heappush(queue, (then + shop.rest(x, y), -then, x, y))
+    raise AssertionError("the far corner is always reached")
+
+
+class _Shop:
+    """Two chains, and the way from one corner to the next. A state (i, j): i parts of a and j parts of b are done."""
+
+    def __init__(self, a: Chain, b: Chain) -> None:
+        self.engine = [engine for _, engine in a], [engine for _, engine in b]
+        self.at = [0, *accumulate(ticks for ticks, _ in a)], [0, *accumulate(ticks for ticks, _ in b)]
+        self.end = len(a), len(b)
+        engines = sorted({engine for _, engine in (*a, *b)})
+        self.left = [[self._left(chain, engine) for engine in engines] for chain in (a, b)]
+
+    @staticmethod
+    def _left(chain: Chain, engine: str) -> list[int]:
+        """Return, for every number of parts that are done, the ticks that an engine still has to run."""
+        sums = [0, *accumulate(ticks if on == engine else 0 for ticks, on in reversed(chain))]
+        return sums[::-1]
+
+    def rest(self, i: int, j: int) -> int:
+        """Return a lower bound on the time from a state to the end: the longer chain, the fullest engine."""
+        x, y = self.at
+        loads: list[int] = [one[i] + other[j] for one, other in zip(*self.left, strict=True)]
+        return max([x[-1] - x[i], y[-1] - y[j], *loads])
+
+    def after(self, i: int, j: int) -> list[tuple[int, int, int]]:
+        """Return the ways on from a state: the time to the next state, and the state. Both chains run until two parts
+        of one engine would meet; then one of them waits.
+        """
+        (x, y), (one, other) = self.at, self.engine
+        u, v, gone = x[i], y[j], 0
+        n, m = i, j
+        while n < self.end[0] and m < self.end[1]:
+            if one[n] == other[m]:
+                return [
+                    (max(x[n] - u, y[m + 1] - v), n, m + 1),
+                    (max(x[n + 1] - u, y[m] - v), n + 1, m),
+                ]
+            gone = min(x[n + 1] - u, y[m + 1] - v)
+            n, m = n + (x[n + 1] - u == gone), m + (y[m + 1] - v == gone)
+        return [(max(x[-1] - u, y[-1] - v), *self.end)]
