@@ -18,7 +18,7 @@ from pipesched import extension
 if TYPE_CHECKING:
     from pipesched.shell.public import *  # noqa: F403  all names, for type checkers
 
-extension.register(
+_EXTENSIONS = (
     "orders",
     "common",
     "views",
@@ -32,6 +32,7 @@ extension.register(
     "prover",
     "insight",
 )
+extension.register(*_EXTENSIONS)
 
 
 class _Check(ModuleType):

@@ -71,7 +71,7 @@ class Known:
         single = replace(schedule, second=np.zeros_like(schedule.second))
         apart = convert.to_orders(problem, single) if same and joined else orders
         unlike = "another placement" if not same else "overlap slots" if joined else "another kind of backward"
-        return cls(name, made.idle, max(peaks), fits, orders, unlike, apart)
+        return cls(name, made.idle, max(peaks), fits, orders, unlike=unlike, apart=apart)
 
     def to_json(self) -> dict[str, object]:
         """Return the name and figures, and whether the schedule answers the question."""

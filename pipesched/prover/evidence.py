@@ -7,7 +7,7 @@ same inclusions, and nothing is concluded from a guess but what these say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pipesched.prover.presburger import PwAff, Set, Space, UnionMap, UnionSet, spend
@@ -48,7 +48,7 @@ class Evidence:
     def under(self, where: str) -> Evidence:
         """Return the evidence of a question with fewer sizes, which is kept here too."""
         where = " and ".join(filter(None, [self.where, where]))
-        return Evidence(self.known, self.place, self.keeps, where, self.made, self.taken, self.shown)
+        return replace(self, where=where)
 
     def _named(self, what: str) -> str:
         return f"{what} where {self.where}" if self.where else what

@@ -238,7 +238,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     by_model = None if used is None else sum(used.ranks[request.rank][kind] for kind in CHANGING)
     trained = options.of(Workload).model
     factors = () if trained is None else _factors(trained, stream.stages, found)
-    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model, factors)
+    return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model=by_model, factors=factors)
 
 
 def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction | None, ...]:

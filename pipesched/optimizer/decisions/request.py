@@ -144,8 +144,8 @@ def partition(
         release,
         caps,
         fused,
-        request.objective,
-        asked_caps,
+        objective=request.objective,
+        asked_caps=asked_caps,
         of_one=None if units is None else units.unit,
     )
     return Partition(base, layers, loads["layer"], loads["first"], loads["last"], _message(costs["C"])), units

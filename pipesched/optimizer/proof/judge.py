@@ -42,6 +42,7 @@ from pipesched.optimizer.verdict import Terms, Verdict, engine_name
 Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
 """(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
 
+_OF_EVERY_M = ("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
 _DERIVED = ("verdict", "lower_bound", "gap")
 """Entries that the checker adds; they are missing when the optimizer asks it."""
 
@@ -188,7 +189,7 @@ def _require_about(given: Entries, case: Case) -> None:
 
 def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
     """Extend the verdict at this m to every m of the certificate."""
-    given.only("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
+    given.only(*_OF_EVERY_M)
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
     require("it is for one m, since stages are frozen" if case.schedule.placement.frozen else "")

@@ -167,20 +167,13 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     """Return the times of a layer, with experts or without."""
     made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" else 2)
     n, t, h, c = token_count(a, x), x.tensor, a.hidden, on.constants
-    width = Fraction(made.bytes_each, 2)
     _projections(made, a, n, t)
     sent = _experts(made, a, x, n) if experts else 0
     if not experts:
         made.product(n, h, (2 if a.gated else 1) * a.feed_forward // t)
         made.product(n, a.feed_forward // t, h)
     attending = _attention(made, a, x, n)
-    dropped = 6 if a.dropout else 0
-    whole, act = h / Fraction(t if x.sequence_parallel else 1), 0 if experts else (6 if a.gated else 4) * a.feed_forward
-    norm = 16 if a.norm == "rms" else 14
-    made.moved(
-        n * width * ((norm + dropped) * whole + Fraction(8 * h + act, t)),
-        n * width * ((28 + dropped) * whole + (8 * h + Fraction("1.6") * act) / t),
-    )
+    _elementwise(made, a, x, n, 0 if experts else (6 if a.gated else 4) * a.feed_forward)
     made.launched(14, 20, 4)
     made.forward += on.host // 3
     made.input += on.host - on.host // 3
@@ -192,7 +185,7 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     again = {"none": 0, "selective": attending, "full": made.forward + tensor + ring + shown}[x.recompute]
     if x.recompute == "selective" and x.attention == "flash":
         again = 0
-    return Layer(made.forward, made.input, made.weights, again, tensor, ring, shown)
+    return Layer(made.forward, made.input, made.weights, again, tensor=tensor, context=ring, experts=shown)
 
 
 def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
@@ -206,6 +199,16 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
     made.product(n, way.query, a.heads * (way.key + way.rope) // t)
     made.product(n, way.key_value, a.heads * (way.key + way.value) // t)
     made.product(n, a.heads * way.value // t, h)
+
+
+def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
+    """Add the norms, residuals, dropout, rotations, and an activation that passes `act` numbers of a token."""
+    h, width, dropped = a.hidden, Fraction(made.bytes_each, 2), 6 if a.dropout else 0
+    whole, norm = h / Fraction(x.tensor if x.sequence_parallel else 1), 16 if a.norm == "rms" else 14
+    made.moved(
+        n * width * ((norm + dropped) * whole + Fraction(8 * h + act, x.tensor)),
+        n * width * ((28 + dropped) * whole + (8 * h + Fraction("1.6") * act) / x.tensor),
+    )
 
 
 def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
