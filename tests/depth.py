@@ -5,8 +5,11 @@ Modules ask when they are imported, which is after the options are read.
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 VARIABLE = "PIPESCHED_TEST_DEPTH"
@@ -21,3 +24,14 @@ def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
 def deep(cases: int) -> int:
     """Return the given number of cases, times the depth."""
     return cases * int(os.environ.get(VARIABLE, "1"))
+
+
+def by_hand(**tried: tuple[Callable[[int], str], int]) -> None:
+    """Print how often each outcome came out of each function, over as many seeds as an option of its name says."""
+    parser = argparse.ArgumentParser()
+    for name, (_, cases) in tried.items():
+        parser.add_argument(f"--{name}", type=int, default=cases)
+    asked = parser.parse_args()
+    for name, (outcome, _) in tried.items():
+        now = time.process_time()
+        print(Counter(outcome(seed) for seed in range(getattr(asked, name))), f"{time.process_time() - now:.0f} CPU s")

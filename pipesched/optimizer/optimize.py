@@ -19,22 +19,18 @@ from operator import add
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pipesched.common.library import sized
-from pipesched.compile import Options, examine, load
+from pipesched.compile import Options, examine
 from pipesched.diagnostics import PipeschedError, fail
-from pipesched.formats.readers import Loaded
-from pipesched.language.parser import OPS_A_WORD
 from pipesched.library.inputs import library
-from pipesched.lift import writer
 from pipesched.model.numbers import percent, plain, ranges, shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import Known, relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_certify import SECONDS, Made, certified, confirmed
-from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, claims, notes
+from pipesched.optimizer.optimize_report import Frontier, Optimum, bound_by, notes
 from pipesched.optimizer.optimize_request import Request, Target, target_of
+from pipesched.optimizer.printed import printed, read_back
 from pipesched.optimizer.proof.every import apart
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.meetings import meetings
@@ -49,10 +45,8 @@ from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.optimizer.solve.search.search import search
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Refutation, State
-from pipesched.optimizer.verdict import FOUND, Verdict, documentation
+from pipesched.optimizer.verdict import FOUND, Verdict
 from pipesched.report.report import Report
-from pipesched.schedule_analysis import Analysis
-from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
@@ -149,7 +143,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
     """Return the report on an answer, with the bytes of every rank."""
-    loaded = _loaded(found.source)
+    loaded = read_back(found.source)
     untimed = replace(request.workload, device=None, efficiency=None)
     options = Options(costs=found.instance.costs, release=request.release, owned=(untimed,))
     return examine(loaded, options).report
@@ -319,7 +313,8 @@ def _answer(
         return found
     schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
     written, judged, more = _certified(request, instance, state, schedule, repeated, meter)
-    made, text, report = _printed(request, instance, state, schedule, judged, repeated)
+    kernel = repeated.printed(state.problem) if repeated else None
+    made, text, report = printed(schedule, instance, judged, request.name, kernel)
     verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
     return replace(
         found,
@@ -385,29 +380,6 @@ def _agreed(request: Request, instance: Instance, state: State, judged: Verdict)
     return [agreed] if agreed else []
 
 
-def _printed(
-    request: Request, instance: Instance, state: State, schedule: Schedule, judged: Verdict, repeated: Periodic | None
-) -> tuple[Analysis, str, Report]:
-    """Return the analysis of a schedule, its text, and the report on that text.
-
-    Raises:
-        PipeschedError: the text does not pass the checks.
-    """
-    made = Analysis(schedule, instance.costs, instance.release)
-    text = writer.write(
-        schedule,
-        name=request.name,
-        documentation=documentation(judged, instance),
-        costs=instance.costs,
-        claims=claims(made, instance, judged),
-        kernel=repeated.printed(state.problem) if repeated else None,
-    )
-    report = _verified(text, schedule, instance)
-    if not report.ok:
-        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
-    return made, text, report
-
-
 def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> Made:
     """Prove the lower bound in steps that the checker can follow."""
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
@@ -453,28 +425,7 @@ def _judged(
         problems = [instance.problem(first + n * step) for n in range(3)]
         return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
 
-    judged = judge(schedule, instance, written, copies)
-    if judged.verdict is None:
-        raise PipeschedError(judged.findings)
-    return judged.verdict
-
-
-def _verified(text: str, schedule: Schedule, instance: Instance) -> Report:
-    """Return the report of every ordinary check on the printed file."""
-    loaded = _loaded(text)
-    same = all(
-        np.array_equal(getattr(loaded.schedule, column), getattr(schedule, column))
-        for column in ("op", "stage", "microbatch", "start")
-    )
-    if not same:
-        raise RuntimeError("the printed file is not the schedule that was found")
-    return examine(loaded, Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)).report
-
-
-def _loaded(text: str) -> Loaded:
-    """Load the printed file. Its length is not limited, since the optimizer wrote it."""
-    source = Source("optimum.ps", text)
-    return load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(source.text))))
+    return judge(schedule, instance, written, copies).accepted()
 
 
 def frontier(

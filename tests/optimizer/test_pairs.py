@@ -9,11 +9,9 @@ python -m tests.optimizer.test_pairs --cases 300 --forged 2000
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -28,7 +26,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Options
 from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
-from tests.depth import deep
+from tests.depth import by_hand, deep
 from tests.oracles import simulate
 
 Json = dict[str, Any]
@@ -259,14 +257,5 @@ def test_no_forged_pairs_are_proved() -> None:
     assert sum(n for what, n in seen.items() if what not in ("true", "not about pairs")) > 15
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=100)
-    parser.add_argument("--forged", type=int, default=1000)
-    asked, now = parser.parse_args(), time.process_time()
-    print(Counter(compared(seed) for seed in range(asked.cases)), f"{time.process_time() - now:.0f} CPU s")
-    print(Counter(judged(seed) for seed in range(asked.forged)), f"{time.process_time() - now:.0f} CPU s")
-
-
 if __name__ == "__main__":
-    main()
+    by_hand(cases=(compared, 100), forged=(judged, 1000))

@@ -12,10 +12,8 @@ the forged answer.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import time
 from collections import Counter
 from fractions import Fraction
 from functools import lru_cache
@@ -32,7 +30,7 @@ from pipesched.examine import Options
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
-from tests.depth import deep
+from tests.depth import by_hand, deep
 from tests.oracles import simulate
 from tests.oracles.brute import Instance, optimum
 
@@ -271,14 +269,5 @@ def test_no_forged_split_is_proved() -> None:
     assert sum(n for what, n in seen.items() if what != "true") > 20
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=300)
-    parser.add_argument("--forged", type=int, default=1000)
-    asked, now = parser.parse_args(), time.process_time()
-    print(Counter(compared(seed) for seed in range(asked.cases)), f"{time.process_time() - now:.0f} CPU s")
-    print(Counter(judged(seed) for seed in range(asked.forged)), f"{time.process_time() - now:.0f} CPU s")
-
-
 if __name__ == "__main__":
-    main()
+    by_hand(cases=(compared, 300), forged=(judged, 1000))

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import PipeschedError, fail
-from pipesched.language.parser import OPS_A_WORD
-from pipesched.lift import writer
+from pipesched.diagnostics import fail
 from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.alternatives import Decision
 from pipesched.optimizer.decisions.search import Best, Searcher
 from pipesched.optimizer.optimize_certify import certified
-from pipesched.optimizer.optimize_report import Optimum, bound_by, claims, notes
+from pipesched.optimizer.optimize_report import Optimum, bound_by, notes
+from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.certificate import certificate
-from pipesched.optimizer.solve.instance import MAX_OPS, Instance
+from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.search.state import Limits, Refutation, State
-from pipesched.optimizer.verdict import FOUND, Verdict, documentation
-from pipesched.report.report import Report
-from pipesched.schedule_analysis import Analysis
-from pipesched.support.source import Source
+from pipesched.optimizer.verdict import FOUND, Verdict
 
 
 def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[State], None]) -> Optimum:
@@ -50,7 +43,7 @@ def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[
     instance, state = instance_of(best.choice), best.state
     schedule = replace(convert.to_schedule(state.problem, best.state.best), name=name)
     written, judged = _judged(decision, best, instance, schedule, meter)
-    made, text, report = _printed(schedule, instance, judged, name)
+    made, text, report = printed(schedule, instance, judged, name)
     verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
     stopped = best.stopped or state.stopped
     return Optimum(
@@ -83,7 +76,7 @@ def _judged(
         ],
         **decision.to_json(),
     }
-    alone = _verdict(schedule, instance, certificate(instance, state))
+    alone = judge(schedule, instance, certificate(instance, state)).accepted()
     proof = None
     if alone.word:
         ranks = None if state.refuted is None else state.refuted.ranks
@@ -93,37 +86,7 @@ def _judged(
             state.believe_no_engine()
     elif alone.lower < state.problem.time(state.lower) and state.refuted is None:
         state.refuted = Refutation(state.lower - 1, "ranks", None)  # the checker's formulas show a weaker bound
-        if _verdict(schedule, instance, certificate(instance, state)).word:
+        if judge(schedule, instance, certificate(instance, state)).accepted().word:
             state.refuted = None
     written = certificate(instance, state, None, proof) | {"decision": entry}
-    return written, _verdict(schedule, instance, written)
-
-
-def _verdict(schedule: Schedule, instance: Instance, written: Mapping[str, object]) -> Verdict:
-    """Return the checker's verdict on a certificate; raise PipeschedError if it refuses it."""
-    found = judge(schedule, instance, written)
-    if found.verdict is None:
-        raise PipeschedError(found.findings)
-    return found.verdict
-
-
-def _printed(schedule: Schedule, instance: Instance, judged: Verdict, name: str) -> tuple[Analysis, str, Report]:
-    """Return the analysis of a schedule, its text, and the report on the text; raise PipeschedError if it fails."""
-    made = Analysis(schedule, instance.costs, instance.release)
-    text = writer.write(
-        schedule,
-        name=name,
-        documentation=documentation(judged, instance),
-        costs=instance.costs,
-        claims=claims(made, instance, judged),
-    )
-    source = Source("optimum.ps", text)
-    loaded = load(source, Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(text))))
-    columns = ("op", "stage", "microbatch", "start")
-    if not all(np.array_equal(getattr(loaded.schedule, x), getattr(schedule, x)) for x in columns):
-        raise RuntimeError("the printed file is not the schedule that was found")
-    options = Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)
-    report = examine(loaded, options).report
-    if not report.ok:
-        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
-    return made, text, report
+    return written, judge(schedule, instance, written).accepted()

@@ -145,7 +145,7 @@ def partition(
         caps,
         fused,
         objective=request.objective,
-        asked_caps=asked_caps,
+        asked=asked_caps,
         of_one=None if units is None else units.unit,
     )
     return Partition(base, layers, loads["layer"], loads["first"], loads["last"], _message(costs["C"])), units

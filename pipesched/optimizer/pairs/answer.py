@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.language.parser import OPS_A_WORD
-from pipesched.lift import writer
+from pipesched.compile import Options, load
+from pipesched.diagnostics import Code, fail
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain, shown
 from pipesched.model.ops import Op
@@ -28,10 +26,11 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.optimize_report import Optimum, claims
+from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.pairs.judged import judged
 from pipesched.optimizer.pairs.orders import schedule_of
 from pipesched.optimizer.pairs.windows import Window, fixed, is_mirrored, kept_slots, mirror
+from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
 from pipesched.optimizer.proof.pairs import PairClauses, Question
 from pipesched.optimizer.solve.engines.lrat import refutation
@@ -39,11 +38,9 @@ from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, 
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.search.state import State
-from pipesched.optimizer.verdict import FOUND, Verdict, documentation
+from pipesched.optimizer.verdict import FOUND
 from pipesched.planning.workload import own_costs
-from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
-from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
@@ -226,46 +223,23 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
     schedule, scale = search.best, search.asked.scale
     refuted = None
     if search.refuted is not None:
-        bound, text = search.refuted
-        packed = b64encode(lzma.compress(text)).decode("ascii")
+        bound, proof = search.refuted
+        packed = b64encode(lzma.compress(proof)).decode("ascii")
         refuted = {"value": plain(Fraction(bound, scale)), "proof": {"lrat": packed}}
     written: dict[str, object] = {"objective": "makespan", "backward": "pairs", "bound": None, "every": None}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
-    found = judged(schedule, instance, written)
-    if found.verdict is None:
-        raise PipeschedError(found.findings)
-    made, text_of, report = _printed(schedule, instance, found.verdict, request.name)
-    told = found.verdict
+    told = judged(schedule, instance, written).accepted()
+    made, text, report = printed(schedule, instance, told, request.name)
     verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
     return Optimum(
         instance,
-        judged=found.verdict,
+        judged=told,
         analysis=made,
-        reason=f"time limit of {shown(Fraction(request.limits.seconds))} s" if found.verdict.status == FOUND else "",
+        reason=f"time limit of {shown(Fraction(request.limits.seconds))} s" if told.status == FOUND else "",
         found_by=search.source,
         seed=request.limits.seed,
         notes=tuple(search.notes),
-        source=text_of,
+        source=text,
         certificate=written | verdict,
         checked=report,
     )
-
-
-def _printed(schedule: Schedule, instance: Instance, verdict: Verdict, name: str) -> tuple[Analysis, str, Report]:
-    made = Analysis(schedule, instance.costs, instance.release)
-    text = writer.write(
-        schedule,
-        name=name,
-        documentation=documentation(verdict, instance),
-        costs=instance.costs,
-        claims=claims(made, instance, verdict),
-    )
-    loaded = load(Source("optimum.ps", text), Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(text))))
-    columns = ("op", "stage", "microbatch", "second", "start")
-    if not all(np.array_equal(getattr(loaded.schedule, x), getattr(schedule, x)) for x in columns):
-        raise RuntimeError("the printed file is not the schedule that was found")
-    options = Options(costs=instance.costs, release=instance.release, mem_cap=instance.caps)
-    report = examine(loaded, options).report
-    if not report.ok:
-        raise PipeschedError([d for d in report.diagnostics if d.severity == "error"])
-    return made, text, report

@@ -48,34 +48,70 @@ class TooManyError(Exception):
         super().__init__(f"its proof is for terms that give more than {most:,} clauses")
 
 
-class Clauses:
-    """The clauses of a problem. known: literals of the wanted clauses, by number; count: the number of clauses.
+class Numbered:
+    """Clauses and variables, numbered as they are added; raises TooManyError at `most` clauses.
 
-    of_rank: for each rank, the range of numbers of the clauses about that rank alone.
+    known: literals of the wanted clauses, by number; count: the number of clauses.
     """
 
-    def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
-        """Build the clauses; raise TooManyError if there are more than `most`, or more operations."""
-        if sum(problem.length.values()) > most:
-            raise TooManyError(most)
-        tick = problem.tick
-        arcs = [(before, after, offset, message // tick) for before, after, offset, message in problem.arcs]
-        work = {line: x // tick for line, x in problem.work.items()}
-        self.bound, self.wanted, self.most, self.span = bound // tick, wanted, most, problem.span
+    def __init__(self, wanted: Container[int] | None, most: int) -> None:
+        self.wanted, self.most = wanted, most
         self.known: dict[int, list[int]] = {}
         self.count = self.variables = 0
-        self.of_rank: list[range] = []
-        first = next(iter(problem.rank.values())) if problem.span else None
-        self.windows = Windows(replace(problem, work=work, arcs=arcs, known={}), self.bound, first)
-        self.windows.spread()
-        self.windows.shift(-min(low[0] for low in self.windows.low.values()))
-        self._write()
 
     def dimacs(self) -> Iterator[str]:
         """Yield the lines of a DIMACS file, for other engines and checkers."""
         yield f"p cnf {self.variables} {self.count}\n"
         for literals in self.known.values():
             yield " ".join(map(str, [*literals, 0])) + "\n"
+
+    def _add(self, *literals: int) -> None:
+        if TRUE in literals:
+            return
+        self.count += 1
+        if self.count == self.most:
+            raise TooManyError(self.most)
+        if self.wanted is None or self.count in self.wanted:
+            self.known[self.count] = [x for x in literals if x != -TRUE]
+
+    def _new(self) -> int:
+        self.variables += 1
+        return self.variables
+
+    def _sum(self, one: Number, two: Number) -> Number:
+        """Add two sums: at least u and at least v imply at least u + v."""
+        if len(one) == 1 or len(two) == 1:  # one of the two is constant
+            return [(u + v, min(x, y)) for u, x in one for v, y in two]
+        values = sorted({u + v for u, _ in one for v, _ in two})
+        literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
+        for (u, x), (v, y) in product(one, two):
+            self._add(-x, -y, literal[u + v])
+        for low, high in pairwise(values):
+            self._add(-literal[high], literal[low])
+        return [(v, literal[v]) for v in values]
+
+
+class Clauses(Numbered):
+    """The clauses of a problem.
+
+    of_rank: for each rank, the range of numbers of the clauses about that rank alone.
+    """
+
+    def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
+        """Build the clauses; raise TooManyError if there are more than `most`, or more operations."""
+        super().__init__(wanted, most)
+        if sum(problem.length.values()) > most:
+            raise TooManyError(most)
+        tick = problem.tick
+        arcs = [(before, after, offset, message // tick) for before, after, offset, message in problem.arcs]
+        work = {line: x // tick for line, x in problem.work.items()}
+        self.bound, self.span = bound // tick, problem.span
+        self.of_rank: list[range] = []
+        first = next(iter(problem.rank.values())) if problem.span else None
+        self.windows = Windows(replace(problem, work=work, arcs=arcs, known={}), self.bound, first)
+        self.windows.spread()
+        self.windows.shift(-min(low[0] for low in self.windows.low.values()))
+        self._write()
 
     def _write(self) -> None:
         windows = self.windows
@@ -114,19 +150,6 @@ class Clauses:
         self._merged(mine)
         if self.span:
             self._span(mine)
-
-    def _add(self, *literals: int) -> None:
-        if TRUE in literals:
-            return
-        self.count += 1
-        if self.count == self.most:
-            raise TooManyError(self.most)
-        if self.wanted is None or self.count in self.wanted:
-            self.known[self.count] = [x for x in literals if x != -TRUE]
-
-    def _new(self) -> int:
-        self.variables += 1
-        return self.variables
 
     def _y(self, line: Line, i: int, t: int) -> int:
         low, high = self.windows.low[line][i], self.windows.high[line][i]
@@ -205,15 +228,3 @@ class Clauses:
             over = [y for v, y in parts[-1] if u + v > limit]
             if over:
                 self._add(-x, -over[0])
-
-    def _sum(self, one: Number, two: Number) -> Number:
-        """Add two sums: at least u and at least v imply at least u + v."""
-        if len(one) == 1 or len(two) == 1:  # one of the two is constant
-            return [(u + v, min(x, y)) for u, x in one for v, y in two]
-        values = sorted({u + v for u, _ in one for v, _ in two})
-        literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
-        for (u, x), (v, y) in product(one, two):
-            self._add(-x, -y, literal[u + v])
-        for low, high in pairwise(values):
-            self._add(-literal[high], literal[low])
-        return [(v, literal[v]) for v in values]

@@ -55,6 +55,12 @@ class Judgement:
     verdict: Verdict | None = None
     spent: Idle | None = None
 
+    def accepted(self) -> Verdict:
+        """Return the verdict; raise PipeschedError if there are findings."""
+        if self.verdict is None:
+            raise PipeschedError(self.findings)
+        return self.verdict
+
 
 def judge(
     schedule: Schedule,

@@ -23,13 +23,13 @@ no names: some W is possible exactly if more I or B have ended than weight gradi
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise, product
+from itertools import combinations
 from math import gcd, lcm
 from typing import NamedTuple, TypeAlias
 
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.optimizer.proof.clauses import MOST, TRUE, Number, TooManyError
+from pipesched.optimizer.proof.clauses import MOST, TRUE, Number, Numbered, TooManyError
 from pipesched.optimizer.verdict import Terms
 
 Stage: TypeAlias = tuple[int, int]
@@ -174,14 +174,12 @@ def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun,
     return low, {(op, q, i): until - tails[op, q] - (asked.count[q] - 1 - i) * asked.least(op, q) for op, q, i in every}
 
 
-class PairClauses:
-    """The clauses. known: literals of the wanted clauses, by number; slots: the variables of starts, by rank and t."""
+class PairClauses(Numbered):
+    """The clauses. slots: the variables of starts, by rank and t."""
 
     def __init__(self, asked: Question, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
         """Build the clauses for a makespan of at most `bound` ticks; raise TooManyError if there are too many."""
-        self.wanted, self.most = wanted, most
-        self.known: dict[int, list[int]] = {}
-        self.count = self.variables = 0
+        super().__init__(wanted, most)
         self.longest = max(kind.work for kinds in asked.kinds for kind in kinds)
         self.slots: list[list[dict[Kind, int]]] = []
         self.asked, self.until = asked, bound // asked.tick
@@ -203,12 +201,6 @@ class PairClauses:
     def lists(self) -> Iterable[list[int]]:
         """Return the clauses."""
         return self.known.values()
-
-    def dimacs(self) -> Iterator[str]:
-        """Yield the lines of a DIMACS file."""
-        yield f"p cnf {self.variables} {self.count}\n"
-        for literals in self.known.values():
-            yield " ".join(map(str, [*literals, 0])) + "\n"
 
     def _first(self, q: Stage, j: int) -> int:
         """Return the least time at which j + 1 weight gradients of a stage are done."""
@@ -334,21 +326,6 @@ class PairClauses:
                 parts += [_number(taken, a.takes[q]), _number(held, a.takes[q])]
             self._at_most(parts, limit)
 
-    # Clauses and sums
-
-    def _new(self) -> int:
-        self.variables += 1
-        return self.variables
-
-    def _add(self, *literals: int) -> None:
-        if TRUE in literals:
-            return
-        self.count += 1
-        if self.count == self.most:
-            raise TooManyError(self.most)
-        if self.wanted is None or self.count in self.wanted:
-            self.known[self.count] = [x for x in literals if x != -TRUE]
-
     def _at_most(self, parts: Sequence[Number], limit: int) -> None:
         """Add: the sum of the parts is at most the limit."""
         if sum(part[-1][0] for part in parts) <= limit:
@@ -359,18 +336,6 @@ class PairClauses:
         over = [x for v, x in total if v > limit]
         if over:
             self._add(-over[0])
-
-    def _sum(self, one: Number, two: Number) -> Number:
-        """Add two sums: at least u and at least v imply at least u + v."""
-        if len(one) == 1 or len(two) == 1:  # one of the two is constant
-            return [(u + v, min(x, y)) for u, x in one for v, y in two]
-        values = sorted({u + v for u, _ in one for v, _ in two})
-        literal = {v: self._new() if n else TRUE for n, v in enumerate(values)}
-        for (u, x), (v, y) in product(one, two):
-            self._add(-x, -y, literal[u + v])
-        for low, high in pairwise(values):
-            self._add(-literal[high], literal[low])
-        return [(v, literal[v]) for v in values]
 
 
 def _number(counts: Sequence[tuple[int, int]], each: int) -> Number:
