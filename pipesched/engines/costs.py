@@ -84,6 +84,10 @@ def _require_known(schedule: Schedule) -> None:
         )
 
 
+COUNTED = "work, idle / work and claims count exposed time as work"
+"""The remark beside every figure of exposed time: a slot is one block of its rank's time."""
+
+
 @dataclass(frozen=True)
 class Exposed(Part):
     """The communication by rank, in a row (`all`), and the part of it that compute does not hide (`exposed`)."""
@@ -115,11 +119,11 @@ class Exposed(Part):
         said, most = self.asked.unit.text, max(self.exposed)
         rank = self.exposed.index(most)
         hidden = f"{percent(self.hidden)} of all ranks' is hidden"
-        return [f"exposed {said(most)} of {said(self.all[rank])} on other engines, on rank {rank}; {hidden}"]
+        return [f"exposed {said(most)} of {said(self.all[rank])} on other engines, on rank {rank}; {hidden}", COUNTED]
 
     def to_json(self) -> dict[str, object]:
         """Return the times by rank, and the hidden share."""
-        return {**exact(all=self.all, exposed=self.exposed, hidden=self.hidden)}
+        return {**exact(all=self.all, exposed=self.exposed, hidden=self.hidden), "counted": COUNTED}
 
 
 def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | None:

@@ -17,7 +17,7 @@ from os import PathLike, fsdecode
 from os.path import exists
 
 from pipesched.command.values import text
-from pipesched.diagnostics import AnyCode, Label, PipeschedError, fail
+from pipesched.diagnostics import AnyCode, Code, Label, PipeschedError, fail
 from pipesched.engines.codes import EngineCode
 from pipesched.engines.parts import OWN, Parts, Piece
 from pipesched.library.inputs import read_path
@@ -122,9 +122,14 @@ def parts(value: object) -> Parts:
     if isinstance(value, Parts):
         return value
     name = text(fsdecode(value) if isinstance(value, PathLike) else value)
-    file = files("pipesched.engines").joinpath(f"{name}.toml")
-    shipped = re.fullmatch(r"[a-z0-9-]+", name) is not None and not exists(name) and file.is_file()
-    return read_parts(Source(name, file.read_text("utf-8")) if shipped else read_path(name))
+    folder = files("pipesched.engines")
+    file = folder.joinpath(f"{name}.toml")
+    if exists(name) or name == "-":
+        return read_parts(read_path(name))
+    if re.fullmatch(r"[a-z0-9-]+", name) is None or not file.is_file():
+        own = ", ".join(sorted(x.name.removesuffix(".toml") for x in folder.iterdir() if x.name.endswith(".toml")))
+        raise fail(Code.UNREADABLE, f"no such file: {name}", help=f"the parts that come with pipesched: {own}")
+    return read_parts(Source(name, file.read_text("utf-8")))
 
 
 def asked(own: Mapping[str, object], _: dict[str, object]) -> object:

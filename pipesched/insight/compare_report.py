@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Judged, exit_status
-from pipesched.engines.costs import Exposed
+from pipesched.engines.costs import COUNTED, Exposed
 from pipesched.insight.jitter import Jitter, near
 from pipesched.model.numbers import Value, digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
@@ -237,7 +237,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])
             yield render.clean(f"{title}: {row.fault.code}: {row.fault.message}")
-    yield from _draws([row.jitter for row in comparison.rows if row.jitter])
+    yield from _figures(comparison.rows)
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
@@ -247,13 +247,15 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield render.clean(f"{', '.join(dict.fromkeys(names))}: {remark}")
 
 
-def _draws(drawn: Sequence[Jitter]) -> Iterator[str]:
-    """Yield what p50 and p95 are of, and what the draws assume."""
-    if drawn:
+def _figures(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the draws behind p50 and p95 and their assumptions, and how times count what is exposed."""
+    if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"
         yield f"p50, p95: makespans that 50 and 95 % of {count} draws do not exceed"
         yield from dict.fromkeys(said for x in drawn for said in x.assumed)
+    if any(row.exposed for row in rows):
+        yield f"exposed: {COUNTED}"
 
 
 def _row_json(row: Row) -> dict[str, object]:

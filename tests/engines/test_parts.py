@@ -168,3 +168,23 @@ def test_parts_and_a_device_contradict_each_other(capsys: pytest.CaptureFixture[
     both = ["--parts=deepseek-v3", "--model=megatron-1.7b", "--device=h100"]
     assert main(["verify", "1f1b", "--p=2", "--m=4", *both]) == 2
     assert "--parts and --device both give the costs" in capsys.readouterr().err
+
+
+def test_a_misspelt_name_is_told_the_names_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a file nor a shipped name: the message lists what ships."""
+    assert main(["verify", "1f1b", "--p=2", "--m=4", "--parts=deepseek-v4"]) == 2
+    said = capsys.readouterr().err
+    assert "no such file: deepseek-v4" in said and "deepseek-v3" in said
+
+
+def test_exposed_time_is_said_to_count_as_work(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text and JSON say so beside the figure: makespan - idle is the work of a rank, exposed time included."""
+    arguments = ["dualpipe", "--p=4", "--m=8", "--parts=deepseek-v3"]
+    value = told(["verify", *arguments], capsys)
+    time, rank = value["time"], 0
+    busy = Fraction(time["makespan"]) - Fraction(time["idle"][rank])
+    assert busy == Fraction(time["work"][rank]) > Fraction(value["exposed"]["exposed"][rank]) > 0
+    assert "count exposed time as work" in value["exposed"]["counted"]
+    for verb in ("verify", "compare"):
+        assert main([verb, *arguments]) == 0
+        assert value["exposed"]["counted"] in capsys.readouterr().out
