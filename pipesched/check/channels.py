@@ -4,7 +4,6 @@
     PS405   one message sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
-    PS406   a WAIT for a send or a reduction that is not pending
 
 PS403 is the most dangerous: torch's messages have no tags, so a receive takes whatever arrives first.
 """
@@ -20,7 +19,7 @@ from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Diagnostic
-from pipesched.model.columns import Ints, among, fresh, running_sum
+from pipesched.model.columns import Ints
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
 
@@ -52,37 +51,6 @@ def matched(program: Program, pairing: Pairing) -> bool:
         return False
     sent.sort()
     return not (sent[1:] == sent[:-1]).any()
-
-
-_AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE_GRAD: Op.REDUCE_GRAD}
-
-
-def check_waits(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
-    program = subject.own
-    waits = among(program.op, _AWAITED)
-    if subject.for_torch or not waits.any():
-        return
-    index = np.flatnonzero(waits | among(program.op, _AWAITED.values()))
-    awaited = np.array([_AWAITED.get(op, op) for op in Op])[program.op[index]]
-    other = program.stage[index] if program.other is None else program.other[index]
-    columns = (other, program.microbatch[index], program.stage[index], awaited, program.rank[index])
-    order = np.lexsort((index, *columns))
-    index, begins = index[order], fresh(*(column[order] for column in columns))
-    under_way = running_sum(np.where(waits[index], -1, 1), np.append(np.flatnonzero(begins), len(index)))
-    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below earlier entries that their minimum does not count here
-    least = np.minimum.accumulate(np.minimum(under_way, 0) + zero)
-    early = np.sort(index[least < np.minimum(np.append(0, least[:-1]), zero)])
-    for i, more in limited(early.tolist()):
-        x = program[i]
-        name = str(x).replace("WAIT_", "")
-        yield Diagnostic(
-            CheckCode.NOT_UNDER_WAY,
-            f"{x} on rank {int(program.rank[i])} waits for a {name} that is not under way",
-            (label(program, i, f"no {name} before it that still has no WAIT"),),
-            notes(more),
-            f"put it after its {name}, or remove it",
-        )
 
 
 _RESULTS = 2 * len(Result)

@@ -1,20 +1,11 @@
-"""No rank holds more activations than its cap, or more messages than its order requires.
-
-    rank 0    F0 SEND_F0  F1 SEND_F1  F2 SEND_F2  …
-    rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations arrive before the first is used
-
-The lowering of the same order sends a value when it is made and receives it when it is sent, so it shows how many
-messages have to wait. Received but not yet used: torch's lowering, which takes the ranks in turn without a clock, has
-up to ranks - 1 more than ours (measured on its schedule classes, 2 to 8 ranks), so that much is allowed. Made but not
-yet sent: an overlap pair makes two at one time.
-"""
+"""No rank holds more activations than its cap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from pipesched.analysis.holdings import Memory, buffers
+from pipesched.analysis.holdings import Memory
 from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
 from pipesched.check.rows import CheckCode
@@ -24,9 +15,6 @@ from pipesched.model.schedule import Schedule
 
 LISTED = 12
 RANKS = 3
-_PAIR = 2
-_RECEIVED = "received and not yet used", "receive each message just before the operation that uses it"
-_UNSENT = "made and not yet sent", "send each message right after the operation that makes it"
 
 
 def check_memory(subject: Subject) -> Iterator[Diagnostic]:
@@ -77,29 +65,3 @@ def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
     uneven = [f"{shown(size)} {where}" for where, size in sizes.items() if size != 1]
     others = " and others" if len(uneven) > LISTED else ""
     return f"M, what one F holds: {', '.join(uneven[:LISTED])}{others}" if uneven else ""
-
-
-def check_buffers(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS906 for the first rank that accumulates messages, in a file with instructions."""
-    analysis = subject.analysis
-    program, found = analysis.own, analysis.buffers
-    if program is None or found is None:
-        return
-    if max(found.received.most) < program.ranks and max(found.unsent.most) <= _PAIR:
-        return  # which no lowering makes too many
-    lowered = analysis.having(None).program
-    assert lowered is not None
-    own = buffers(lowered)
-    for hand, least, ahead, what, help in (
-        (found.received, own.received.most, program.ranks - 1, *_RECEIVED),
-        (found.unsent, [max(_PAIR, most) for most in own.unsent.most], 0, *_UNSENT),
-    ):
-        for rank in [rank for rank, most in enumerate(hand.most) if most > least[rank] + ahead][:1]:
-            yield Diagnostic(
-                CheckCode.BUFFERS,
-                f"rank {rank} has {hand.most[rank]} messages {what}; "
-                f"the lowering of this order has at most {least[rank]} there, at these costs",
-                (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),
-                ("their buffers come on top of the peak, and --mem-cap does not count them",),
-                help,
-            )

@@ -22,25 +22,15 @@ class CheckCode(AnyCode):
     WRONG_RANK = "PS303"
     ORDER = "PS305"
     OVERLAP_DEPENDENT = "PS307"
-    NOT_RECEIVED = "PS308"
-    NOT_PRODUCED = "PS309"
     FROZEN = "PS310"
     BOTH_WAYS = "PS311"
     UNMATCHED = "PS402"
     SWAPPED = "PS403"
     PEER = "PS404"
     SENT_TWICE = "PS405"
-    NOT_UNDER_WAY = "PS406"
     OVER_CAP = "PS501"
-    NO_REDUCTION = "PS601"
-    REDUCED_TWICE = "PS602"
-    REDUCED_EARLY = "PS603"
     COPIES = "PS604"
-    SYNC = "PS605"
-    STEP = "PS606"
-    ONLY_TRAINING = "PS607"
     IDLE_RANK = "PS902"
-    BUFFERS = "PS906"
 
 
 ORDER_CHECKS: tuple[Check[Subject], ...] = (
@@ -71,13 +61,6 @@ PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
         place=10,
     ),
     Check(
-        "each WAIT after its send or its reduction; for torch by torch's rules",
-        ("PS406",),
-        Lazy("check.channels:check_waits"),
-        Needs.OWN,
-        place=20,
-    ),
-    Check(
         "no rank waits for ever under the communication model",
         ("PS401",),
         Lazy("check.deadlock:check_deadlock"),
@@ -91,33 +74,5 @@ PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
         Needs.CAPS,
         place=40,
     ),
-    Check(
-        "each rank computes with received inputs and sends computed results",
-        ("PS308", "PS309"),
-        Lazy("check.handover:check_handover"),
-        Needs.OWN,
-        place=50,
-    ),
-    Check(
-        "the gradients of a stage are reduced once, when they are complete",
-        ("PS303", "PS601", "PS602", "PS603"),
-        Lazy("check.gradients:check_gradients"),
-        Needs.OWN,
-        place=60,
-    ),
-    Check(
-        "copies of a stage are summed and every rank steps, once, with complete gradients",
-        ("PS605", "PS606", "PS607"),
-        Lazy("check.step:check_step"),
-        Needs.OWN,
-        place=70,
-    ),
-    Check(
-        "no messages collected without a reason",
-        ("PS906",),
-        Lazy("check.memory:check_buffers"),
-        Needs.OWN | Needs.SOUND | Needs.ENDS,
-        place=110,
-    ),
 )
-"""The checks of instructions and memory."""
+"""The checks of messages and memory. `orders.rows` has those of instructions that a file gives itself."""

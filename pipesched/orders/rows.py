@@ -1,6 +1,6 @@
-"""The rows that read streams, torch's CSV and orders in words, and write orders in words."""
+"""The rows that read streams, torch's CSV and orders in words, check their instructions, and write orders in words."""
 
-from pipesched.extension import Lazy, Reader, Target
+from pipesched.extension import Check, Codes, Lazy, Needs, Reader, Row, Target
 
 
 def _order(first: str, _: str) -> bool:
@@ -24,7 +24,43 @@ TORCH_CSV = Reader(
     ("parameters", "max_ops", "torch_version", "stages", "placement"),
     place=30,
 )
-ROWS = (
+ROWS: tuple[Row, ...] = (
+    Codes(Lazy("orders.codes:OrdersCode")),
+    Check(
+        "each WAIT after its send or its reduction; for torch by torch's rules",
+        ("PS406",),
+        Lazy("orders.check.waits:check_waits"),
+        Needs.OWN,
+        place=20,
+    ),
+    Check(
+        "each rank computes with received inputs and sends computed results",
+        ("PS308", "PS309"),
+        Lazy("orders.check.handover:check_handover"),
+        Needs.OWN,
+        place=50,
+    ),
+    Check(
+        "the gradients of a stage are reduced once, when they are complete",
+        ("PS303", "PS601", "PS602", "PS603"),
+        Lazy("orders.check.gradients:check_gradients"),
+        Needs.OWN,
+        place=60,
+    ),
+    Check(
+        "copies of a stage are summed and every rank steps, once, with complete gradients",
+        ("PS605", "PS606", "PS607"),
+        Lazy("orders.check.step:check_step"),
+        Needs.OWN,
+        place=70,
+    ),
+    Check(
+        "no messages collected without a reason",
+        ("PS906",),
+        Lazy("orders.check.in_hand:check_in_hand"),
+        Needs.OWN | Needs.SOUND | Needs.ENDS,
+        place=110,
+    ),
     Reader("order", "an order", None, _order, Lazy("orders.reading:order"), ("parameters", "max_ops")),
     Reader(
         "stream",

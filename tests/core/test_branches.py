@@ -16,12 +16,12 @@ import pytest
 
 import pipesched
 from pipesched.check.checks import Subject
-from pipesched.check.handover import check_handover
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.lift import writer
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program
+from pipesched.orders.check.handover import check_handover
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 from pipesched.views import graph, spreadsheet, svg, trace

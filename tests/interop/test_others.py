@@ -17,6 +17,7 @@ import pipesched
 from pipesched.check.rows import CheckCode
 from pipesched.common.in_memory import written
 from pipesched.diagnostics import Code
+from pipesched.orders.codes import OrdersCode
 from pipesched.support.source import Source
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "others.json").read_text("utf-8"))
@@ -50,6 +51,6 @@ def counted(entry: dict[str, Any]) -> set[Code]:
 def test_the_verdict_is_what_counting_says(entry: dict[str, Any]) -> None:
     """Right if every operation runs once; torch's own file lacks reductions, which its runtime needs since 2.10."""
     report = pipesched.verify(order(entry), p=entry["p"], m=entry["m"])
-    meant = {CheckCode.NO_REDUCTION} if entry["name"].endswith("_comms.csv") else counted(entry)
+    meant = {OrdersCode.NO_REDUCTION} if entry["name"].endswith("_comms.csv") else counted(entry)
     assert {d.code for d in report.diagnostics if not d.code.warning} == meant
     assert meant or report.communication is None or not report.communication.fails

@@ -19,11 +19,11 @@ import numpy as np
 from pipesched.analysis.pairing import pair
 from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes, repeats, rows
-from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Diagnostic, Label
 from pipesched.model.columns import Ints, among
 from pipesched.model.ops import BACKWARDS, MAKERS, Op, Result
 from pipesched.model.schedule import Program
+from pipesched.orders.codes import OrdersCode
 
 _BEFORE_SYNC = (*MAKERS[Result.WEIGHTS], Op.REDUCE_GRAD)
 _BEFORE_STEP = (*_BEFORE_SYNC, Op.SYNC)
@@ -51,7 +51,7 @@ def check_step(subject: Subject) -> Iterator[Diagnostic]:
 def _forward_only(program: Program) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(among(program.op, _OF_TRAINING)).tolist()):
         yield Diagnostic(
-            CheckCode.ONLY_TRAINING,
+            OrdersCode.ONLY_TRAINING,
             f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
             (label(program, i, "nothing to reduce or to step with"),),
             notes(more),
@@ -69,7 +69,7 @@ def _mates(program: Program, stage: int, rank: int) -> list[int]:
 def _finding(program: Program, index: int, what: str, more: str, help: str, *rest: Label) -> Diagnostic:
     x = program[index]
     name = "STEP" if x.op is Op.STEP else f"the SYNC of stage {x.stage}"
-    code = CheckCode.STEP if x.op is Op.STEP else CheckCode.SYNC
+    code = OrdersCode.STEP if x.op is Op.STEP else OrdersCode.SYNC
     message = f"{name} on rank {int(program.rank[index])} {what}"
     return Diagnostic(code, message, (label(program, index, str(x)), *rest), notes(more), help)
 
@@ -129,7 +129,7 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     meetings = [(s, r, mate) for s, r in copies for mate in _mates(program, s, r)]
     for (stage, rank, mate), more in limited([x for x in meetings if x not in seen]):
         yield Diagnostic(
-            CheckCode.SYNC,
+            OrdersCode.SYNC,
             f"stage {stage} has a copy on rank {rank} and one on rank {mate}, but no SYNC on rank {rank}"
             + (f" with rank {mate}" if len(program.placement.copies(stage)) > 2 else ""),
             _last(program, rank, "the list ends"),
@@ -159,7 +159,7 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
         help = "end the list of every rank with STEP, or leave all of them to the caller"
         what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
-        yield Diagnostic(CheckCode.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
+        yield Diagnostic(OrdersCode.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     for (i, before), more in limited(repeats(steps, program.rank[steps])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
     yield from _early(program, steps, _BEFORE_STEP, program.rank)

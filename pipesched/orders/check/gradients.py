@@ -20,6 +20,7 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import Ints, makes
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
+from pipesched.orders.codes import OrdersCode
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
@@ -60,7 +61,7 @@ def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
         last, m = int(done[key]), program.placement.microbatches
         stay = f"stay {m} times too large" if m > 1 else "are summed over no data-parallel copies"
         yield Diagnostic(
-            CheckCode.NO_REDUCTION,
+            OrdersCode.NO_REDUCTION,
             f"stage {stage} has no REDUCE_GRAD on rank {rank}: its gradients {stay}",
             (label(program, last, f"the last backward of stage {stage}, and no reduction on this rank"),),
             notes("with FSDP the gradients are never reduced, and the stage does not train", more),
@@ -85,7 +86,7 @@ def _twice(program: Program, reductions: Ints, key: Ints) -> Iterator[Diagnostic
         stage, m = int(program.stage[index]), program.placement.microbatches
         twice = f"divided by {m} twice" if m > 1 else "summed over data-parallel copies twice"
         yield Diagnostic(
-            CheckCode.REDUCED_TWICE,
+            OrdersCode.REDUCED_TWICE,
             f"the gradients of stage {stage} are reduced twice, so they are {twice}",
             (label(program, index, "reduced again"), label(program, before, "reduced here already")),
             notes(more),
@@ -99,7 +100,7 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
         late = int(np.count_nonzero(makes(program.op[between], Result.WEIGHTS) & (program.stage[between] == stage)))
         backwards = "the last backward" if late == 1 else f"the last {late} backwards"
         yield Diagnostic(
-            CheckCode.REDUCED_EARLY,
+            OrdersCode.REDUCED_EARLY,
             f"the gradients of stage {stage} are reduced before {backwards} of the stage",
             (
                 label(program, index, f"reduced here, with {late} still to come"),

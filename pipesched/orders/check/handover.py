@@ -14,11 +14,11 @@ import numpy as np
 
 from pipesched.check.checks import Subject
 from pipesched.check.findings import labels, limited, notes, rows
-from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import NEIGHBOUR, Bools, Column, Ints, among, computes, first_of
 from pipesched.model.ops import RECEIVES, SENDS, USERS, Instruction, Op
 from pipesched.model.schedule import Program, Schedule
+from pipesched.orders.codes import OrdersCode
 
 
 def check_handover(subject: Subject) -> Iterator[Diagnostic]:
@@ -61,7 +61,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         name = str(Instruction(op, compute.stage, compute.microbatch, other=other))
         missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
-            CheckCode.NOT_RECEIVED,
+            OrdersCode.NOT_RECEIVED,
             f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which is not received before it",
             labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
@@ -73,7 +73,7 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
     """Yield sends before their value is computed, each with the place of the compute."""
     for (send, computed), more in limited(found):
         yield Diagnostic(
-            CheckCode.NOT_PRODUCED,
+            OrdersCode.NOT_PRODUCED,
             f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
             labels(program, (send, "sends a value that is not computed yet"), (computed, "computed here")),
             notes(more),

@@ -1,0 +1,1 @@
+"""The checks of instructions that a file gives itself; those of a lowering are right by construction."""
