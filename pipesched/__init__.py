@@ -29,6 +29,7 @@ _EXTENSIONS = (
     "runtime",
     "optimizer",
     "engines",
+    "versions",
     "prover",
     "insight",
 )

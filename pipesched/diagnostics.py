@@ -89,6 +89,7 @@ class Code(AnyCode):
     ENTRY = "PS227"
     SLICES = "PS228"
     GREEDY = "PS229"
+    VERSIONS = "PS238"
 
     OUT_OF_RANGE = "PS304"
     COMPUTE_CYCLE = "PS306"

@@ -153,6 +153,16 @@ class CostModel(Row):
     costs: Lazy[Callable[..., object]]
 
 
+class ClaimName(Row):
+    """A name that claims know, unless their file defines it. value: from an `Analysis`, a number for each rank, or one
+    for all, or None: then the claim is not applicable. A name by rank stands without a rank for the largest.
+    """
+
+    name: str
+    value: Lazy[Callable[..., object]]
+    by_rank: bool = True
+
+
 class Measure(Row):
     """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
     `report.parts.Part` of an examination, None if there is nothing to report.
@@ -299,7 +309,7 @@ class Target(Row):
 
     writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it is for a
     version of torch. blocks: whether its sends wait for their receives, whatever the requested model. judged: whether
-    only a right order is written.
+    only a right order is written. steps: whether it can say STEPs inside an order.
     """
 
     name: str
@@ -310,3 +320,4 @@ class Target(Row):
     torch: bool = False
     blocks: bool = False
     judged: bool = True
+    steps: bool = False

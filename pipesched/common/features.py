@@ -10,6 +10,7 @@
     frozen        it has frozen stages: 0             known      -          known    -           -
     forward-only  it has no backward                  known      -          -        -           -
     empty ranks   no stage is on rank 2               known      known      -        -           known
+    STEP inside   it has 8 STEPs inside its order     -          -          -        -           -
     uneven costs  cost F differs from microbatch to   -          -          known    known       known
                   microbatch
 
@@ -88,6 +89,11 @@ def _empty_ranks(schedule: Schedule, costs: Costs) -> Found | None:
     return Found(f"no stage is on rank {', '.join(map(str, idle[:_LISTED]))}{more}") if idle else None
 
 
+def _steps(schedule: Schedule, costs: Costs) -> Found | None:
+    steps = schedule.steps
+    return Found(f"it has {len(steps)} STEP{'s'[: len(steps) > 1]} inside its order") if steps else None
+
+
 def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
     uneven = costs.by_microbatch
     return Found(f"cost {uneven[0]} differs from microbatch to microbatch") if uneven else None
@@ -100,8 +106,9 @@ SLICES = Feature("slices", _slices)
 FROZEN = Feature("frozen", _frozen)
 FORWARD_ONLY = Feature("forward-only", _forward_only)
 EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
+STEPS = Feature("STEP inside", _steps)
 UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)
-FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, UNEVEN_COSTS)
+FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, STEPS, UNEVEN_COSTS)
 
 
 @dataclass(frozen=True)

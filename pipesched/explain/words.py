@@ -16,8 +16,8 @@ from pipesched.model.ops import LETTERS
 from pipesched.support.source import Source
 
 COMMENT, UNCLOSED = "COMMENT", "UNCLOSED"
-ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "rank", "costs", "claim")
-STATEMENTS = (*LETTERS, "overlap", "drain", "for", "repeat", "if", "greedy")
+ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "versions", "rank", "costs", "claim")
+STATEMENTS = (*LETTERS, "overlap", "drain", "STEP", "for", "repeat", "if", "greedy")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
 _LINE_END = re.compile(r"[\r\n]|\Z")

@@ -139,6 +139,8 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
             yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
+    if _steps(a) != _steps(b):
+        yield f"{_stepped(a)}, then {_stepped(b)}"
     one, two = a.placement, b.placement
     if one.frozen != two.frozen:
         before, after = (ranges(x.frozen) if x.frozen else "none" for x in (one, two))
@@ -148,6 +150,20 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
             yield f"{one.routes} routes, then {two.routes}"
         return
     yield from _placements(one, two)
+
+
+def _steps(schedule: Schedule) -> tuple[object, ...]:
+    steps = schedule.steps
+    return () if steps is None else (steps.rule, steps.stage.tolist(), steps.rank.tolist(), steps.at.tolist())
+
+
+def _stepped(schedule: Schedule) -> str:
+    steps = schedule.steps
+    rule = f", versions {steps.rule}" if steps and steps.rule else ""
+    where = (
+        "" if steps is None else f" inside, the first on rank {int(steps.rank[0])} after {int(steps.at[0])} operations"
+    )
+    return f"{0 if steps is None else len(steps)} STEPs{where}{rule}"
 
 
 def _placements(one: Placement, two: Placement) -> Iterator[str]:

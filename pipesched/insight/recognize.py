@@ -57,14 +57,14 @@ def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
 def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tuple[str, Schedule]]:
     """Yield every library schedule with this placement at these sizes, with the same frozen stages."""
     p, m = schedule.ranks, schedule.microbatches
-    if schedule.stages % p:
-        return
+    if schedule.stages % p or schedule.steps is not None:
+        return  # an order with STEPs inside is compared with none
     sizes = {"p": p, "m": m, "v": schedule.stages // p}
     for name, source in plainest():
         same = partial(same_place, schedule.placement)
         alike = Source(source.name, source.text + "".join(f"frozen {stage}\n" for stage in schedule.placement.frozen))
         known = schedule if source == own else sized(alike, sizes, placed=same)
-        if known is not None:
+        if known is not None and known.steps is None:
             yield name, known
 
 

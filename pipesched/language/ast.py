@@ -117,6 +117,12 @@ class Drain(Node):
     chunk: Expression | None
 
 
+class Step(Node):
+    """``STEP``, of every stage of the rank, or ``STEP[c]``."""
+
+    chunk: Expression | None
+
+
 class For(Node):
     """``for k in low .. high { … }``, half open."""
 
@@ -154,7 +160,7 @@ class Greedy(Node):
     lines: tuple[Line, ...]
 
 
-Statement: TypeAlias = Let | Operation | Overlap | Drain | For | Repeat | If | Greedy
+Statement: TypeAlias = Let | Operation | Overlap | Drain | Step | For | Repeat | If | Greedy
 
 
 # Top level
@@ -206,6 +212,13 @@ class Slices(Node):
     count: Expression
 
 
+class Versions(Node):
+    """``versions stash``, ``versions latest``, or ``versions delay e``: the weights that F and B read."""
+
+    rule: str
+    delay: Expression | None
+
+
 class Rank(Node):
     """``rank r { … }`` for every rank (a bare name) or ``rank 0 { … }`` for one (any other expression)."""
 
@@ -239,7 +252,7 @@ class Claim(Node):
     condition: Expression | None
 
 
-Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Rank | Costs | Claim
+Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Versions | Rank | Costs | Claim
 
 
 class File(Node):

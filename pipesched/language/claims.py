@@ -15,9 +15,10 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pipesched.diagnostics import Code, Diagnostic, Label
+from pipesched.extension import ClaimName, rows
 from pipesched.language import ast
 from pipesched.language.execution import Halt, Names, report
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
@@ -69,9 +70,11 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
     soft = {name: known.pop(name) for name in SOFT}
+    soft |= {row.name: Binding(arity=(1, 1) if row.by_rank else None, bare=row.by_rank) for row in rows(ClaimName)}
     known |= {name: Binding() for name in rank_variables}
     more = ["..."] if len(own) > _LISTED else []
-    there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *COSTS, *own[:_LISTED], *more)
+    ours = (f"{row.name}(r)" if row.by_rank else row.name for row in rows(ClaimName))
+    there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *ours, *COSTS, *own[:_LISTED], *more)
     names = ChainMap(known, *scope.names.maps, soft)
     return Scope(names, scope.diagnostics, scope.code, there=f"a claim knows {', '.join(there)}")
 
@@ -133,6 +136,8 @@ def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
     spread = sorted(key for key in claim.costs if made.costs.scalar(key) is None)
     if spread:
         return Verdict(claim, None, f"t{spread[0]} differs from {made.costs.differing(spread[0])}")
+    if unknown := sorted(name for name in claim.names if known.values.get(f"v_{name}", name) is None):
+        return Verdict(claim, None, f"`{unknown[0]}` cannot be determined here")
     cases = [(r,) * len(claim.variables) for r in range(made.schedule.ranks)] if claim.variables else [()]
     holds = known.function(claim.node.claim)
     if claim.node.condition is not None:
@@ -159,6 +164,10 @@ def _environment(made: Analysis, release: Release, used: frozenset[str]) -> dict
         row = made.peak(release) if name == "peak" else getattr(made.memory if name == "host" else spent, name)
         whole = [_whole(x) for x in row or (0,) * made.schedule.ranks]
         known |= {f"v_{name}": _row(whole), f"b_{name}": max(whole, default=0)}
+    for row in (row for row in rows(ClaimName) if row.name in used):
+        value = cast("Sequence[Fraction | int] | Fraction | None", row.value.load()(made))
+        known[f"v_{row.name}"] = _row(value) if isinstance(value, Sequence) else value
+        known |= {f"b_{row.name}": max(value, default=0)} if isinstance(value, Sequence) else {}
     values = {name: made.costs.scalar(COSTS[name]) for name in used.intersection(COSTS)}
     values |= {name: getattr(spent, name) for name in used.intersection((*VALUES, *SHARES))}
     return known | {f"v_{name}": None if value is None else _whole(value) for name, value in values.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -27,14 +28,14 @@ from pipesched.language.placement_lines import place
 from pipesched.language.rank_programs import FEW, Programs
 from pipesched.language.turns import functions_of
 from pipesched.language.typecheck import Checked
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column, Ints, computes
 from pipesched.model.cost_values import Cost, least
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid, reduced
 from pipesched.model.numbers import Value, entries
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Schedule, Steps
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # most digits of a parameter, as on the command line
@@ -73,10 +74,15 @@ def at_size(
         programs = Programs(checked, names, placement, max_ops, deciding or costs)
         keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
-    if placement.frozen:
+    inside, steps = np.flatnonzero(op == Op.STEP), None
+    if placement.frozen or len(inside):
+        stepped, ranks = keys[inside] // placement.microbatches, np.searchsorted(start, inside, side="right") - 1
         op, kept = _wanted(checked, placement, op, programs.sites, keys)
         op, keys, second, start = op[kept], keys[kept], second[kept], np.searchsorted(kept, start).astype(np.int64)
-        programs.kept = kept
+        origin, programs.kept = copy(programs), kept
+        origin.kept = inside
+        steps = Steps(ranks, stepped, np.searchsorted(kept, inside), _rule(checked, names), origin=origin)
+        steps = steps if len(inside) and not steps.final(placement, op, start) else None
     stage, microbatch = (x.astype(np.int32) for x in np.divmod(keys, placement.microbatches))
     schedule = Schedule(
         checked.file.name.id,
@@ -89,13 +95,15 @@ def at_size(
         start=start,
         origin=programs,
         title=checked.file.title or "",
+        steps=steps,
     )
     return Unit(schedule, costs, checked, names)
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
     """Return the kinds as frozen stages run them, and which operations remain: all that name a microbatch do."""
-    wanted = placement.wanted[op, keys // placement.microbatches]
+    compute = computes(op)
+    wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
 
@@ -206,6 +214,18 @@ def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
     message = f"{checked.file.name.id} requires {condition}" + (f": {node.message}" if node.message else "")
     here = Label(node.condition.span, f"false with {values}" if values else "false")
     return Diagnostic(Code.REQUIRE, message, (here,), (), "choose other sizes")
+
+
+def _rule(checked: Checked, names: Names) -> str:
+    """Return the rule of `versions`, as ``stash`` or ``delay 1``; "" without one."""
+    for node in checked.items(ast.Versions):
+        if node.delay is None:
+            return node.rule
+        if (delay := names.number(node.delay)) < 0:
+            label = Label(node.delay.span, f"this is {delay}")
+            raise fail(Code.VERSIONS, "a delay is negative", label, help="`delay 0` reads the newest version")
+        return f"{node.rule} {delay}"
+    return ""
 
 
 def _slices(checked: Checked, names: Names, placement: Placement) -> int:

@@ -130,6 +130,7 @@ class Emitter:
         self.keys: list[int] = []
         self.second: list[int] = []
         self.base = [stage * placement.microbatches for _, _, stage in chunks]
+        self.frozen = placement.frozen
         self.written = [op for op in COMPUTES if op is Op.W or op.name in letters]
         missing = [op for op in self.written if op in OLDEST]
         self.missing = {op: Pending(len(chunks), slices if op in RESTORES else 1) for op in missing}
@@ -144,7 +145,7 @@ class Emitter:
     def functions(self) -> dict[str, Callable[..., object]]:
         """Return the functions that translated programs call, by name."""
         made: dict[str, Callable[..., object]] = {"drain": self._drain, "pair": self._pair, "pending": self._pending}
-        made |= {"held": self._held, "greedy": self._greedy}
+        made |= {"step": self._step, "held": self._held, "greedy": self._greedy}
         return made | {op.name: self._emission(op) for op in self.written}
 
     def _emission(self, op: Op) -> Emission:
@@ -183,10 +184,13 @@ class Emitter:
             here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
+        self._limited()
+        return chunk or 0, microbatch
+
+    def _limited(self) -> None:
         if len(self.sites) >= self.limit:
             message, help = f"a rank writes more than {self.limit} operations", "--max-ops raises the limit"
             raise Halt(Code.TOO_MANY_OPERATIONS, message, "one too many", help)
-        return chunk or 0, microbatch
 
     def key(self, entry: Entry) -> int:
         """Return stage * microbatches + microbatch."""
@@ -197,6 +201,15 @@ class Emitter:
         weight = self._emission(Op.W)
         for _ in range(self.pending.count(chunk)):
             weight(site, chunk)
+
+    def _step(self, site: int, chunk: int | None = None) -> None:
+        self._require(Op.STEP, chunk, every=True)
+        pairs = zip(self.base, self.chunks, strict=True)
+        every = sorted({base for base, (_, _, stage) in pairs if stage not in self.frozen})
+        for key in every if chunk is None else [self.base[chunk]]:
+            self._limited()
+            self.sites.append(site)
+            self.keys.append(key)
 
     def _pair(self) -> None:
         self.second.append(len(self.sites) - 1)

@@ -89,6 +89,10 @@ class Programs:
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
+        step = next((site for site in self.checked.sites if Op[site.op] is Op.STEP), None)
+        if step is not None:
+            here, help = Label(step.span, "stands here"), "write the order out"
+            raise fail(Code.VERSIONS, "`greedy` decides no order with a STEP inside", here, help=help)
         later = next((site for site in self.checked.sites if Op[site.op] in HOLDING), None)
         if later is not None:
             op = Op[later.op]

@@ -20,7 +20,7 @@ from pipesched.language.translate import FILENAME, STATEMENT, Expressions, Term,
 from pipesched.model.ops import LETTERS, Op, overlap
 from pipesched.support.source import Span
 
-_CALLS = ("drain", "pair", "pending", "held", "greedy", "steps")
+_CALLS = ("drain", "step", "pair", "pending", "held", "greedy", "steps")
 EMITTERS = (*LETTERS, *_CALLS)
 _NOW = Binding(arity=(1, 1), bare=True, now=True)
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
@@ -79,6 +79,8 @@ class Statements:
                 return self._overlap(node, scope)
             case ast.Drain():
                 return self._emission(node, "drain", (node.chunk,), scope)
+            case ast.Step():
+                return self._emission(node, "step", (node.chunk,), scope)
             case ast.For() | ast.Repeat():
                 return self._loop(node, scope, depth + 1)
             case ast.If():
@@ -99,11 +101,16 @@ class Statements:
         return self._emission(node, node.op, (node.chunk, node.microbatch), scope)
 
     def _emission(
-        self, node: ast.Operation | ast.Drain, name: str, parts: Sequence[ast.Expression | None], scope: Scope
+        self,
+        node: ast.Operation | ast.Drain | ast.Step,
+        name: str,
+        parts: Sequence[ast.Expression | None],
+        scope: Scope,
     ) -> tuple[list[python.stmt], int]:
         """Return the call of an emission function with a site and its parts."""
         named = isinstance(node, ast.Operation) and node.microbatch is not None
-        site = self._site(node.op if isinstance(node, ast.Operation) else "W", node, named=named)
+        letter = node.op if isinstance(node, ast.Operation) else "W" if name == "drain" else "STEP"
+        site = self._site(letter, node, named=named)
         nothing = Term(python.Constant(None), "unknown", 0)
         terms = [nothing if part is None else self._number(part, scope) for part in parts]
         code = placed(node.span, python.Expr(call(name, site, *(term.code for term in terms))))

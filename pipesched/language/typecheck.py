@@ -135,11 +135,11 @@ class _Checker:
                     self.scope.inner().define(item.variable)
                 self._keep("number", item.low, item.high)
             case ast.Slices():
-                first = next(other for other in self.file.items if isinstance(other, ast.Slices))
-                if first is not item:
-                    before = Label(first.span, "first here")
-                    self.scope.report(Code.SLICES, "`slices` is given twice", item.span, "again here", None, before)
+                self._once(item, "slices", Code.SLICES)
                 self._keep("number", item.count)
+            case ast.Versions():
+                self._once(item, "versions", Code.VERSIONS)
+                self._keep("number", item.delay)
             case ast.Rank():
                 self._rank(item)
             case ast.Costs():
@@ -147,6 +147,12 @@ class _Checker:
                     self._cost(entry)
             case ast.Claim():
                 pass
+
+    def _once(self, item: ast.Item, word: str, code: Code) -> None:
+        first = next(other for other in self.file.items if type(other) is type(item))
+        if first is not item:
+            before = Label(first.span, "first here")
+            self.scope.report(code, f"`{word}` is given twice", item.span, "again here", None, before)
 
     def _stages(self, item: ast.Stages) -> None:
         inside = self.scope.inner()

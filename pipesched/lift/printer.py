@@ -57,7 +57,7 @@ class _Layout:
 
     def mark(self, node: ast.Node) -> None:
         """Record the begin and end of a node and of its parts."""
-        if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Line):
+        if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Step | ast.Line):
             self.operations[node.span.start] = node.span.end
         elif isinstance(node, _OWN_LINES):
             self.own[node.span.start] = node.span.end

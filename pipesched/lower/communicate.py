@@ -11,9 +11,9 @@ the program finishes under rendezvous, hence under every model; both ends of a c
 messages, so they match by position. This fails only if the compute order itself has a cycle. (Compare torch's
 `_add_send_recv`.)
 
-    REDUCE_GRAD   after the last W or B of a stage, and the messages of that instant
+    REDUCE_GRAD   after the last W or B of a stage, or the last before each STEP inside, and that instant's messages
     SYNC          for the trained stages with copies, ascending, at the end: pairwise rendezvous in turn
-    STEP          last
+    STEP          last, or after the operation that it follows in the order
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     Instructions are first rows, in parts: computes, sends, receives, reductions, the two sides of SYNCs, and STEPs.
     Each one before the SYNCs comes from an operation, its source.
     """
-    found, reduced, syncs = dependencies.messages(), _last_backward(schedule), _syncs(schedule)
+    found, (local, reduced, of), syncs = dependencies.messages(), _locals(schedule), _syncs(schedule)
     stages, low, high = syncs.T
-    steps = np.arange(0 if schedule.forward_only else schedule.ranks)
+    steps = np.arange(0 if schedule.forward_only or schedule.steps else schedule.ranks)
     size, messages = len(schedule), len(found)
     parts = [size, messages, messages, len(reduced), len(syncs), len(syncs), len(steps)]
     source = np.concatenate([np.arange(size, dtype=PLACE), found.producer, found.consumer, reduced], dtype=PLACE)
@@ -55,12 +55,12 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     alone = np.broadcast_to(np.False_, len(row))
     there = np.concatenate([found.consumer, found.producer])
     sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
-    rest = np.repeat([Op.REDUCE_GRAD, Op.SYNC, Op.STEP], [parts[3], 2 * parts[4], parts[6]])
+    rest = np.append(local, np.repeat([Op.SYNC, Op.STEP], [2 * parts[4], parts[6]]))
     return Program(
         schedule.name,
         schedule.placement,
         np.concatenate([schedule.op, sends, receives, rest], dtype=np.int8)[row],
-        ordered(schedule.stage[source], stages, stages, step),
+        ordered(schedule.stage[source[: size + 2 * messages]], of, stages, stages, step),
         ordered(schedule.microbatch[source[: size + 2 * messages]], reduce, ending),
         peer=ordered(compute, schedule.rank[there], reduce, high, low, step),
         group=np.broadcast_to(np.int32(-1), len(row)),
@@ -70,6 +70,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         origin=Chosen(schedule.origin, ordered(source, ending)),
         clock=clock,
         other=None if schedule.placement.chain else ordered(compute, schedule.stage[there], reduce, ending),
+        rule=schedule.steps.rule if schedule.steps else "",
     )
 
 
@@ -116,6 +117,22 @@ def _laid_out(rank: Ints, order: Column, count: list[int], ranks: int) -> tuple[
     row = sides[key]
     key >>= 1
     return row, key.astype(PLACE), start
+
+
+def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
+    """Return the REDUCE_GRADs, and the STEPs inside: their kinds, the operations that they follow, their stages."""
+    steps = schedule.steps
+    if steps is None:
+        at = _last_backward(schedule)
+        return np.full(len(at), Op.REDUCE_GRAD, dtype=np.int8), at, schedule.stage[at]
+    after = np.maximum(steps.at - 1, np.minimum(schedule.start[steps.rank], len(schedule) - 1))
+    weights, wide = np.flatnonzero(makes(schedule.op, Result.WEIGHTS)), len(schedule) + 1
+    keys = np.sort(schedule.stage[weights].astype(np.int64) * wide + weights)
+    last = np.searchsorted(keys, steps.stage * wide + steps.at) - 1
+    at = np.where(last >= 0, np.append(keys, 0)[last] - steps.stage * wide, -1)
+    at = np.where(at >= 0, at, after)
+    kinds = np.repeat([Op.REDUCE_GRAD, Op.STEP], len(steps)).astype(np.int8)
+    return kinds, np.concatenate([at, after]), np.tile(steps.stage, 2)
 
 
 def _last_backward(schedule: Schedule) -> Ints:

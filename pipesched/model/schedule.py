@@ -31,11 +31,37 @@ from pipesched.support.safe import line as safe
 
 
 @dataclass(frozen=True, eq=False)
+class Steps:
+    """The STEPs inside an order, by rank in the order of its list.
+
+    at: the operation before which each stands, or the end of its rank. rule: the version that F and B read: ``stash``,
+    ``latest``, ``delay 1``, or "" if nothing says it.
+    """
+
+    rank: Ints
+    stage: Column
+    at: Ints
+    rule: str
+    origin: Origin = field(default_factory=Nowhere)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def final(self, placement: Placement, op: Column, start: Ints) -> bool:
+        """Return True if these are the STEPs at the end, one for each trained stage, which no order need name."""
+        trained = [stage for stage in range(placement.stages) if stage not in placement.frozen]
+        found = sorted(zip(self.stage.tolist(), self.rank.tolist(), strict=True))
+        every = found == [(stage, rank) for stage in trained for rank in placement.copies(stage)]
+        return every and bool((self.at == start[self.rank + 1]).all() and among(op, BACKWARDS).any())
+
+
+@dataclass(frozen=True, eq=False)
 class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its name for
     people, if not `name`. program: its messages, if it was read from a file that has them; a derived schedule has none.
+    steps: None if the weights change only after all operations.
     """
 
     name: str
@@ -48,6 +74,7 @@ class Schedule(RankLists):
     start: Ints
     origin: Origin = field(default_factory=Nowhere)
     title: str = ""
+    steps: Steps | None = None
     program: Program | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +163,7 @@ class Program(RankLists):
 
     start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; whoever relies on it
     checks it (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads
-    the previous stage.
+    the previous stage. rule: of the `Steps`, which name their stages.
     """
 
     name: str
@@ -152,6 +179,7 @@ class Program(RankLists):
     origin: Origin = field(default_factory=Nowhere)
     clock: Ints | None = None
     other: Column | None = None
+    rule: str = ""
 
     def __post_init__(self) -> None:
         mark(self, "name")
@@ -207,7 +235,13 @@ class Program(RankLists):
             second=(self.second & after_compute)[at],
             start=np.searchsorted(at, self.start).astype(np.int64),
             origin=Chosen(self.origin, at),
+            steps=self._steps(at),
         )
+
+    def _steps(self, computes: Ints) -> Steps | None:
+        at = np.flatnonzero((self.op == Op.STEP) & (self.stage >= 0))
+        place = np.searchsorted(computes, at)
+        return Steps(self.rank[at], self.stage[at], place, self.rule, Chosen(self.origin, at)) if len(at) else None
 
     @property
     def schedule(self) -> Schedule:

@@ -107,6 +107,8 @@ class Walker:
                     asked = scope.block()
                     for holds, chosen in self._sides(node, evaluate(node.condition, asked)):
                         self.block(chosen, asked.block(holds), at)
+                case ast.Step():
+                    raise NotAffine(node.span, "STEP inside an order, which is not known here yet")
                 case ast.Greedy():
                     raise NotAffine(node.span, "`greedy` is a rule, and its order follows from costs")
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from pipesched import compile, render
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.examine import Examination, Options
+from pipesched.extension import Target
 from pipesched.formats.readers import Loaded, reader_of
 from pipesched.formats.targets import Head, targets, writer
 from pipesched.model.ops import Op
@@ -80,6 +81,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     try:
         loaded = compile.load(source, own)
         way.require(loaded.schedule, loaded.program if target.messages else None)
+        _require_steps(loaded.schedule, target)
     except PipeschedError as error:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
     first = compile.examine(loaded, own)
@@ -122,6 +124,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     try:
         loaded = compile.load(source, options)
         way.require(loaded.schedule, loaded.program)
+        _require_steps(loaded.schedule, target)
         order = compile.lower(loaded.schedule) if target.messages else loaded.schedule
     except PipeschedError as error:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
@@ -129,6 +132,14 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     if loaded.unit is not None:
         head = Head(loaded.sizes, loaded.unit.checked.file.documentation or "", loaded.unit.costs)
     return Emission(Report(loaded.schedule.name, source.name, loaded.sizes), to, order, head)
+
+
+def _require_steps(schedule: Schedule, target: Target) -> None:
+    """Raise PipeschedError, PS814, for an order with a STEP inside and a target that cannot say it."""
+    if schedule.steps is not None and not target.steps:
+        message = f"`--target {target.name}` cannot say {schedule.name}: it has a STEP inside its order"
+        here = Label(schedule.steps.origin.place(0).span, "the first STEP")
+        raise fail(Code.TARGET, message, here, help="emit it with `--target stream`")
 
 
 def _require_no_verdict(options: Options, to: str) -> None:

@@ -40,6 +40,7 @@ WITH = {  # a schedule that has the feature and, of the rest of the table, nothi
     "forward-only": CHAIN + "rank r { repeat m { F } }\n",
     "empty ranks": "schedule gap(p = 3, m = 2)\nstage 0 on rank 0\nstage 1 on rank 2\n"
     "rank 0 { repeat m { F  B } }\nrank 1 { }\nrank 2 { repeat m { F  B } }\n",
+    "STEP inside": CHAIN + "versions stash\nrank r { repeat m { F  B  STEP } }\n",
     "uneven costs": CHAIN + "costs F[s, i] = 1 + i\n" + LOOP,
 }
 COMMANDS = {"torch-csv": "torch-csv", "torch-comms": "torch-comms", "DeepSpeed": "deepspeed"}

@@ -26,7 +26,7 @@ from pipesched.orders.codes import OrdersCode
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
     """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 on another rank."""
     program = subject.own
-    if subject.analysis.schedule.forward_only:
+    if subject.analysis.schedule.forward_only or subject.analysis.schedule.steps:
         return
     done = _last_backward(program)
     reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)

@@ -37,7 +37,7 @@ def check_step(subject: Subject) -> Iterator[Diagnostic]:
     if not np.any(among(program.op, BACKWARDS)):
         yield from _forward_only(program)
         return
-    if not (len(syncs) or len(steps)):
+    if not (len(syncs) or len(steps)) or subject.analysis.schedule.steps:
         return
     yield from _odd(program, syncs)
     yield from _out_of_turn(program, syncs)

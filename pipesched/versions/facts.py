@@ -1,0 +1,185 @@
+"""Weight versions in an order with STEPs inside. Time never enters: all of it follows from the lists.
+
+    rank 0   F0 F1 B0 STEP F2 B1 STEP B2 STEP        version of the stage:  0 until the first STEP, then 1, 2, 3
+
+A STEP takes the gradients of its stage that are complete and that no STEP took: batch t is what the t-th STEP takes.
+
+    rule      F reads                      I and B read              F2 and B1 above, with k = 1
+    stash     the newest version           what their F read         1, 0      PipeDream, arXiv:1806.03377
+    latest    the newest version           the newest version        1, 1      PipeMare, arXiv:1910.05124
+    delay d   max(0, t - d) for batch t    the same                  2 - d     d = 1 is PipeDream-2BW, arXiv:2006.09503
+
+A version is alive from its STEP until the next one, and longer while an operation that reads it is to come. After each
+operation of a rank, the versions alive are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.model.columns import Bools, Ints
+from pipesched.model.ops import Result
+from pipesched.model.schedule import Schedule, Steps
+from pipesched.schedule_analysis import Analysis
+
+_END = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Versions:
+    """The versions of an order whose compute is right.
+
+    steps: the STEPs inside. unit: the copy of a stage, as stage * ranks + rank, of each STEP. made: by operation, the
+    STEPs of its copy before it. forward, backward, done: by stage * microbatches + microbatch, the F, the I or B, and
+    the last operation of the backward; -1 if there is none.
+    """
+
+    schedule: Schedule
+    steps: Steps
+    unit: Ints
+    made: Ints
+    forward: Ints
+    backward: Ints
+    done: Ints
+
+    @classmethod
+    def of(cls, made: Analysis) -> Versions | None:
+        """Return the versions of an order; None for an order without a STEP inside."""
+        schedule, steps = made.schedule, made.schedule.steps
+        if steps is None:
+            return None
+        unit = steps.stage.astype(np.int64) * schedule.ranks + steps.rank
+        units = schedule.stage.astype(np.int64) * schedule.ranks + schedule.rank
+        before = _before(unit, steps.at, units, len(schedule))
+        results = made.dependencies.made
+        forward, backward, weights = (results[x].astype(np.int64) for x in _RESULTS)
+        return cls(schedule, steps, unit, before, forward, backward, np.maximum(weights, backward))
+
+    @property
+    def rule(self) -> str:
+        """The first word of the rule; "" if the file has none."""
+        return self.steps.rule.partition(" ")[0]
+
+    @cached_property
+    def trained(self) -> Bools:
+        """True for each stage * microbatches + microbatch with a gradient of weights."""
+        wanted = self.schedule.placement.wants[Result.WEIGHTS]
+        return np.repeat(wanted, self.schedule.microbatches) & (self.done >= 0)
+
+    @cached_property
+    def batch(self) -> Ints:
+        """By stage * microbatches + microbatch: the STEP of its copy that takes its gradient; -1 if untrained."""
+        return np.where(self.trained, self.made[self.done], -1)
+
+    @cached_property
+    def number(self) -> Ints:
+        """The number of each STEP among those of its copy, from 0."""
+        order = np.argsort(self.unit, kind="stable")
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order)) - np.searchsorted(self.unit[order], self.unit[order])
+        return number
+
+    @cached_property
+    def read(self) -> Ints:
+        """By stage * microbatches + microbatch: the version that F reads, -1 where there is no F."""
+        newest = np.where(self.forward >= 0, self.made[self.forward], -1)
+        if self.rule != "delay":
+            return newest
+        delayed = np.maximum(self.batch - int(self.steps.rule.partition(" ")[2]), 0)
+        return np.where(self.trained, delayed, newest)
+
+    @cached_property
+    def read_back(self) -> Ints:
+        """By stage * microbatches + microbatch: the version that I or B reads, -1 where there is none."""
+        read = self.made[self.backward] if self.rule == "latest" else self.read
+        return np.where(self.backward >= 0, read, -1)
+
+    @cached_property
+    def crossings(self) -> Ints:
+        """By stage * microbatches + microbatch: the STEPs of its stage between its F and its I or B."""
+        both = (self.forward >= 0) & (self.backward >= 0)
+        return np.where(both, self.made[self.backward] - self.made[self.forward], 0)
+
+    @cached_property
+    def lags(self) -> Ints:
+        """By stage * microbatches + microbatch: the version at the STEP that takes it less the version read."""
+        return np.where(self.trained, self.batch - self.read_back, 0)
+
+    @property
+    def staleness(self) -> tuple[int, ...]:
+        """The largest of `lags`, by rank."""
+        return self._by_rank(self.lags)
+
+    @property
+    def crossed(self) -> tuple[int, ...]:
+        """The largest of `crossings`, by rank."""
+        return self._by_rank(self.crossings)
+
+    @cached_property
+    def alive(self) -> tuple[int, ...]:
+        """The most versions of one stage that are alive at once, by rank."""
+        _, unit, delta = self._events
+        after = np.cumsum(delta)  # those of a copy sum to 0
+        most = np.zeros(self.schedule.ranks, dtype=np.int64)
+        np.maximum.at(most, unit % self.schedule.ranks, after)
+        return tuple(most.tolist())
+
+    def held(self, weights: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        """Return the most that all versions on a rank hold at once, by rank. weights: what one version holds, by stage,
+        shape (stages,), in any unit.
+        """
+        place, unit, delta = self._events
+        most = [Fraction(0)] * self.schedule.ranks
+        now = [Fraction(0)] * self.schedule.ranks
+        for i in np.lexsort((delta, place)).tolist():
+            stage, rank = divmod(int(unit[i]), self.schedule.ranks)
+            now[rank] += int(delta[i]) * weights[stage]
+            most[rank] = max(most[rank], now[rank])
+        return tuple(most)
+
+    def _by_rank(self, values: Ints) -> tuple[int, ...]:
+        most = np.zeros(self.schedule.ranks, dtype=np.int64)
+        there = np.flatnonzero(self.backward >= 0)
+        np.maximum.at(most, self.schedule.rank[self.backward[there]], values[there])
+        return tuple(most.tolist())
+
+    @cached_property
+    def _events(self) -> tuple[Ints, Ints, Ints]:
+        """Return where versions begin (1) and end (-1): places in all lists, copies, and which; sorted by these."""
+        order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
+        places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
+        own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]
+        unit = np.concatenate([np.array(own, dtype=np.int64), self.unit])
+        begin = np.concatenate([np.full(len(own), -1), self.steps.at + np.arange(len(self.steps))])
+        at = np.lexsort((begin, unit))  # the versions of each copy, one after the other
+        unit, begin = unit[at], begin[at]
+        last = np.append(unit[1:] != unit[:-1], True)
+        end = np.where(last, _END, np.append(begin[1:], 0))
+        if self.rule != "latest":
+            keys = np.flatnonzero((self.backward >= 0) & (self.read >= 0))
+            copy = keys // microbatches * ranks + order.rank[self.backward[keys]]
+            version = np.searchsorted(unit, copy) + self.read[keys]
+            inside = version < np.searchsorted(unit, copy, side="right")
+            np.maximum.at(end, version[inside], places[self.done[keys[inside]]])
+        place, delta = np.concatenate([begin, end]), np.repeat([1, -1], len(unit))
+        unit = np.tile(unit, 2)
+        at = np.lexsort((delta, place, unit))
+        return place[at], unit[at], delta[at]
+
+
+_RESULTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
+
+
+def _before(steps: Ints, at: Ints, units: Ints, size: int) -> Ints:
+    """Return the number of STEPs of its copy that stand before each operation, shape (size,).
+
+    steps, at: the copies of the STEPs, and the operations before which these stand. units: the copies of operations.
+    """
+    keys, wide = np.sort(steps * (size + 1) + at), size + 1
+    first = np.searchsorted(keys, units * wide)
+    return np.asarray(np.searchsorted(keys, units * wide + np.arange(size), side="right") - first)

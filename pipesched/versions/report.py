@@ -1,0 +1,71 @@
+"""Weight versions in a report: how many are alive by rank, how stale gradients are, what microbatches cross."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipesched.model.numbers import shown
+from pipesched.report.parts import Part
+from pipesched.schedule_analysis import Analysis
+from pipesched.versions.facts import Versions
+
+if TYPE_CHECKING:
+    from pipesched.examine import Examination
+
+
+@dataclass(frozen=True)
+class VersionPart(Part):
+    """The most versions of a stage alive at once, the largest staleness, and the most STEPs crossed, by rank.
+
+    rule: as in the file: ``stash``, ``latest``, ``delay 1``; "" without one.
+    """
+
+    key = "versions"
+
+    rule: str
+    alive: tuple[int, ...]
+    staleness: tuple[int, ...]
+    crossed: tuple[int, ...]
+
+    def lines(self) -> list[str]:
+        """Return the three rows, with their rule."""
+        rows = {"weight versions alive": self.alive, "staleness": self.staleness, "STEPs crossed": self.crossed}
+        said = [f"{name} {row[0] if len({*row}) == 1 else _row(row)}" for name, row in rows.items()]
+        return [f"{', '.join(said)} (versions {self.rule or 'without a rule'})"]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the rows by name."""
+        rows = {"alive": self.alive, "staleness": self.staleness, "crossed": self.crossed}
+        return {"rule": self.rule or None, **{name: list(row) for name, row in rows.items()}}
+
+
+def _row(row: tuple[int, ...]) -> str:
+    if len(row) > 8:
+        return f"[{'  '.join(map(str, row[:3]))} … {'  '.join(map(str, row[-2:]))}]"
+    return f"[{'  '.join(map(shown, row))}]"
+
+
+def part(made: Examination) -> VersionPart | None:
+    """Return the versions of an order; None without a STEP inside."""
+    analysis: Analysis = made.analysis
+    found = analysis.fact(Versions.of)
+    return None if found is None else VersionPart(found.steps.rule, found.alive, found.staleness, found.crossed)
+
+
+def alive(made: Analysis) -> tuple[int, ...]:
+    """Return the claim name `versions`: the most versions of a stage alive at once, by rank."""
+    found = made.fact(Versions.of)
+    return (1,) * made.schedule.ranks if found is None else found.alive
+
+
+def staleness(made: Analysis) -> tuple[int, ...]:
+    """Return the claim name `staleness`: the version at a STEP less the version that its gradient read, by rank."""
+    found = made.fact(Versions.of)
+    return (0,) * made.schedule.ranks if found is None else found.staleness
+
+
+def crossed(made: Analysis) -> tuple[int, ...]:
+    """Return the claim name `crossed`: the most STEPs between an F and its backward, by rank."""
+    found = made.fact(Versions.of)
+    return (0,) * made.schedule.ranks if found is None else found.crossed
