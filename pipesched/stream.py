@@ -1,4 +1,4 @@
-"""The published form of a program: instruction streams, version 2. Contract: ``emit/README.md``.
+"""The published form of a program: instruction streams, versions 2 and 3. Contract: ``emit/README.md``.
 
 A stream is plain data: this module needs only the standard library, and a runtime needs only this module. The
 fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks that agree on it run the same program.
@@ -7,6 +7,7 @@ fingerprint is the SHA-256 of the canonical text of placement and ranks; ranks t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +15,8 @@ from hashlib import sha256
 from typing import TypeGuard
 
 VERSION = 2
+STEPPED = 3
+"""The version of a stream with STEPs inside; its header says which version of the weights F and B read."""
 _TOO_LARGE = 2**53  # for a double, as which some readers of JSON take every number
 
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
@@ -29,7 +32,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("OVERLAP", "BATCH"), ("parts",)),
     **dict.fromkeys(("REDUCE_GRAD", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"), ("stage",)),
     "SYNC": ("stage", "peer"),
-    "STEP": (),
+    "STEP": ("stage",),  # in version 3 only
 }
 BATCH = "BATCH"
 """An instruction whose parts are messages that are posted together."""
@@ -98,7 +101,8 @@ class Stream:
 
     frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
     that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
-    are the slices of one sequence.
+    are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside, which makes the
+    stream one of version 3.
     """
 
     name: str
@@ -108,6 +112,7 @@ class Stream:
     frozen: tuple[int, ...] = ()
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     slices: int = 1
+    versions: str = ""
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))
@@ -138,10 +143,16 @@ class Stream:
         return "\n".join(filter(None, (placement_text(self.placement), *self.model.values())))
 
     @property
+    def version(self) -> int:
+        """The version of the contract that the stream needs."""
+        return STEPPED if self.versions else VERSION
+
+    @property
     def model(self) -> dict[str, str]:
-        """The canonical texts of frozen stages, readers and slices, by key; empty ones are omitted."""
+        """The canonical texts of frozen stages, readers, slices and versions, by key; empty ones are omitted."""
         reads = {str(stage): self.reads[stage] for stage in sorted(self.reads)}
         said = {"frozen": self.frozen, "reads": reads, "slices": self.slices * (self.slices > 1)}
+        said["versions"] = self.versions
         return {key: _compact(value) for key, value in said.items() if value}
 
     def read(self, stage: int) -> tuple[int, ...]:
@@ -172,6 +183,8 @@ def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
     return digest.hexdigest()
 
 
+_NO_STAGE = ("stage", -1)
+_RULE = re.compile(r"stash|latest|delay (0|[1-9][0-9]{0,8})")
 _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -189,12 +202,13 @@ def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
     if "parts" in FIELDS[instruction.op]:
         return {"op": instruction.op, "parts": [_plain(part, routes) for part in instruction.parts]}
     named = {name: getattr(instruction, name) for name in FIELDS[instruction.op] if name != "route" or routes > 1}
-    return {"op": instruction.op, **{name: value for name, value in named.items() if value != DEFAULTS.get(name)}}
+    shown = {name: value for name, value in named.items() if value != DEFAULTS.get(name) and (name, value) != _NO_STAGE}
+    return {"op": instruction.op, **shown}
 
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
     """Yield a stream's text in pieces, one instruction per line. mark: its fingerprint. ranks: the canonical texts."""
-    yield f'{{\n  "version": {VERSION},\n  "name": {_compact(head.name)},\n'
+    yield f'{{\n  "version": {head.version},\n  "name": {_compact(head.name)},\n'
     yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
     yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
     yield f'  "fingerprint": "{mark}",\n  "ranks": ['
@@ -227,9 +241,8 @@ def loads(content: str) -> Stream:
     except (ValueError, RecursionError) as error:
         raise StreamError("", f"not JSON: {error}") from None
     head = header(data)
-    routes = len(head.placement)
     ranks = tuple(
-        tuple(_instruction(x, f"ranks[{r}][{i}]", routes) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
+        tuple(_listed(x, f"ranks[{r}][{i}]", head) for i, x in enumerate(_list(rank, f"ranks[{r}]")))
         for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
     )
     stream = replace(head, ranks=ranks)
@@ -241,13 +254,16 @@ def header(data: object) -> Stream:
     """Return the stream in JSON data, without its ranks.
 
     Raises:
-        StreamError: if it is not version 2, or a name, parameter, placement or frozen stage is invalid.
+        StreamError: if it is not version 2 or 3, or a name, parameter, placement or frozen stage is invalid.
     """
     if not isinstance(data, dict):
         raise StreamError("", "a stream is an object")
     version = data.get("version")
-    known = type(version) is int and version == VERSION
-    _need(known, "version", f"this reader knows version {VERSION}, not {version}")
+    known = type(version) is int and version in (VERSION, STEPPED)
+    _need(known, "version", f"this reader knows versions {VERSION} and {STEPPED}, not {version}")
+    rule = data.get("versions") if version == STEPPED else ""
+    right = isinstance(rule, str) and (version == VERSION or bool(_RULE.fullmatch(rule)))
+    _need(right, "versions", "`stash`, `latest` or `delay 1`, in version 3")
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
@@ -264,7 +280,7 @@ def header(data: object) -> Stream:
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
     _need(cut, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself")
-    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices)
+    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=str(rule))
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
@@ -327,12 +343,20 @@ def _route(value: object, path: str) -> Route:
     return Route(value["name"], ranks, (ends[0], ends[1]))
 
 
+def _listed(value: object, path: str, head: Stream) -> Instruction:
+    """Return an instruction of a rank's list."""
+    made = _instruction(value, path, len(head.placement))
+    if made.op == "STEP":
+        _need((made.stage >= 0) == bool(head.versions), path, f"STEP has a stage in version {STEPPED} only, and there always")
+    return made
+
+
 def _instruction(value: object, path: str, routes: int) -> Instruction:
     op = value.get("op") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(op, str) or op not in FIELDS:
-        raise StreamError(f"{path}.op", f"no instruction of version {VERSION} is called {op!r}")
+        raise StreamError(f"{path}.op", f"no instruction is called {op!r}")
     fields = [name for name in FIELDS[op] if name != "route" or routes > 1]
-    given = [name for name in fields if name not in DEFAULTS or name in value]
+    given = [name for name in fields if (name not in DEFAULTS and op != "STEP") or name in value]
     _need(set(value) == {"op", *given}, path, f"{op} has the fields op, {', '.join(fields)}".rstrip(", "))
     if "parts" in fields:
         return _compound(op, _list(value["parts"], f"{path}.parts"), f"{path}.parts", routes)

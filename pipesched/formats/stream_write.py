@@ -23,7 +23,6 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.stream import (
     FIELDS,
-    VERSION,
     Instruction,
     Route,
     Stream,
@@ -69,7 +68,7 @@ def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
     own = {real(name): value for name, value in parameters.items()}
-    head = Stream(real(program.name), own, routes_of(placement), (), *model)
+    head = Stream(real(program.name), own, routes_of(placement), (), *model, versions=program.rule)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return head, fingerprint(head.head, lines)
 
@@ -119,7 +118,7 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
     where = f"rank {int(program.rank[index])}, step {program.step(index)}"
     return Diagnostic(
         Code.TARGET,
-        f"a stream of version {VERSION} cannot say {program[index]}: {why}",
+        f"a stream cannot say {program[index]}: {why}",
         (Label(program.origin.place(index).span, where),),
         (f"and {more} more of this kind",) if more else (),
         "emit its computes alone, so that sends and receives are made anew: "

@@ -70,6 +70,7 @@ ROWS = (
         ".json",
         Lazy("formats.stream_write:STREAM"),
         messages=True,
+        steps=True,
     ),
 )
 

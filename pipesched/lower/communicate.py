@@ -70,7 +70,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         origin=Chosen(schedule.origin, ordered(source, ending)),
         clock=clock,
         other=None if schedule.placement.chain else ordered(compute, schedule.stage[there], reduce, ending),
-        rule=schedule.steps.rule if schedule.steps else "",
+        rule=schedule.steps.rule or "stash" if schedule.steps else "",  # where nothing crosses, all rules are equal
     )
 
 

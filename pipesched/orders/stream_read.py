@@ -155,6 +155,7 @@ def _program(head: Stream, columns: Column, begins: Ints) -> Program:
         second=second,
         start=start,
         origin=Nowhere(),
+        rule=head.versions,
     )
     if placement.chain:
         return made
