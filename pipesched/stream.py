@@ -261,9 +261,7 @@ def header(data: object) -> Stream:
     version = data.get("version")
     known = type(version) is int and version in (VERSION, STEPPED)
     _need(known, "version", f"this reader knows versions {VERSION} and {STEPPED}, not {version}")
-    rule = data.get("versions") if version == STEPPED else ""
-    right = isinstance(rule, str) and (version == VERSION or bool(_RULE.fullmatch(rule)))
-    _need(right, "versions", "`stash`, `latest` or `delay 1`, in version 3")
+    rule = _rule(data.get("versions")) if version == STEPPED else ""
     routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
@@ -280,7 +278,13 @@ def header(data: object) -> Stream:
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
     _need(cut, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself")
-    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=str(rule))
+    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=rule)
+
+
+def _rule(value: object) -> str:
+    if not isinstance(value, str) or _RULE.fullmatch(value) is None:
+        raise StreamError("versions", "`stash`, `latest` or `delay 1`, in version 3")
+    return value
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
@@ -347,7 +351,11 @@ def _listed(value: object, path: str, head: Stream) -> Instruction:
     """Return an instruction of a rank's list."""
     made = _instruction(value, path, len(head.placement))
     if made.op == "STEP":
-        _need((made.stage >= 0) == bool(head.versions), path, f"STEP has a stage in version {STEPPED} only, and there always")
+        _need(
+            (made.stage >= 0) == bool(head.versions),
+            path,
+            f"STEP has a stage in version {STEPPED} only, and there always",
+        )
     return made
 
 

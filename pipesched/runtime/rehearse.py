@@ -215,8 +215,9 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     stream = loads("".join(made.pieces()))
     if not 0 <= request.rank < len(stream.ranks):
         raise fail(Code.USAGE, f"rank {request.rank} does not exist: the schedule has {len(stream.ranks)} ranks")
-    if stream.reads:
-        message = f"{stream.name}: stages that read others than the one before them are not rehearsed"
+    if stream.reads or stream.versions:
+        which = ("stages that read others than the one before them", "stages with STEPs inside their order")
+        message = f"{stream.name}: {which[not stream.reads]} are not rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
     from pipesched.runtime.execute import rehearsal
     from pipesched.runtime.execute.errors import RunError

@@ -16,12 +16,12 @@ import numpy as np
 
 from pipesched.check.checks import Subject
 from pipesched.check.findings import label, labels, limited, notes
-from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import AnyCode, Diagnostic, Label
 from pipesched.model.columns import Ints, makes
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
+from pipesched.orders.codes import OrdersCode
 from pipesched.versions.codes import VersionCode
 from pipesched.versions.facts import Versions
 
@@ -224,13 +224,13 @@ def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, la
         found: tuple[AnyCode, str, tuple[tuple[int, str], ...], str] | None = None
         if not own:
             help = "put it after the last backward of the batch"
-            found = CheckCode.NO_REDUCTION, "has no REDUCE_GRAD of its batch before it", (here,), help
+            found = OrdersCode.NO_REDUCTION, "has no REDUCE_GRAD of its batch before it", (here,), help
         elif len(own) > 1:
-            found = CheckCode.REDUCED_TWICE, "has two REDUCE_GRADs before it", ((own[1], "again"), here), "keep one"
+            found = OrdersCode.REDUCED_TWICE, "has two REDUCE_GRADs before it", ((own[1], "again"), here), "keep one"
         elif own[0] < int(last[number]):
             said = (own[0], "reduced here"), (int(last[number]), "the last backward of the batch")
             help = f"move it after {program[int(last[number])]}"
-            found = CheckCode.REDUCED_EARLY, "has its REDUCE_GRAD before its last backward", said, help
+            found = OrdersCode.REDUCED_EARLY, "has its REDUCE_GRAD before its last backward", said, help
         if found is not None:
             code, what, places, help = found
             yield Diagnostic(code, f"STEP {number + 1} of stage {stage} {what}", labels(program, *places), (), help)
@@ -238,4 +238,4 @@ def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, la
     for at in reductions[taken == len(steps)].tolist()[:1]:
         message = f"REDUCE_GRAD of stage {int(program.stage[at])} has no STEP after it"
         place = label(program, at, "no STEP of the stage follows")
-        yield Diagnostic(CheckCode.REDUCED_TWICE, message, (place,), (), "remove it")
+        yield Diagnostic(OrdersCode.REDUCED_TWICE, message, (place,), (), "remove it")

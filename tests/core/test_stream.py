@@ -86,6 +86,12 @@ NEW = {
     "slices_p2_m4": (".ps", SLICES),
     "offloaded_p2_m3": (".ps", OFFLOADED),
 }
+STEPPED = """\
+schedule stepped(p = 3, m = 4)
+stage s in 0 .. p on rank s
+versions stash
+rank r { let w = p - 1 - r  for i in 0 .. w + m { if i < m { F }  if i >= w { B  STEP } } }
+"""
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(10))
 VALIDATOR = Draft202012Validator(json.loads(asset("emit", "v2", "stream.schema.json").read_text("utf-8")))
 COLUMNS = ("op", "stage", "microbatch", "peer", "communicator", "second", "start")
@@ -221,6 +227,31 @@ def test_golden_streams_hold(name: str) -> None:
 def test_a_stream_emitted_again_is_the_same(name: str) -> None:
     """Name, parameters, placement, order and fingerprint survive the round trip."""
     assert emitted(Source("any.json", text_of(name))) == text_of(name)
+
+
+def test_a_step_inside_needs_version_3(update_golden: bool) -> None:
+    """An order with STEPs inside is published as version 3, with its rule; the bytes are equal after a round trip. The
+    same file as version 2, or a STEP without its stage, is refused.
+    """
+    path = EMIT / "v3" / "stepped_p3_m4.json"
+    made = emitted(Source("stepped.ps", STEPPED))
+    if update_golden:
+        path.write_text(made, "utf-8")
+
+    assert made == path.read_text("utf-8")
+    Draft202012Validator(json.loads(asset("emit", "v3", "stream.schema.json").read_text("utf-8"))).validate(
+        json.loads(made)
+    )
+    assert emitted(Source(path.name, made)) == made
+    assert stream.dumps(stream.loads(made)) == made
+    for text in (
+        made.replace('"version": 3', '"version": 2'),
+        made.replace('"versions": "stash"', '"versions": "newest"'),
+        made.replace('{"op":"STEP","stage":1}', '{"op":"STEP"}', 1),
+        made.replace('"stash"', '"latest"'),
+    ):
+        with pytest.raises(stream.StreamError):
+            stream.loads(text)
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -433,7 +464,8 @@ BROKEN: dict[str, tuple[str, str, Callable[[dict[str, Any]], object]]] = {
     "a rank is no list": ("PS811", '"F0"', lambda x: x["ranks"].__setitem__(1, "F0")),
     "an instruction is no object": ("PS811", '"F0"', lambda x: x["ranks"][0].__setitem__(1, "F0")),
     "version 1": ("PS812", "1", lambda x: x.update(version=1)),
-    "version 3": ("PS812", "3", lambda x: x.update(version=3)),
+    "version 4": ("PS812", "4", lambda x: x.update(version=4)),
+    "version 3 without versions": ("PS811", "{", lambda x: x.update(version=3)),
     "no version": ("PS812", "{", lambda x: x.pop("version")),
     "version true": ("PS812", "true", lambda x: x.update(version=True)),
     "no placement": ("PS811", "{", lambda x: x.pop("placement")),
@@ -503,7 +535,7 @@ def test_another_version_is_refused_with_a_remedy() -> None:
     (found,) = verify(Source("a.json", text), Options()).diagnostics
     span = found.labels[0].span
 
-    assert (str(found.code), found.message) == ("PS812", "this reader knows version 2, not 1")
+    assert (str(found.code), found.message) == ("PS812", "this reader knows versions 2 and 3, not 1")
     assert span is not None and text[: span.start].endswith('"version": ') and "emit the stream again" in found.help
     assert verify(Source("a.json", text[: span.start] + "2" + text[span.start + 1 :]), Options()).ok
 

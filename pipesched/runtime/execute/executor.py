@@ -129,6 +129,8 @@ class Runtime:
                 PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
             ValueError: the modules are not the modules of this rank, or the group is not of the stream's size.
         """
+        if stream.versions:
+            raise ValueError(f"{stream.name} has STEPs inside its order; this runtime keeps one version of the weights")
         self._alone = imitated or len(stream.ranks) == 1
         check_modules(stream, modules, rank, group, alone=self._alone)
         self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
