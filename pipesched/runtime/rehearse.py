@@ -215,10 +215,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     stream = loads("".join(made.pieces()))
     if not 0 <= request.rank < len(stream.ranks):
         raise fail(Code.USAGE, f"rank {request.rank} does not exist: the schedule has {len(stream.ranks)} ranks")
-    if stream.reads or stream.versions:
-        which = ("stages that read others than the one before them", "stages with STEPs inside their order")
-        message = f"{stream.name}: {which[not stream.reads]} are not rehearsed"
-        raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
+    _require_plain(stream)
     from pipesched.runtime.execute import rehearsal
     from pipesched.runtime.execute.errors import RunError
 
@@ -240,6 +237,14 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     trained = options.of(Workload).model
     factors = () if trained is None else _factors(trained, stream.stages, found)
     return OneRank(stream, request, found, tuple(dict.fromkeys(notes)), given, by_model=by_model, factors=factors)
+
+
+def _require_plain(stream: Stream) -> None:
+    """Raise PipeschedError, PS814, for what is not rehearsed."""
+    if stream.reads or stream.versions:
+        which = ("stages that read others than the one before them", "stages with STEPs inside their order")
+        message = f"{stream.name}: {which[not stream.reads]} are not rehearsed"
+        raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
 
 
 def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction | None, ...]:
