@@ -29,5 +29,6 @@ class PlanningCode(AnyCode):
     TRAINER = "PS250", 2
     MODEL_UNCOUNTED = "PS251"
     TWO_DEVICES = "PS252", 2
+    NO_TIMES = "PS253", 2
     OVER_BYTES = "PS502"
     OTHER_BATCH = "PS909"

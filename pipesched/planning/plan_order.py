@@ -65,11 +65,8 @@ def ordered(plan: Outcome, seconds: float) -> Ordered | None:
     best = plan.best
     if best is None or best.choice.p == 1:
         return None
-    from pipesched.planning.layouts.trust import trust
-
-    doubt = trust(plan.problem, best.choice)
-    if not doubt.timed:
-        return Ordered(None, None, None, doubt.why)
+    if not best.trust.timed:
+        return Ordered(None, None, None, best.trust.why)
     offered = next((row for row in extension.rows(Service) if row.name == "order"), None)
     if offered is None:
         raise fail(Code.USAGE, "no extension that optimizes is installed")

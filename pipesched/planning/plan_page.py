@@ -59,5 +59,6 @@ def _picture(plan: Outcome) -> str:
         return "<p>nothing fits</p>"
     choice = plan.best.choice
     schedule = order(choice.schedule, tuple(choice.sizes.items()))
-    drawn = page.render(chart(schedule, stages_of(plan.problem).costs(choice)))
+    costs = stages_of(plan.problem).costs(choice) if plan.best.trust.timed else None
+    drawn = page.render(chart(schedule, costs))
     return f'<iframe title="timeline" srcdoc="{safe(drawn, "xml")}"></iframe>'

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from fractions import Fraction
 
 from pipesched import render
+from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import quantity
 from pipesched.model.units import SECONDS
 from pipesched.planning import plan_launch
@@ -18,7 +19,6 @@ from pipesched.planning.layouts.prediction import Prediction
 from pipesched.planning.layouts.rules import TERMS
 from pipesched.planning.layouts.space import LETTERS
 from pipesched.planning.layouts.stages import stages_of
-from pipesched.planning.layouts.trust import trust
 from pipesched.planning.plan_model import head
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
@@ -62,14 +62,14 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     """
     lines = list(facts(plan))
     if plan.best is not None:
-        lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan), ""]
-        lines += [plan.ordered.text(), ""] if plan.ordered is not None else []
-        lines += [*plan_launch.text(plan), ""] if plan.request.trainer else []
-        timed = trust(plan.problem, plan.best.choice).timed
-        lines += [f"- {one.text(plan.best)}" for one in plan.rules if timed]
+        lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan)]
+        lines += ["", plan.ordered.text()] if plan.ordered is not None else []
+        lines += ["", *plan_launch.text(plan)] if plan.request.trainer else []
+        lines += ["", *(f"- {one.text(plan.best)}" for one in plan.rules)] if plan.best.trust.timed else []
     if plan.explained is not None and plan.best is not None:
         lines += ["", *plan.explained.text(plan.best)]
-        lines += ["", _terms(plan.explained.found, plan.best)] if plan.explained.found else []
+        found = plan.explained.found
+        lines += ["", _terms(found, plan.best)] if found and found.trust.timed else []
     lines += ["", *render.assumptions([*assumed(plan)], verbose=verbose)] if plan.rows else []
     lines += ["", *(render.text(found) for found in plan.diagnostics)] if plan.diagnostics else []
     return "\n".join(lines)
@@ -109,10 +109,11 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
         yield str(value), value
-    if not trust(plan.problem, choice).timed:
+    if not one.trust.timed:
         yield from _untimed(plan, one)
         return
-    yield _step(plan, one), float(one.seconds)
+    bar = "" if one.trust.percent is None else f" ±{one.trust.percent} %"
+    yield SECONDS.text(one.seconds) + bar, float(one.seconds)
     yield f"{float(f'{float(one.tokens_per_second):.3g}'):,.0f}", float(one.tokens_per_second)
     yield f"{float(per_gpu(one)) / 1e12:,.0f}", float(per_gpu(one))
     yield f"{float(one.utilisation) * 100:.1f} %", float(one.utilisation)
@@ -120,12 +121,6 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
     yield gigabytes(one.peak), one.peak
     for days in () if tokens is None else (one.days(tokens), by_formula(one, tokens)):
         yield quantity(days, (("days", Fraction(1)),)), float(days)
-
-
-def _step(plan: Outcome, one: Prediction) -> str:
-    """Return the time of a step, with its error bar."""
-    bar = trust(plan.problem, one.choice).percent
-    return SECONDS.text(one.seconds) + ("" if bar is None else f" ±{bar} %")
 
 
 def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
@@ -144,9 +139,8 @@ def per_gpu(one: Prediction) -> Fraction:
 
 def _bars(plan: Outcome) -> Iterator[str]:
     """Yield what the error bars rest on, or why there are no times."""
-    for said in dict.fromkeys(trust(plan.problem, one.choice).why for one in plan.rows):
-        if said:
-            yield f"± {said}" if not said.startswith("no times") else said
+    for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
+        yield f"± {found.why}" if found.timed else f"{found.why}; rows stand in the predicted order"
 
 
 def _legend(plan: Outcome) -> str:
@@ -201,15 +195,13 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
         others.append(f"layout={layout_of(list(map(len, stages_of(plan.problem).layers(choice))))}")
     model = shlex.quote(",".join([plan.request.model, *others]))
     order = f"{choice.schedule} {sizes}"
-    timed = f"--model {model}{_device(plan)}"
-    verify = f"pipesched verify {order} {timed} --mem-cap {_cap(plan.problem.cap)}"
-    if choice.p == 1:
-        return {"verify": verify}
-    return {
-        "verify": verify,
-        "optimize": f"pipesched optimize {order} {timed} --mem-cap {_cap(plan.problem.cap)}",
-        "emit": f"pipesched emit {order} --target torch-csv",
-    }
+    under = f"{order} --model {model}{_device(plan) if one.trust.timed else ''} --mem-cap {_cap(plan.problem.cap)}"
+    made = {"verify": f"pipesched verify {under}"}
+    if choice.p > 1 and one.trust.timed:
+        made["optimize"] = f"pipesched optimize {under}"
+    if choice.p > 1:
+        made["emit"] = f"pipesched emit {order} --target torch-csv"
+    return made
 
 
 def _device(plan: Outcome) -> str:
@@ -327,7 +319,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
 
 def row(plan: Outcome, one: Prediction) -> dict[str, object]:
     """Return a choice with its figures, as JSON."""
-    tokens, choice, bar = plan.request.tokens, one.choice, trust(plan.problem, one.choice)
+    tokens, choice, bar = plan.request.tokens, one.choice, one.trust
     return {
         **choice.to_json(),
         "seconds": float(one.seconds) if bar.timed else None,
@@ -358,10 +350,16 @@ def _explained(plan: Outcome) -> dict[str, object]:
 
 
 def plot(plan: Outcome) -> str:
-    """Plot seconds of a step against the peak bytes of a rank, one series per schedule, as SVG."""
+    """Plot seconds of a step against the peak bytes of a rank, one series per schedule, as SVG.
+
+    Raises:
+        PipeschedError: PS225, if the rows have no times.
+    """
     from pipesched.views.plot import Point
     from pipesched.views.plot import plot as drawn
 
+    if plan.best is not None and not plan.best.trust.timed:
+        raise fail(Code.USAGE, f"there is nothing to plot: {plan.best.trust.why}", help="leave out --plot")
     points = [
         Point(
             Fraction(round(one.peak / 1e8), 10),

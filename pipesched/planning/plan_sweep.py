@@ -17,7 +17,6 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.plan import Request
 from pipesched.planning.layouts.space import NAMES
-from pipesched.planning.layouts.trust import trust
 from pipesched.planning.plans import Plan
 from pipesched.planning.plans import only as sizes
 from pipesched.views.tables import table
@@ -83,8 +82,7 @@ class Sweep:
 
 def _doubt(plan: Plan) -> str:
     """Return the reason why the first row of a plan has no time, or an empty text."""
-    found = trust(plan.problem, plan.best.choice) if plan.best else None
-    return "" if found is None or found.timed else found.why
+    return "" if plan.best is None or plan.best.trust.timed else plan.best.trust.why
 
 
 def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:

@@ -17,8 +17,9 @@ from pipesched.planning.codes import PlanningCode
 from pipesched.planning.layouts.plan import Outcome, Request, outcome
 from pipesched.planning.layouts.schedules import SCHEDULES, UNTRIED
 from pipesched.planning.layouts.search import Tell, silent
-from pipesched.planning.layouts.space import LETTERS, NAMES, RECOMPUTE, SPLITS, Size
+from pipesched.planning.layouts.space import LETTERS, NAMES, SPLITS, Size
 from pipesched.planning.plan_order import ordered
+from pipesched.planning.transformer.config import RECOMPUTE
 from pipesched.planning.transformer.kept import read as read_kept
 from pipesched.planning.values import one_device
 

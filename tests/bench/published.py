@@ -88,6 +88,8 @@ TRAINER = {
     "megatron-core 0.9": "megatron",
 }
 """The trainer of a plan for each trainer of the data."""
+RECOMPUTED = {("torchtitan 2024", "none"): "operations"}
+"""Its default, `selective_ac_option = "op"`, for what the data have without full recomputation."""
 OUTPUTS = {"llm-foundry (torch FSDP)": False}
 """Its default is flash-attention's cross entropy, which writes gradients over the logits."""
 GRADIENTS = {"nemo 2024": 2, "megatron-bridge 2025": 2}
@@ -151,7 +153,7 @@ class Run:
             data=layout["d"],
             expert=layout["e"],
             zero=layout["zero"],
-            recompute=layout["recompute"],
+            recompute=RECOMPUTED.get((self.row["trainer"], layout["recompute"]), layout["recompute"]),
             attention=layout["attention"],
             optimizer_bytes=Fraction(OPTIMIZER.get(self.row["trainer"], layout["optimizer_bytes"])),
             gradient_bytes=Fraction(GRADIENTS.get(self.row["trainer"], layout["gradient_bytes"])),

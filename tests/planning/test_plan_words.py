@@ -83,6 +83,27 @@ def test_what_has_no_time_has_none_in_a_sweep_or_from_the_optimizer(
     assert main(["plan", *words, "--sweep", "gpus=8,16", "--plot", str(tmp_path / "x.svg")]) == 2
     assert "nothing to plot" in capsys.readouterr().err
     assert "by the optimizer: no times for models with experts" in told(capsys, *words, "--optimize", "1")
+    assert main(["plan", *words, "--plot", str(tmp_path / "x.svg")]) == 2
+    assert "nothing to plot" in capsys.readouterr().err and not (tmp_path / "x.svg").exists()
+
+
+def test_no_command_says_a_time_that_is_not_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every verb that takes a model and a device refuses the times of experts with PS253, and takes a flat share of the
+    peak; an explained plan has neither seconds nor per cent, nor has a command that would be refused.
+    """
+    of = ["--model", "deepseek-v3,batch=1024,data=64", "--device", "h100"]
+    for verb in ("verify", "why", "show", "optimize"):
+        assert main([verb, "1f1b", "--p", "4", "--m", "8", *of]) == 2, verb
+        assert "PS253" in capsys.readouterr().err, verb
+    for verb in ("compare", "diff"):
+        main([verb, "1f1b", "zb_h1", "--p", "4", "--m", "8", *of])
+        said = capsys.readouterr()
+        assert "PS253" in said.out + said.err, verb
+    assert main(["verify", "1f1b", "--p", "4", "--m", "8", *of, "--efficiency", "40%"]) == 0
+    capsys.readouterr()
+    only = ["--only", "t=1,c=1,b=1,p=2,4,e=8,zero=1,schedule=1f1b", "--mem-cap", "4TB", "--gpus", "64"]
+    said = told(capsys, *of, *only, "--explain", "p=2")
+    assert "predicted order" in said and not re.search(r"\d (m?s|days)\b|% (slower|faster)|--device|optimize", said)
 
 
 @pytest.mark.parametrize(

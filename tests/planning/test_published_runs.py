@@ -89,25 +89,30 @@ def peak(run: Run) -> int:
 
 
 READ = [run for run in runs() if "memory_gib" in run.row["measured"]]
-PER_OPERATION = ("tt-8b-8",)  # torchtitan recomputes half of the products of a layer there; a plan has no such choice
 
 
 def test_bytes_are_what_was_read() -> None:
     """The fullest GPU is within 10 % of nvidia-smi or of torch's reserved bytes, and not more than 6 % below it."""
     assert len(READ) == 26
     for run in READ:
-        if run.id not in PER_OPERATION:
-            ratio = peak(run) / 2**30 / run.row["measured"]["memory_gib"]
-            assert 0.94 <= ratio <= 1.10, (run.id, ratio)
+        ratio = peak(run) / 2**30 / run.row["measured"]["memory_gib"]
+        assert 0.94 <= ratio <= 1.10, (run.id, ratio)
+
+
+def fits(run: Run) -> bool:
+    """Return True if a run fits with one standard deviation of the reserve kept free."""
+    of = reserve_of(run.problem.space.training)
+    assert of is not None
+    return peak(run) + of.spread <= run.problem.device.offered
 
 
 def test_what_ran_fits_and_what_ran_out_of_memory_does_not() -> None:
-    """With one standard deviation of the reserve kept free. Left out: a recomputation that a plan does not have."""
+    """All runs, at the settings of their trainers. 529.6 billion parameters by ZeRO 3 with four sequences of a
+    microbatch ran on 640 A100 and not on 560 (Narayanan et al. 2021, table 2).
+    """
     for run in runs():
-        of = reserve_of(run.problem.space.training)
-        assert of is not None
-        fits = peak(run) + of.spread <= run.problem.device.offered
-        if "out_of_memory" in run.row["measured"]:
-            assert not fits, run.id
-        elif run.kind not in ("zero3_a100", "experts") and run.id not in PER_OPERATION:
-            assert fits, run.id
+        assert fits(run) == ("out_of_memory" not in run.row["measured"]), run.id
+    fewer = copy.deepcopy(next(dict(run.row) for run in runs() if run.id == "nar-529.6B-z3-640"))
+    fewer["cluster"]["gpus"] = fewer["layout"]["d"] = 560
+    fewer["layout"]["batch"] = 2240
+    assert not fits(Run(fewer))

@@ -30,7 +30,7 @@ RULES = (
         "DeepSpeed, deepspeed/runtime/config.py",
     ),
     Rule(
-        lambda x: x.x.recompute == "selective",
+        lambda x: x.x.recompute in ("selective", "operations"),
         "checkpoints whole layers",
         f"{_MODULE}: activation_checkpoint_interval",
     ),

@@ -42,6 +42,11 @@ RULES = (
         "selective recomputation is for scores, which flash attention does not keep",
         "Megatron-LM, megatron/core/transformer/transformer_config.py",
     ),
+    Rule(
+        lambda x: x.x.recompute == "operations",
+        "recomputes modules or everything, not single operations",
+        "Megatron-LM, megatron/core/transformer/transformer_config.py: recompute_modules",
+    ),
     Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "experts are grouped in 16 bits alone", _ARGUMENTS),
 )
 

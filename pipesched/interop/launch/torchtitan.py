@@ -56,7 +56,7 @@ RULES = (
     only_schedules({**_CLASSES, **_BY_CSV}, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
     Rule(
         lambda x: x.x.recompute == "selective",
-        "its selective checkpointing keeps other tensors than the plan counts",
+        "it recomputes no scores by themselves, but operations or everything",
         "torchtitan 0.2, distributed/activation_checkpoint.py",
     ),
     Rule(
@@ -137,7 +137,10 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     yield f"seq_len = {a.sequence}"
     yield f'mixed_precision_param = "{"bfloat16" if a.dtype == "bf16" else "float32"}"'
     yield from ("", "[parallelism]", *_parallel(x, by_csv=by_csv))
-    yield from ("", "[activation_checkpoint]", f'mode = "{training.recompute}"', "", "[compile]", "enable = false")
+    by_operation = training.recompute == "operations"
+    yield from ("", "[activation_checkpoint]", f'mode = "{"selective" if by_operation else training.recompute}"')
+    yield from ['selective_ac_option = "op"'] if by_operation else []
+    yield from ("", "[compile]", "enable = false")
 
 
 def _parallel(x: Setup, *, by_csv: bool) -> Iterator[str]:

@@ -34,6 +34,7 @@ from pipesched.planning.layouts.space import Choice, refuses
 from pipesched.planning.layouts.stages import NANO, Problem, Stages, stages_of
 from pipesched.planning.transformer import flops
 from pipesched.planning.transformer.trainers import reserve_of
+from pipesched.planning.transformer.trust import Trust, trust
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
 
@@ -154,9 +155,14 @@ class Prediction:
         """The nanoseconds of a step."""
         return max(end + after for end, after in zip(self.ends, self.more, strict=True))
 
+    @cached_property
+    def trust(self) -> Trust:
+        """The error bar of its time, or the reason why no time is said."""
+        return trust(self.problem.space.transformer, self.choice.training, self.problem.on, self.gpus)
+
     @property
     def seconds(self) -> Fraction:
-        """The seconds of a step."""
+        """The seconds of a step; to be said only if `trust` has a time for it."""
         return Fraction(self.nanoseconds, NANO)
 
     @cached_property

@@ -65,7 +65,11 @@ class Judged:
 
 
 def slower(other: Prediction, best: Prediction) -> str:
-    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``."""
+    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``; without times, that it stands
+    behind.
+    """
+    if not best.trust.timed:
+        return f"stands behind it in the predicted order; {best.trust.why}"
     found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
     said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
     less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]

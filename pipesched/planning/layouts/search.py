@@ -23,7 +23,6 @@ from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.prediction import Bound, Prediction, Refused, bound, predict
 from pipesched.planning.layouts.space import Choice, Size, Space
 from pipesched.planning.layouts.stages import Problem
-from pipesched.planning.layouts.trust import trust
 
 PORTION, LOOKED_AT = 512, 8  # choices per portion of work, when bounded and when timed
 FEW = 4 * PORTION  # most choices for which other processes do not pay
@@ -107,8 +106,8 @@ class Search:
         for _, number in sorted(bounded)[:LOOKED_AT]:
             row = _tried(self.problem, few[number])
             if isinstance(row, Prediction):
-                timed = trust(self.problem, few[number]).timed
-                says = f"takes {SECONDS.text(row.seconds)}" if timed else f"needs {gigabytes(row.peak)} of a GPU"
+                needs = f"needs {gigabytes(row.peak)} of a GPU"
+                says = f"takes {SECONDS.text(row.seconds)}" if row.trust.timed else needs
                 self.tell(f"{few[number]} {says}, the first of many")
                 return
 

@@ -22,11 +22,11 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.schedules import SCHEDULES, Row
-from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.config import RECOMPUTE, Training, Transformer
 from pipesched.planning.transformer.rules import faults, layers_of
+from pipesched.planning.transformer.trainers import TRAINERS
 
 MICROBATCHES = (1, 2, 4, 8)
-RECOMPUTE = ("none", "selective", "full")
 LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
 """The letters of a choice, and the keys of a training for which they stand."""
 LAYOUT = ("p", "t", "c", "d", "e")
@@ -159,10 +159,13 @@ class Space:
 
     def _recompute(self) -> list[str]:
         """Return the values of recompute to try; selective recomputation is for scores, which flash attention does not
-        keep.
+        keep, and only torch recomputes by operation.
         """
-        apart = self.training.attention == "flash" and "recompute" not in self.only
-        return self._listed("recompute", [how for how in RECOMPUTE if not apart or how != "selective"])
+        a, x, left = self.transformer, self.training, set[str]()
+        if "recompute" not in self.only:
+            left = {"selective"} if x.attention == "flash" else left
+            left |= {"operations"} if x.trainer != "torch" or a.experts or a.latent else set()
+        return self._listed("recompute", [how for how in RECOMPUTE if how not in left])
 
     def _of(self, name: str, most: int) -> list[int]:
         """Return the divisors of a number among the values to try."""
@@ -225,6 +228,8 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 def refuses(space: Space, choice: Choice) -> str:
     """Return the reason to refuse a choice, by arithmetic only; empty if there is none."""
+    if not space.trainer and (reason := _unsplit(space, choice)):
+        return reason
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
         return fault.message
     for ranks, what in (
@@ -237,10 +242,15 @@ def refuses(space: Space, choice: Choice) -> str:
         return f"its order has more than {MAX_OPS:,} operations"
     if reason := choice.row.refuses(choice.p, choice.v, choice.m):
         return reason
-    return launcher(space.trainer).refuses(space, choice) if space.trainer else _unsplit(space, choice)
+    return launcher(space.trainer).refuses(space, choice) if space.trainer else ""
 
 
 def _unsplit(space: Space, choice: Choice) -> str:
-    """Return the reason why no trainer runs a choice, or an empty text; a ZeRO stage that is asked for is tried."""
-    parted = choice.p > 1 and choice.training.zero > 1 and "zero" not in space.only
-    return f"no trainer splits gradients in a pipeline: ZeRO {choice.training.zero} with p > 1" if parted else ""
+    """Return the reason why the trainer whose times count does not run a choice; empty for a ZeRO stage that is asked
+    for.
+    """
+    x, row = choice.training, TRAINERS.get(space.training.trainer)
+    run = (row.zero if row else ((0, 1, 2, 3), (0, 1)))[choice.p > 1]
+    if x.zero in run or "zero" in space.only:
+        return ""
+    return f"{row.name if row else 'no trainer'} does not run ZeRO {x.zero}{' with p > 1' * (choice.p > 1)}"

@@ -8,6 +8,7 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
     tensor, sequence               s b h / t (34 + 5 a s / h)
     selective recomputation        as above, without 5 a s / h
     full recomputation             s b h 2
+    recomputation by operation     the layer's input; what attention and every second product compute
 
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
 norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention stores no scores, so it omits 5 a s /
@@ -75,8 +76,20 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
     measured = x.kept.layer if x.kept else 1
     if x.recompute == "full":
         return boundary(a, x) * measured
+    if x.recompute == "operations":
+        return _by_operation(a, x) * measured
     found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
     return (found - (scores(a, x) if x.recompute == "selective" else 0)) * measured
+
+
+def _by_operation(a: Transformer, x: Training) -> Fraction:
+    """Return the bytes that torchtitan keeps with `selective_ac_option = "op"`, in a layer without experts: its input,
+    q, v, what attention and the first matrix of the feed-forward part compute; the output of a gated layer; and over t
+    both outputs that are scattered (torchtitan 0.2.2, distributed/activation_checkpoint.py).
+    """
+    queries, f, t = a.heads * a.head_size, a.feed_forward, x.tensor
+    inside = Fraction(2 * queries + f, t) + a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
+    return tokens(a, x) * a.dtype_bytes * inside + boundary(a, x) * (3 if t > 1 else 2 if a.gated else 1)
 
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
@@ -130,7 +143,7 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """
     h, z, t = a.hidden, a.dtype_bytes, x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
-    again = _again(a, x, index) if x.recompute == "full" else Fraction(0)
+    again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
     left = outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
     return left * (x.kept.stored if x.kept else 1)
 

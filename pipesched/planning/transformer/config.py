@@ -17,6 +17,8 @@ from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """The bytes per number of each dtype."""
+RECOMPUTE = ("none", "selective", "operations", "full")
+"""What a backward runs again: nothing, the scores of attention, every second product as torchtitan does, everything."""
 
 
 @dataclass(frozen=True)

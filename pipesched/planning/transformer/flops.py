@@ -8,8 +8,8 @@ its gradients, and has no weights. For a GPT this is, per layer and b sequences 
 
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
-A causal mask saves nothing, as in the paper. Recomputation is part of I: of the scores if it is selective, of all F but
-the head's if it is full. Norms, activations, dropout and the recomputation inside flash attention's backward are not
+A causal mask saves nothing, as in the paper. Recomputation is part of I: of the scores if it is selective, of every
+second product if it is by operation, of all F but the head's if it is full. Norms, activations, dropout and the recomputation inside flash attention's backward are not
 counted.
 """
 
@@ -49,17 +49,25 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
         linear = 2 * n * sum((entries(a, x, index) for index in layers), Fraction(0))
         attending = len(layers) * attention(a, x)
         logits = 2 * n * a.hidden * a.vocabulary / x.tensor if stage == stages - 1 else Fraction(0)
-        again = {"none": Fraction(0), "selective": attending, "full": linear + attending}[x.recompute]
-        if x.recompute == "selective" and x.attention == "flash":
-            again = Fraction(0)  # there are no scores to recompute
+        scores = Fraction(0) if x.attention == "flash" else attending  # without scores none are recomputed
+        products = 2 * n * len(layers) * sum(k * outer for k, outer in every_second(a, x.tensor))
+        again = {"none": Fraction(0), "selective": scores, "operations": products, "full": linear + attending}
         linear += logits
-        made.append(StageFlops(linear + attending, linear + 2 * attending + again, linear, again))
+        made.append(StageFlops(linear + attending, linear + 2 * attending + again[x.recompute], linear, again[x.recompute]))
     return tuple(made)
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the number of matrix entries that a token passes in a layer, on one rank."""
     return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
+
+
+def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction | int], ...]:
+    """Return the rows and columns of the matrices whose products recomputation by operation runs again: of k, of the
+    projection, and the last but one of a gated feed-forward part, or its last.
+    """
+    keys, queries, f = a.head_size * max(Fraction(a.kv_heads, t), Fraction(1)), a.heads * a.head_size, a.feed_forward
+    return (a.hidden, keys), (Fraction(queries, t), a.hidden), (a.hidden, Fraction(f, t))
 
 
 def attention(a: Transformer, x: Training) -> Fraction:

@@ -8,7 +8,7 @@
     sequence = 2048               data = 8              d: copies of the pipeline
                                   expert = 1            e: ranks that share the experts
     [model.experts]               zero = 1              0 nothing, 1 optimizer, 2 gradients too, 3 parameters too
-    [model.latent]                recompute = "none"    none, selective, full
+    [model.latent]                recompute = "none"    none, selective, operations, full
 
 Every wrong value is a finding at its line.
 """
@@ -30,7 +30,7 @@ from pipesched.library.assets import asset
 from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import hugging_face
-from pipesched.planning.transformer.config import DTYPES, Experts, Latent, More, Trained, Training, Transformer
+from pipesched.planning.transformer.config import DTYPES, RECOMPUTE, Experts, Latent, More, Trained, Training, Transformer
 from pipesched.planning.transformer.kept import read as read_kept
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
@@ -97,7 +97,7 @@ _OTHERS: Mapping[str, _Kind] = {
     "name": _TEXT,
     "batch": _COUNT,
     "zero": _Kind("0, 1, 2 or 3", _whole(0, 3)),
-    "recompute": _one_of("none", "selective", "full"),
+    "recompute": _one_of(*RECOMPUTE),
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
     "keep_outputs": _FLAG,

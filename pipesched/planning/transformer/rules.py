@@ -115,6 +115,12 @@ RULES = (
         lambda a, x, s: f"the size {_split(a, x):,} of experts that are split is not divisible by tensor {x.tensor}",
     ),
     Rule(
+        "training.recompute",
+        lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent),
+        lambda a, x, s: "recomputation by operation is not counted for experts and latent attention",
+        help=lambda a, x, s: "none, selective or full",
+    ),
+    Rule(
         "training.context",
         lambda a, x, s: a.sequence % x.context,
         lambda a, x, s: f"sequence {a.sequence:,} is not divisible by context {x.context}",

@@ -23,6 +23,7 @@ from typing import TypeAlias
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.constants import Constants, fitted
 from pipesched.planning.transformer.devices import Device
+from pipesched.planning.transformer.flops import every_second
 from pipesched.planning.transformer.trainers import TRAINERS, Trainer
 
 PICO = 10**12
@@ -173,7 +174,9 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
         made.product(n, h, (2 if a.gated else 1) * a.feed_forward // t)
         made.product(n, a.feed_forward // t, h)
     attending = _attention(made, a, x, n)
+    before = made.forward
     _elementwise(made, a, x, n, 0 if experts else (6 if a.gated else 4) * a.feed_forward)
+    elementwise = made.forward - before
     made.launched(14, 20, 4)
     made.forward += on.host // 3
     made.input += on.host - on.host // 3
@@ -182,10 +185,12 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
         made.weights += round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, t) / on.memory_rate)
     tensor, ring = _tensor(on, x, n * h, made.bytes_each), _ring(on, a, x, n)
     shown = round(sent * c["experts_shown"])
-    again = {"none": 0, "selective": attending, "full": made.forward + tensor + ring + shown}[x.recompute]
-    if x.recompute == "selective" and x.attention == "flash":
-        again = 0
-    return Layer(made.forward, made.input, made.weights, again, tensor=tensor, context=ring, experts=shown)
+    scores = 0 if x.attention == "flash" else attending  # without scores none are recomputed
+    way = 1, made.eight, made.bytes_each, on
+    second = sum(product(n, int(outer), int(inner), *way) for inner, outer in every_second(a, t)) + elementwise
+    again = {"none": 0, "selective": scores, "full": made.forward + tensor + ring + shown}
+    again["operations"] = second + 14 * on.launch + tensor // 2
+    return Layer(made.forward, made.input, made.weights, again[x.recompute], tensor=tensor, context=ring, experts=shown)
 
 
 def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:

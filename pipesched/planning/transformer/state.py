@@ -20,6 +20,7 @@ from pipesched.planning.transformer import parameters
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.parameters import Part, on_rank
 from pipesched.planning.transformer.rules import layers_of
+from pipesched.planning.transformer.trainers import TRAINERS
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,19 @@ def copies(x: Training, *, of_experts: bool = False) -> int:
 def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
     """Return, by stage, the temporary bytes of its largest layer, or of the embedding or the head: parameters under
     ZeRO 3, and in a B or a W gradients under ZeRO 2.
+
+    DeepSpeed has fewer whole: `stage3_max_live_parameters` and `reduce_bucket_size`, but no less than a matrix.
     """
-    made = []
+    made, live = [], TRAINERS[x.trainer].live if x.trainer else (0, 0)
+    matrix = Fraction(a.hidden * max(a.feed_forward, (a.heads + 2 * a.kv_heads) * a.head_size), x.tensor)
     for stage, layers in enumerate(layers_of(a, x, stages)):
         units = [parameters.layer(a, x, i) for i in {a.has_experts(i): i for i in layers}.values()]
         units += [parameters.embedding(a, x)] if stage == 0 else []
         units += [parameters.head(a, x)] if stage == stages - 1 else []
         counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
         most = Fraction(max(counts, default=0))
-        made.append((most * a.dtype_bytes * (x.zero == 3), most * x.gradient_bytes * (x.zero >= 2)))
+        whole, added = (min(most, max(matrix, number)) if number else most for number in live)
+        made.append((whole * a.dtype_bytes * (x.zero == 3), added * x.gradient_bytes * (x.zero >= 2)))
     return tuple(made)
 
 

@@ -15,17 +15,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from pipesched.diagnostics import fail
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.placement import Placement
 from pipesched.model.units import MILLISECONDS
+from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import activations, flops, parameters, shapes, traffic
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.devices import HALF, Device
 from pipesched.planning.transformer.rules import layers_of
 from pipesched.planning.transformer.shapes import PICO, Machine, machine
 from pipesched.planning.transformer.trainers import DEFAULT
+from pipesched.planning.transformer.trust import trust
 
 _NANO = 10**6  # nanoseconds in a millisecond
 
@@ -110,10 +113,14 @@ def on_device(
     """Return all costs of a placement, with their assumptions.
 
     Raises:
-        PipeschedError: PS235.
+        PipeschedError: PS235; PS253, times of such models are not predicted.
     """
     a, x = trained
     on = machine(device, x.trainer or DEFAULT) if efficiency is None else None
+    doubt = trust(a, x, on, x.tensor * x.context * x.data * placement.ranks)
+    if not doubt.timed:
+        help = "give --efficiency 50% for a flat share of the peak, or leave out --device"
+        raise fail(PlanningCode.NO_TIMES, doubt.why, help=help)
     way = {"overlap": 1 - on.shown(x.zero)} if on else {}
     efficiency = HALF if efficiency is None else efficiency
     ranks = placement.rank_of[0].tolist()

@@ -59,7 +59,8 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
     """Return the traffic of I of a layer and one microbatch."""
     once = forward(a, x, index)
     back = Traffic(once.tensor, 2 * once.context, once.experts)
-    return back + once if x.recompute == "full" else back
+    again = {"full": once, "operations": Traffic(once.tensor / 2, NONE.context, NONE.experts)}
+    return back + again.get(x.recompute, NONE)
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:

@@ -1,7 +1,7 @@
 """How far a predicted time is to be trusted: what predictions of its class missed, each source left out of the fit.
 
 The classes are those of constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
-experts. A class that misses by more than 30 % in one run of ten has no time; the row says so.
+experts. A class that misses by more than 30 % in one run of ten has no time by shape; whoever asks for one is told why.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from pipesched.planning.layouts.space import Choice
-from pipesched.planning.layouts.stages import Problem
+from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.shapes import Machine
 
 LIMIT = 0.30
 LONG = 16_384
@@ -33,26 +33,28 @@ class Trust:
     timed: bool = True
 
 
-def trust(problem: Problem, choice: Choice) -> Trust:
-    """Return the error bar of the time of a choice."""
-    if problem.on is None:
+def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
+    """Return the error bar of a time on this number of GPUs. on: the machine whose shapes give the time; None with a
+    flat efficiency.
+    """
+    if on is None:
         return Trust(None, "")
-    kind = _kind(problem, choice)
-    row = problem.on.constants.errors.get(kind)
+    kind = _kind(a, x, on, gpus)
+    row = on.constants.errors.get(kind)
     if row is None:
         return Trust(None, "")
     nine, runs = row["most_of_them"], int(row["runs"])
     if nine > LIMIT:
-        missed = f"{runs} published runs are missed by {row['median']:.0%} in the median, {row['worst']:.0%} at worst"
-        return Trust(None, f"no times for {_NAMES[kind]}: {missed}; rows stand in the predicted order", False)
+        half, worst = 100 * row["median"], 100 * row["worst"]
+        missed = f"{runs} published runs are missed by {half:.0f} % in the median, {worst:.0f} % at worst"
+        return Trust(None, f"no times for {_NAMES[kind]}: {missed}", False)
     behind = f"{_NAMES[kind]}: 9 of 10 of {runs} published runs, each source left out of the fit in turn"
     return Trust(ceil(100 * nine), behind)
 
 
-def _kind(problem: Problem, choice: Choice) -> str:
-    if problem.space.transformer.experts is not None:
+def _kind(a: Transformer, x: Training, on: Machine, gpus: int) -> str:
+    if a.experts is not None:
         return "experts"
-    wide = problem.space.gpus > problem.device.node_size
-    if choice.training.zero == 3 and problem.device.gemm == "gemm_a100" and wide:
+    if x.zero == 3 and on.device.gemm == "gemm_a100" and gpus > on.device.node_size:
         return "zero3_a100"
-    return "long" if problem.space.transformer.sequence > LONG else "dense"
+    return "long" if a.sequence > LONG else "dense"
