@@ -288,6 +288,12 @@ def _run_again(s: _Counted) -> str:
     return f"the schedule runs {s.again:,} forwards of whole stages again by R; until then each F keeps {kept}"
 
 
+def _types(a: Transformer, x: Training) -> str:
+    if not x.autocast:
+        return f"{a.dtype}: {a.dtype_bytes} bytes per parameter and activation"
+    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 of a copy of each weight per microbatch"
+
+
 def _reserved(x: Training) -> str:
     of = reserve_of(x)
     assert of is not None
@@ -302,7 +308,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: True,
         lambda s: (
-            f"{s.a.dtype}: {s.a.dtype_bytes} bytes per parameter and activation, {s.x.gradient_bytes} per gradient, "
+            f"{_types(s.a, s.x)}, {s.x.gradient_bytes} per gradient, "
             f"{s.x.optimizer_bytes} of optimizer state; ZeRO {s.x.zero} over {s.x.data * s.x.context}"
         ),
     ),
@@ -380,9 +386,17 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: "every rank holds a copy of each of its stages, of all its routes",
     ),
     (
-        lambda s: s.a.gated,
+        lambda s: s.a.gated and s.x.kernels == "fused",
         lambda s: (
-            "a layer keeps gate, value and product, as fused kernels do; torch uncompiled keeps the gate's SiLU too"
+            "a layer keeps gate, value and product, as fused kernels do; with kernels = eager the gate's SiLU and norms "
+            "in fp32 too, as torch uncompiled does"
+        ),
+    ),
+    (
+        lambda s: s.x.kernels != "fused",
+        lambda s: (
+            f"torch's own kernels{' on a CPU' * (s.x.kernels == 'cpu')}: keys and values repeated for every head, RMS "
+            "norms in fp32, the gate's SiLU kept"
         ),
     ),
     (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} has one layer whole at a time: none is gathered ahead"),

@@ -332,7 +332,7 @@ def apart_by_a_step(found: Slopes, key: Callable[[Run], str]) -> dict[str, float
 def written(made: Fit, errors: Mapping[str, Mapping[str, float]]) -> str:
     """Return the table of constants as TOML."""
     lines = [
-        "# Made by `python -m tests.bench.published fit` from tests/data/published_runs.json; its rows have sources.",
+        "# Made by `python -m tests.bench.published fit` from tests/data/published_runs.json, whose rows have the sources.",
         "# spread: one standard deviation, as a factor; from: data where the runs have at least halved the prior's.",
         "",
     ]
@@ -340,7 +340,7 @@ def written(made: Fit, errors: Mapping[str, Mapping[str, float]]) -> str:
         prior = PRIORS[name]
         by = "data" if sigma < log(prior.spread) / 2 else "both" if sigma < 0.85 * log(prior.spread) else "prior"
         lines += [
-            f"[constants.{name}]  # {prior.why}",
+            f"[constants.{name}] # {prior.why}",
             f'value = "{float(value):.4g}"',
             f"spread = {exp(sigma):.2f}",
             f'from = "{by}"',

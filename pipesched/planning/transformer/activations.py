@@ -12,9 +12,14 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
 norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention stores no scores, so it omits 5 a s /
-h too (its fp32 sum of each row, 4 a / t bytes per token, is not counted). A gated feed-forward part keeps gate, value
+h too; its fp32 sum of each row, 4 a / t bytes per token, counts where `kernels` are torch's own. A gated feed-forward part keeps gate, value
 and their product: 3 f instead of 2 f. Experts keep these, and their input and output, for each token sent to them.
 Context parallelism leaves s / c tokens on a rank.
+
+Fused kernels, of Transformer Engine or compiled, keep just these. torch's own (`kernels = "eager"`) keep more: the sum
+of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU of a
+gate; on a CPU (`kernels = "cpu"`) dropout masks of the activations' type too. Autocast computes in 16 bits between
+norms and residuals in fp32: each product keeps a copy of its input, and the microbatch one of every weight.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from pipesched.planning.transformer import parameters
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
 
@@ -71,6 +77,11 @@ def boundary(a: Transformer, x: Training) -> Fraction:
     return shared_tokens(a, x) * a.hidden * a.dtype_bytes
 
 
+def entry(a: Transformer, x: Training) -> int:
+    """Return the bytes of an entry of an activation between the norms of a layer."""
+    return 2 if x.autocast else a.dtype_bytes
+
+
 def layer(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes that layer `index`, counted from 0, keeps for one microbatch."""
     measured = x.kept.layer if x.kept else 1
@@ -78,7 +89,7 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
         return boundary(a, x) * measured
     if x.recompute == "operations":
         return _by_operation(a, x) * measured
-    found = sum((one.bytes for one in items(a, x, index)), Fraction(0))
+    found = sum((one.bytes for one in items(a, x, index)), Fraction(0)) + weights(a, x, index)
     return (found - (scores(a, x) if x.recompute == "selective" else 0)) * measured
 
 
@@ -89,7 +100,13 @@ def _by_operation(a: Transformer, x: Training) -> Fraction:
     """
     queries, f, t = a.heads * a.head_size, a.feed_forward, x.tensor
     inside = Fraction(2 * queries + f, t) + a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
-    return tokens(a, x) * a.dtype_bytes * inside + boundary(a, x) * (3 if t > 1 else 2 if a.gated else 1)
+    return tokens(a, x) * entry(a, x) * inside + boundary(a, x) * (3 if t > 1 else 2 if a.gated else 1)
+
+
+def weights(a: Transformer, x: Training, index: int) -> Fraction:
+    """Return the bytes of the copies in 16 bits that autocast makes of the matrices of a layer for each microbatch."""
+    parts = parameters.layer(a, x, index) if x.autocast else ()
+    return 2 * sum((part.on_rank for part in parts if part.name != "norms"), Fraction(0))
 
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
@@ -102,13 +119,13 @@ def scores(a: Transformer, x: Training) -> Fraction:
     """Return 5 a s^2 b / t: the softmax's output, and dropout's mask and output; 0 with flash attention."""
     if x.attention == "flash":
         return Fraction(0)
-    each = a.dtype_bytes + (1 + a.dtype_bytes if a.dropout else 0)
+    each = entry(a, x) + (_mask_bytes(a, x) + entry(a, x) if a.dropout else 0)
     return tokens(a, x) * a.sequence * each * a.heads / x.tensor
 
 
 def embedding(a: Transformer, x: Training) -> Fraction:
     """Return the bytes of the dropout mask of the first stage: s b h."""
-    return shared_tokens(a, x) * a.hidden if a.dropout else Fraction(0)
+    return shared_tokens(a, x) * a.hidden * _mask_bytes(a, x) if a.dropout else Fraction(0)
 
 
 def head(a: Transformer, x: Training) -> Fraction:
@@ -141,10 +158,10 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
-    h, z, t = a.hidden, a.dtype_bytes, x.tensor
+    h, z, t = a.hidden, entry(a, x), x.tensor
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
     again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
-    left = outside + tokens(a, x) * z * (_heads(a, t) + _outputs(a, x, index)) + again
+    left = outside + tokens(a, x) * z * (_heads(a, x) + _outputs(a, x, index)) + again
     return left * (x.kept.stored if x.kept else 1)
 
 
@@ -211,39 +228,50 @@ def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fractio
     every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
     inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))
     freed = sum((one.bytes for one in every), Fraction(0)) - sum((one.bytes for one in _attention(a, x)), Fraction(0))
-    size = Fraction(2 * a.dtype_bytes * a.sequence * a.heads, x.tensor)
+    size = Fraction(2 * entry(a, x) * a.sequence * a.heads, x.tensor)
     two = size * tokens(a, x) if x.attention == "standard" else Fraction(0)
     late = again if x.recompute == "selective" else Fraction(0)
     whole = max(inside, late + two - freed) + edge + again - late
-    split = max(inside / (3 if a.gated else 2), late + two)
+    split = max(inside / _inside(a, x), late + two)
     return (whole * x.kept.working, split * x.kept.split) if x.kept else (whole, split)
 
 
 def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
-    z, t, n, outside = a.dtype_bytes, x.tensor, tokens(a, x), boundary(a, x)
-    yield Saved("input of the norm before attention", outside)
-    yield Saved("input of q, k, v", outside)
+    z, t, n = entry(a, x), x.tensor, tokens(a, x)
+    yield Saved("input of the norm before attention", _norm(a, x))
+    yield Saved("input of q, k, v", shared_tokens(a, x) * a.hidden * z * (3 if x.autocast else 1))
     if a.latent is not None:  # the compressed vectors, before and after their norms, are on every rank
         yield Saved("compressed vectors", 2 * z * n * (a.latent.query + a.latent.key_value))
-    yield Saved("q, k, v", n * z * _heads(a, t))
+    yield Saved("q, k, v", n * z * _heads(a, x))
     yield Saved(SCORES, scores(a, x))
+    if x.attention == "flash" and x.kernels != "fused":
+        yield Saved("sums of the scores", 4 * n * a.heads / t)
     value = a.head_size if a.latent is None else a.latent.value
     yield Saved("input of the projection", n * z * a.heads * value / t)
     yield from _mask(a, x)
 
 
-def _heads(a: Transformer, t: int) -> Fraction:
+def _norm(a: Transformer, x: Training) -> Fraction:
+    """Return the bytes that a norm keeps: its input; an RMS norm of torch's, which is in fp32, the quotient too."""
+    apart = x.kernels != "fused" and a.norm == "rms"
+    return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else boundary(a, x)
+
+
+def _heads(a: Transformer, x: Training) -> Fraction:
     """Return the entries of q, k and v per token on a rank; each key-value head is on at least one rank."""
+    t = x.tensor
+    if x.kernels != "fused" and a.latent is None:
+        return Fraction(3 * a.heads * a.head_size, t)
     if a.latent is not None:
         return Fraction(a.heads * (2 * (a.latent.key + a.latent.rope) + a.latent.value), t)
     return Fraction(a.heads * a.head_size, t) + 2 * a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
 
 
 def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
-    z, n, outside = a.dtype_bytes, tokens(a, x), boundary(a, x)
-    yield Saved("input of the norm before the feed-forward part", outside)
-    yield Saved("input of the feed-forward part", outside)
-    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * (3 if a.gated else 2) / x.tensor)
+    z, n, copies = entry(a, x), tokens(a, x), 2 if x.autocast and a.gated else 1
+    yield Saved("input of the norm before the feed-forward part", _norm(a, x))
+    yield Saved("input of the feed-forward part", shared_tokens(a, x) * a.hidden * z * copies)
+    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * _inside(a, x) / x.tensor)
     yield from _mask(a, x)
 
 
@@ -252,10 +280,15 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
     tokens; if e is 1, t splits the experts instead, and every rank has all tokens.
     """
     assert a.experts is not None
-    z, k, f, share = a.dtype_bytes, a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
+    z, k, f, share = entry(a, x), a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor
     yield from _feed_forward(a, x, a.experts.shared * f)
     yield Saved("tokens sent to experts, and their results", 2 * tokens(a, x) / _apart(x) * z * k * a.hidden)
-    yield Saved(f"{INSIDE} the experts", share * z * k * f * (3 if a.gated else 2))
+    yield Saved(f"{INSIDE} the experts", share * z * k * f * _inside(a, x))
+
+
+def _inside(a: Transformer, x: Training) -> int:
+    """Return the tensors of the inner size that the feed-forward part keeps: gate, value, product, and torch's SiLU."""
+    return 2 if not a.gated else 3 if x.kernels == "fused" else 4
 
 
 def _apart(x: Training) -> int:
@@ -277,4 +310,8 @@ def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
 
 def _mask(a: Transformer, x: Training) -> Iterator[Saved]:
     if a.dropout:
-        yield Saved("dropout mask", shared_tokens(a, x) * a.hidden)
+        yield Saved("dropout mask", shared_tokens(a, x) * a.hidden * _mask_bytes(a, x))
+
+
+def _mask_bytes(a: Transformer, x: Training) -> int:
+    return entry(a, x) if x.kernels == "cpu" else 1

@@ -104,6 +104,7 @@ _OTHERS: Mapping[str, _Kind] = {
     "kept": _Kind("the path of a file of `run --rank -o`", lambda value: isinstance(value, str), _kept),
     "trainer": _one_of(*TRAINERS),
     "linears": _one_of("fp8"),
+    "kernels": _one_of("fused", "eager", "cpu"),
     "shared": _FROM_0,
     "query": _FROM_0,
     "dense_layers": _FROM_0,

@@ -121,6 +121,12 @@ RULES = (
         help=lambda a, x, s: "none, selective or full",
     ),
     Rule(
+        "training.autocast",
+        lambda a, x, s: x.autocast and a.dtype != "fp32",
+        lambda a, x, s: f"autocast has parameters in fp32, not {a.dtype}",
+        help=lambda a, x, s: 'dtype = "fp32"',
+    ),
+    Rule(
         "training.context",
         lambda a, x, s: a.sequence % x.context,
         lambda a, x, s: f"sequence {a.sequence:,} is not divisible by context {x.context}",

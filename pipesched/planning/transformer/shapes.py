@@ -166,7 +166,7 @@ def token_count(a: Transformer, x: Training) -> int:
 @lru_cache(maxsize=4096)
 def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     """Return the times of a layer, with experts or without."""
-    made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" else 2)
+    made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" and not x.autocast else 2)
     n, t, h, c = token_count(a, x), x.tensor, a.hidden, on.constants
     _projections(made, a, n, t)
     sent = _experts(made, a, x, n) if experts else 0
@@ -208,7 +208,7 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
 
 def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
     """Add the norms, residuals, dropout, rotations, and an activation that passes `act` numbers of a token."""
-    h, width, dropped = a.hidden, Fraction(made.bytes_each, 2), 6 if a.dropout else 0
+    h, width, dropped = a.hidden, Fraction(max(a.dtype_bytes, 2), 2), 6 if a.dropout else 0
     whole, norm = h / Fraction(x.tensor if x.sequence_parallel else 1), 16 if a.norm == "rms" else 14
     made.moved(
         n * width * ((norm + dropped) * whole + Fraction(8 * h + act, x.tensor)),
@@ -303,7 +303,7 @@ def embedding(a: Transformer, x: Training, on: Machine) -> End:
 @lru_cache(maxsize=1024)
 def head(a: Transformer, x: Training, on: Machine) -> End:
     """Return the times of the head, in 16 bit, and of cross entropy in fp32."""
-    made = _Sum(on, False, 4 if a.dtype == "fp32" else 2)
+    made = _Sum(on, False, 4 if a.dtype == "fp32" and not x.autocast else 2)
     n, size = token_count(a, x), -(-a.vocabulary // x.tensor)
     made.product(n, a.hidden, size)
     made.moved(n * size * 10, n * size * 12)
