@@ -332,7 +332,8 @@ def apart_by_a_step(found: Slopes, key: Callable[[Run], str]) -> dict[str, float
 def written(made: Fit, errors: Mapping[str, Mapping[str, float]]) -> str:
     """Return the table of constants as TOML."""
     lines = [
-        "# Made by `python -m tests.bench.published fit` from tests/data/published_runs.json, whose rows have the sources.",
+        "# Made by `python -m tests.bench.published fit` from tests/data/published_runs.json, "
+        "whose rows have the sources.",
         "# spread: one standard deviation, as a factor; from: data where the runs have at least halved the prior's.",
         "",
     ]

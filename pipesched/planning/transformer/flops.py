@@ -53,7 +53,9 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
         products = 2 * n * len(layers) * sum(k * outer for k, outer in every_second(a, x.tensor))
         again = {"none": Fraction(0), "selective": scores, "operations": products, "full": linear + attending}
         linear += logits
-        made.append(StageFlops(linear + attending, linear + 2 * attending + again[x.recompute], linear, again[x.recompute]))
+        made.append(
+            StageFlops(linear + attending, linear + 2 * attending + again[x.recompute], linear, again[x.recompute])
+        )
     return tuple(made)
 
 

@@ -30,7 +30,16 @@ from pipesched.library.assets import asset
 from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import hugging_face
-from pipesched.planning.transformer.config import DTYPES, RECOMPUTE, Experts, Latent, More, Trained, Training, Transformer
+from pipesched.planning.transformer.config import (
+    DTYPES,
+    RECOMPUTE,
+    Experts,
+    Latent,
+    More,
+    Trained,
+    Training,
+    Transformer,
+)
 from pipesched.planning.transformer.kept import read as read_kept
 from pipesched.planning.transformer.megatron_layout import stages_of
 from pipesched.planning.transformer.rules import faults, finding
