@@ -388,8 +388,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.a.gated and s.x.kernels == "fused",
         lambda s: (
-            "a layer keeps gate, value and product, as fused kernels do; with kernels = eager the gate's SiLU and norms "
-            "in fp32 too, as torch uncompiled does"
+            "a layer keeps gate, value and product, as fused kernels do; with kernels = eager, torch uncompiled, the "
+            "gate's SiLU and norms in fp32 too"
         ),
     ),
     (

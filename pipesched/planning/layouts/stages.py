@@ -148,7 +148,8 @@ class Stages:
     def saved(self, choice: Choice) -> tuple[int, ...]:
         """Return the least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
-        each = [activations.layer(a, x, index) for index in self._sorts]
+        copies = [activations.weights(a, x, index) for index in self._sorts]  # not for each token: left out of a bound
+        each = [activations.layer(a, x, index) - of for index, of in zip(self._sorts, copies, strict=True)]
         ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
 
         def stage(kind: int) -> int:

@@ -12,9 +12,9 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 
 34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
 norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention stores no scores, so it omits 5 a s /
-h too; its fp32 sum of each row, 4 a / t bytes per token, counts where `kernels` are torch's own. A gated feed-forward part keeps gate, value
-and their product: 3 f instead of 2 f. Experts keep these, and their input and output, for each token sent to them.
-Context parallelism leaves s / c tokens on a rank.
+h too; its fp32 sum of each row, 4 a / t bytes per token, counts where `kernels` are torch's own. A gated feed-forward
+part keeps gate, value and their product: 3 f instead of 2 f. Experts keep these, and their input and output, for each
+token sent to them. Context parallelism leaves s / c tokens on a rank.
 
 Fused kernels, of Transformer Engine or compiled, keep just these. torch's own (`kernels = "eager"`) keep more: the sum
 of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU of a
@@ -158,7 +158,7 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
-    h, z, t = a.hidden, entry(a, x), x.tensor
+    h, z = a.hidden, entry(a, x)
     outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
     again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
     left = outside + tokens(a, x) * z * (_heads(a, x) + _outputs(a, x, index)) + again

@@ -9,8 +9,8 @@ its gradients, and has no weights. For a GPT this is, per layer and b sequences 
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
 A causal mask saves nothing, as in the paper. Recomputation is part of I: of the scores if it is selective, of every
-second product if it is by operation, of all F but the head's if it is full. Norms, activations, dropout and the recomputation inside flash attention's backward are not
-counted.
+second product if it is by operation, of all F but the head's if it is full. Norms, activations, dropout and the
+recomputation inside flash attention's backward are not counted.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ class Reserve:
 @dataclass(frozen=True)
 class Trainer:
     """A trainer. parallel: its reserve where ranks share a layer; sharded: with ZeRO 3; else `reserve`. live: the
-    parameters and the gradients that ZeRO has whole at a time, at least one matrix; 0: those of a layer. host, flash, between, gathers: names
-    of constants; empty: nothing, or the rate of the link.
+    parameters and the gradients that ZeRO has whole at a time, at least one matrix; 0: those of a layer. host, flash,
+    between, gathers: names of constants; empty: nothing, or the rate of the link.
 
-    zero: the ZeRO stages that it runs without a pipeline, and in one. whole_gradients: gradients of a pipeline are not divided by ZeRO before the last backward. keep_outputs: as
-    `Training.keep_outputs`.
+    zero: the ZeRO stages that it runs without a pipeline, and in one. whole_gradients: gradients of a pipeline are not
+    divided by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
     """
 
     name: str
