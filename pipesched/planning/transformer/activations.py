@@ -105,7 +105,7 @@ def _by_operation(a: Transformer, x: Training) -> Fraction:
 
 def weights(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes of the copies in 16 bits that autocast makes of the matrices of a layer for each microbatch."""
-    parts = parameters.layer(a, x, index) if x.autocast else ()
+    parts = parameters.layer(a, x, index) if x.autocast and x.recompute in ("none", "selective") else ()
     return 2 * sum((part.on_rank for part in parts if part.name != "norms"), Fraction(0))
 
 

@@ -1,0 +1,164 @@
+"""Bytes that layers of torch keep, against what a plan counts for them: real modules on a CPU, which no plan has seen.
+
+A forward runs under hooks that see every tensor saved for its backward. Each storage counts once; storages of
+parameters and buffers do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipesched.planning.transformer import activations
+from pipesched.planning.transformer.config import Experts, Training, Transformer
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+HIDDEN, HEADS, PAIRS, INNER, TOKENS, SEQUENCES = 128, 8, 2, 344, 128, 2
+LLAMA = Transformer(
+    4,
+    HIDDEN,
+    HEADS,
+    512,
+    TOKENS,
+    kv_heads=PAIRS,
+    feed_forward=INNER,
+    gated=True,
+    biases=False,
+    dropout=False,
+    norm="rms",
+    learned_positions=False,
+)
+GPT = Transformer(4, HIDDEN, HEADS, 512, TOKENS)
+ON_CPU = Training(microbatch=SEQUENCES, kernels="cpu")
+
+
+class Norm(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(HIDDEN))
+
+    def forward(self, x: Any) -> Any:
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x) * self.weight
+
+
+def rotated(x: Any) -> Any:
+    size = x.shape[-1] // 2
+    angles = torch.outer(torch.arange(x.shape[-2]), 1e4 ** (-torch.arange(size) / size))
+    cos, sin, (one, other) = angles.cos().to(x.dtype), angles.sin().to(x.dtype), x.chunk(2, -1)
+    return torch.cat((one * cos - other * sin, one * sin + other * cos), -1)
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    def __init__(self, pairs: int = PAIRS, *, grouped: bool = False) -> None:
+        super().__init__()
+        sizes = HIDDEN, pairs * HIDDEN // HEADS, pairs * HIDDEN // HEADS
+        self.parts = nn.ModuleList(nn.Linear(HIDDEN, size, bias=False) for size in sizes)
+        self.out, self.grouped = nn.Linear(HIDDEN, HIDDEN, bias=False), grouped
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (part(x).unflatten(-1, (-1, HIDDEN // HEADS)).transpose(1, 2) for part in self.parts)
+        q, k = rotated(q), rotated(k)
+        if not self.grouped:
+            k, v = (one.repeat_interleave(HEADS // one.shape[1], 1) for one in (k, v))
+        made = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.grouped)
+        return self.out(made.transpose(1, 2).flatten(2))
+
+
+class Gated(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = (
+            nn.Linear(*sizes, bias=False) for sizes in ((HIDDEN, INNER), (HIDDEN, INNER), (INNER, HIDDEN))
+        )
+
+    def forward(self, x: Any) -> Any:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Routed(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.experts = nn.Linear(HIDDEN, 8, bias=False), nn.ModuleList(Gated() for _ in range(8))
+
+    def forward(self, x: Any) -> Any:
+        flat = x.flatten(0, 1)
+        share, to = F.softmax(self.router(flat), -1, dtype=torch.float32).topk(2, -1)
+        made = torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            token, place = torch.where(to == number)
+            made = made.index_add(0, token, (expert(flat[token]) * share[token, place, None]).to(made.dtype))
+        return made.view_as(x)
+
+
+class Llama(nn.Module):  # type: ignore[misc]
+    def __init__(self, norm: Any = Norm, inner: Any = Gated, *, grouped: bool = False) -> None:
+        super().__init__()
+        self.one, self.two, self.attention, self.inner = norm(), norm(), Attention(grouped=grouped), inner()
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.attention(self.one(x))
+        return x + self.inner(self.two(x))
+
+
+class Gpt(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.drop = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN), nn.Dropout(0.1)
+        self.mixed, self.out = nn.Linear(HIDDEN, 3 * HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.up, self.down = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2) for one in self.mixed(self.one(x)).chunk(3, -1))
+        scores = self.drop(F.softmax(q @ k.transpose(-1, -2) / 4, -1))
+        x = x + self.drop(self.out((scores @ v).transpose(1, 2).flatten(2)))
+        return x + self.drop(self.down(F.gelu(self.up(self.two(x)))))
+
+
+def kept(layer: Any, dtype: Any, *, autocast: bool) -> int:
+    """Return the bytes of the storages that a forward saves."""
+    torch.manual_seed(1)
+    own = {one.untyped_storage().data_ptr() for one in (*layer.parameters(), *layer.buffers())}
+    found: dict[int, Any] = {}
+
+    def saved(x: Any) -> Any:
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage  # held, so that no other storage gets its address
+        return x
+
+    x = torch.randn(SEQUENCES, TOKENS, HIDDEN, dtype=dtype, requires_grad=True)
+    hooks = torch.autograd.graph.saved_tensors_hooks(saved, lambda x: x)
+    with hooks, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        made = layer(x)
+    assert made.shape == x.shape
+    return sum(storage.nbytes() for storage in found.values())
+
+
+FP32, MIXED = replace(LLAMA, dtype="fp32"), replace(LLAMA, experts=Experts(8, 2, INNER))
+CASES: list[tuple[str, Callable[[], Any], Transformer, Training]] = [
+    ("Llama in fp32", Llama, FP32, ON_CPU),
+    ("Llama in bf16", Llama, LLAMA, ON_CPU),
+    ("torch's own norm, groups", lambda: Llama(lambda: nn.RMSNorm(HIDDEN), grouped=True), LLAMA, ON_CPU),
+    ("Llama, autocast", Llama, FP32, replace(ON_CPU, autocast=True)),
+    ("experts in bf16", lambda: Llama(inner=Routed), MIXED, ON_CPU),
+    ("GPT with dropout, fp32", Gpt, replace(GPT, dtype="fp32"), replace(ON_CPU, attention="standard")),
+    ("GPT with dropout, bf16", Gpt, GPT, replace(ON_CPU, attention="standard")),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "a", "x"), CASES, ids=[case[0] for case in CASES])
+def test_a_layer_of_torch_keeps_what_is_counted(
+    name: str, make: Callable[[], Any], a: Transformer, x: Training
+) -> None:
+    """Within 10 %, without a measurement; fused kernels would keep at least 10 % less than torch's own."""
+    dtype = torch.bfloat16 if a.dtype == "bf16" else torch.float32
+    measured = kept(make().to(dtype), dtype, autocast=x.autocast)
+    assert float(activations.layer(a, x, 0)) == pytest.approx(measured, rel=0.10)
+    fused = replace(x, kernels="fused", autocast=False)
+    assert activations.layer(replace(a, dtype="bf16" if x.autocast else a.dtype), fused, 0) < 0.9 * measured
