@@ -68,7 +68,7 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
         units += [parameters.head(a, x)] if stage == stages - 1 else []
         counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
         most = Fraction(max(counts, default=0))
-        whole, added = (min(most, max(matrix, number)) if number else most for number in live)
+        whole, added = (min(most, max(matrix, Fraction(number))) if number else most for number in live)
         made.append((whole * a.dtype_bytes * (x.zero == 3), added * x.gradient_bytes * (x.zero >= 2)))
     return tuple(made)
 
