@@ -37,7 +37,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import activations, parameters
 from pipesched.planning.transformer.config import Trained, Training, Transformer
-from pipesched.planning.transformer.state import State, state, undivided
+from pipesched.planning.transformer.state import State, copies, state, undivided
 from pipesched.planning.transformer.trainers import Reserve, reserve_of, settled, whole_gradients
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
@@ -309,7 +309,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: True,
         lambda s: (
             f"{_types(s.a, s.x)}, {s.x.gradient_bytes} per gradient, "
-            f"{s.x.optimizer_bytes} of optimizer state; ZeRO {s.x.zero} over {s.x.data * s.x.context}"
+            f"{s.x.optimizer_bytes} of optimizer state; ZeRO {s.x.zero} over {copies(s.x)}"
         ),
     ),
     (

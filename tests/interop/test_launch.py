@@ -24,6 +24,7 @@ from pipesched.planning.launch import Launch, launcher
 from pipesched.planning.layouts.space import Choice, Space, refuses
 from pipesched.planning.transformer.config import Experts, Training, Transformer
 from pipesched.planning.transformer.model_file import read
+from pipesched.planning.transformer.trainers import row_of
 from tests.depth import deep
 
 DENSE = Transformer(
@@ -83,6 +84,8 @@ def megatron(files: Mapping[str, str], gpus: int) -> READ:
         "batch": whole["global-batch-size"],
         "zero": int("use-distributed-optimizer" in given),
         "recompute": given.get("recompute-granularity", "none"),
+        "linears": given.get("fp8-format") == "hybrid" and "fp8-param-gather" not in given,
+        "replicas": whole.get("num-distributed-optimizer-instances", 1),
         "layers": layers if p > 1 else None,
         "sequence_parallel": "sequence-parallel" in given,
         "split_experts": given.get("expert-tensor-parallel-size", str(t)),
@@ -91,7 +94,7 @@ def megatron(files: Mapping[str, str], gpus: int) -> READ:
 
 def torchtitan(files: Mapping[str, str], gpus: int) -> READ:
     made = tomllib.loads(files["plan.toml"])
-    own, training = made["parallelism"], made["training"]
+    own, training, again = made["parallelism"], made["training"], made["activation_checkpoint"]
     p, t, c, e = (own[f"{name}_parallel_degree"] for name in ("pipeline", "tensor", "context", "expert"))
     shard, replicas = own["data_parallel_shard_degree"], own["data_parallel_replicate_degree"]
     assert p * t * c * shard * replicas == gpus
@@ -114,7 +117,9 @@ def torchtitan(files: Mapping[str, str], gpus: int) -> READ:
         "b": b,
         "batch": batch,
         "zero": 0 if not split else 1 if p > 1 else 3 if whole else 2,
-        "recompute": made["activation_checkpoint"]["mode"],
+        "recompute": "operations" if again == {"mode": "selective", "selective_ac_option": "op"} else again["mode"],
+        "linears": made["model"].get("converters", []) == ["quantize.linear.float8"],
+        "replicas": replicas if split else 1,
         "layers": layers or None,
         "sequence_parallel": t > 1,
         "split_experts": str(own.get("expert_tensor_parallel_degree", t)),
@@ -150,6 +155,8 @@ def deepspeed(files: Mapping[str, str], gpus: int) -> READ:
         "batch": batch,
         "zero": made["zero_optimization"]["stage"],
         "recompute": "full" if again else "none",
+        "linears": False,
+        "replicas": 1,
         "layers": [each - ends * (stage in (0, p - 1)) for stage in range(p)] if given else None,
         "sequence_parallel": False,
         "split_experts": "1",
@@ -173,6 +180,8 @@ def wanted(choice: Choice, space: Space) -> READ:
     return {
         **{name: choice[name] for name in ("p", "t", "c", "d", "e", "v", "b", "zero", "recompute")},
         "batch": x.batch,
+        "linears": x.linears == "fp8",
+        "replicas": x.replicas,
         "layers": layers if choice.p > 1 else None,
         "sequence_parallel": x.sequence_parallel and x.tensor > 1,
         "split_experts": "1" if x.expert > 1 else str(x.tensor),
@@ -184,6 +193,8 @@ def random_choice(dice: random.Random, trainer: str) -> tuple[Space, Choice]:
     while True:
         a, gpus = dice.choice(MODELS), dice.choice((4, 8, 16, 32, 48, 64))
         x = Training(batch=gpus * dice.choice((2, 4, 12)), sequence_parallel=dice.random() < 0.5)
+        x = replace(x, trainer=row_of(trainer), linears=dice.choice(("", "", "fp8")) if a.dtype == "bf16" else "")
+        x = replace(x, replicas=dice.choice((1, 1, 2)) if a.experts is None else 1)
         p = dice.choice([p for p in (1, 2, 3, 4, 6, 8) if gpus % p == 0])
         only: dict[str, tuple[Any, ...]] = {"p": (p,), "b": (dice.choice((1, 2, 4)),)}
         alone = trainer == "deepspeed"

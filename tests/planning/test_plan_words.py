@@ -133,9 +133,9 @@ def test_what_cannot_be_planned_has_a_code(words: list[str], code: str, capsys: 
         ("lora = 16", "LoRA"),
         ("lora_rank = 16", "LoRA"),
         ("frozen_layers = 4", "frozen"),
-        ("hsdp = 2", "HSDP"),
+        ("hsdp = 2", "training.replicas"),
         ("offload_optimizer = true", "host"),
-        ("scatter_gather = true", "sequence_parallel"),
+        ("scatter_gather = true", "cut over the tensor ranks"),
         ("layer_pattern = 'MMA'", "not attention"),
     ],
 )

@@ -11,10 +11,11 @@ import pytest
 
 import pipesched
 from pipesched.diagnostics import PipeschedError
-from pipesched.planning.transformer import activations, devices, flops, times, traffic
+from pipesched.planning.transformer import activations, devices, flops, parameters, times, traffic
 from pipesched.planning.transformer.config import Experts, Latent, Training, Transformer
 from pipesched.planning.transformer.devices import DEVICES, Device, amount
 from pipesched.planning.transformer.model_file import read
+from pipesched.planning.transformer.state import state
 from pipesched.support.source import Source
 
 MEGATRON = ("1.7b", "3.6b", "7.5b", "18.4b", "39.1b", "76.1b", "145.6b", "310.1b", "529.6b", "1008b")
@@ -127,6 +128,21 @@ def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
     for zero, gathered in ((0, 4000), (1, 2000)):
         both = traffic.between_copies(a, Training(data=t, zero=zero), (Q(1000), Q(0)), device)
         assert both == (walked(t, Q(gathered)) / 2, walked(t, Q(4000)) / 2)
+
+
+@pytest.mark.parametrize(("groups", "each"), [(2, 4), (4, 2)])
+def test_groups_of_copies_divide_inside_and_reduce_between(groups: int, each: int) -> None:
+    """HSDP: state and gathers are those of one group; gradients are scattered in it, then each share is all-reduced
+    over the groups, which walk the network one by one.
+    """
+    a, device = Transformer(2, 64, 8, 100, 32), replace(MINE, node=Q(3), network=Q(1), node_size=each)
+    part = [parameters.Part("all", 1000, Q(1000))]
+    for zero in (1, 3):
+        x = Training(data=groups * each, zero=zero, replicas=groups)
+        assert state(a, x, part) == state(a, replace(x, data=each, replicas=1), part)
+        gather, scatter = traffic.between_copies(a, x, (Q(1000), Q(0)), device)
+        assert gather == walked(each, Q(2000)) / 2 / 3
+        assert scatter == walked(each, Q(4000)) / 2 / 3 + walked(groups, Q(4000, each))
 
 
 def test_a_group_across_two_nodes_is_as_slow_as_their_link() -> None:

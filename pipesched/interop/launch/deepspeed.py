@@ -36,6 +36,11 @@ RULES = (
     ),
     Rule(lambda x: x.choice.p > 1 and not _method(x), "splits layers evenly", f"{_MODULE}: _partition_layers"),
     Rule(lambda x: x.choice.p > 1 and x.a.tied, "a tied head is a TiedLayerSpec of the model", _MODULE),
+    Rule(
+        lambda x: x.x.replicas > 1 or x.x.linears == "fp8",
+        "groups of copies and products in fp8 are not written",
+        "DeepSpeed, deepspeed/runtime/config.py",
+    ),
     Rule(lambda x: x.a.dtype == "fp8", "parameters are in 16 or 32 bits", "DeepSpeed, deepspeed/runtime/config.py"),
 )
 

@@ -71,6 +71,8 @@ def _options(x: Setup) -> Iterator[tuple[str, ...]]:
     yield from _parallel(x)
     yield "micro-batch-size", f"{x.x.microbatch}"
     yield "global-batch-size", f"{x.x.batch}"
+    if x.x.linears == "fp8" and x.a.dtype == "bf16":
+        yield "fp8-format", "hybrid"
     if x.x.recompute == "full":
         yield "recompute-granularity", "full"
         yield "recompute-method", "uniform"
@@ -96,6 +98,8 @@ def _parallel(x: Setup) -> Iterator[tuple[str, ...]]:
         yield "expert-tensor-parallel-size", "1"
     if training.zero:
         yield ("use-distributed-optimizer",)
+    if training.replicas > 1:
+        yield "num-distributed-optimizer-instances", f"{training.replicas}"
     if x.copies > 1:
         yield ("overlap-grad-reduce",)
         yield from ([("overlap-param-gather",)] if training.zero else [])

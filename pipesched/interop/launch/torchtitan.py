@@ -131,7 +131,10 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     if known is None:
         yield f"# no model of torchtitan has these sizes: register a flavor with {a.layers} layers of {a.hidden}"
     name, flavor = known or ("llama3", a.name)
-    yield from (f'name = "{name}"', f'flavor = "{flavor}"', "", "[training]")
+    yield from (f'name = "{name}"', f'flavor = "{flavor}"')
+    if training.linears == "fp8":
+        yield 'converters = ["quantize.linear.float8"]'
+    yield from ("", "[training]")
     yield f"local_batch_size = {training.microbatch * (choice.m if choice.p > 1 else 1)}"
     yield f"global_batch_size = {training.batch}"
     yield f"seq_len = {a.sequence}"
@@ -141,13 +144,15 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     yield from ("", "[activation_checkpoint]", f'mode = "{"selective" if by_operation else training.recompute}"')
     yield from ['selective_ac_option = "op"'] if by_operation else []
     yield from ("", "[compile]", "enable = false")
+    if training.linears == "fp8":
+        yield from ("", "[quantize.linear.float8]", 'filter_fqns = ["output"]')
 
 
 def _parallel(x: Setup, *, by_csv: bool) -> Iterator[str]:
     choice, training = x.choice, x.x
-    ddp = training.zero == 0
-    yield f"data_parallel_replicate_degree = {training.data if ddp else 1}"
-    yield f"data_parallel_shard_degree = {1 if ddp else training.data}"
+    groups = training.replicas if training.zero else training.data
+    yield f"data_parallel_replicate_degree = {groups}"
+    yield f"data_parallel_shard_degree = {training.data // groups}"
     yield f'fsdp_reshard_after_forward = "{"always" if training.zero == 3 else "never"}"'
     yield f"tensor_parallel_degree = {training.tensor}"
     yield f"context_parallel_degree = {training.context}"

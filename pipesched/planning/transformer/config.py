@@ -129,8 +129,8 @@ class Training:
     torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
     `trainers`, whose reserve and host time count; empty: not said. linears: "fp8" if the products of the layers run at
     twice the 16-bit rate; their bytes stay as dtype says. kernels: fused, as Transformer Engine's or compiled; eager,
-    torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. kept: factors on the
-    bytes of layers, measured.
+    torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups of
+    copies; ZeRO divides inside a group (HSDP). kept: factors on the bytes of layers, measured.
     """
 
     microbatch: int = 1
@@ -151,6 +151,7 @@ class Training:
     linears: str = ""
     kernels: str = "fused"
     autocast: bool = False
+    replicas: int = 1
     kept: Kept | None = None
 
     @property

@@ -139,10 +139,10 @@ _NOT_PLANNED: Mapping[str, str] = {
     "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
     "mamba": "layers that are not attention are not planned: all layers are equal, but for experts",
     "layer_types": "layers that are not attention are not planned: all layers are equal, but for experts",
-    "hsdp": "HSDP is not planned: ZeRO divides over all data x context ranks",
-    "replica": "HSDP is not planned: ZeRO divides over all data x context ranks",
+    "hsdp": "training.replicas is the number of groups inside which ZeRO divides",
+    "replicate": "training.replicas is the number of groups inside which ZeRO divides",
     "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 leaves its bytes out, and its time",
-    "scatter_gather": "messages between stages are divided over tensor ranks by sequence_parallel alone",
+    "scatter_gather": "the trainer decides: with megatron a message between stages is cut over the tensor ranks",
 }
 """What people ask for in a model's file and nothing here counts, by a part of the key."""
 

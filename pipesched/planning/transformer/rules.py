@@ -158,6 +158,16 @@ RULES = (
         ),
     ),
     Rule(
+        "training.replicas",
+        lambda a, x, s: x.data % x.replicas,
+        lambda a, x, s: f"{x.data} copies are not divisible by {x.replicas} replicas",
+    ),
+    Rule(
+        "training.replicas",
+        lambda a, x, s: x.replicas > 1 and (x.zero == 0 or a.experts or x.replicas == x.data),
+        lambda a, x, s: "replicas are of several copies each, with ZeRO 1 to 3 and without experts",
+    ),
+    Rule(
         "training.data",
         lambda a, x, s: x.batch is not None and x.data * x.microbatch > x.batch,
         lambda a, x, s: (

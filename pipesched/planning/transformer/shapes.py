@@ -24,6 +24,7 @@ from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.constants import Constants, fitted
 from pipesched.planning.transformer.devices import Device
 from pipesched.planning.transformer.flops import every_second
+from pipesched.planning.transformer.state import copies
 from pipesched.planning.transformer.trainers import TRAINERS, Trainer
 
 PICO = 10**12
@@ -319,7 +320,7 @@ def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picosec
 
 def step_end(count: Fraction, x: Training, on: Machine) -> Picoseconds:
     """Return the time of the optimizer's step over the parameters of a rank."""
-    shared = x.data * x.context if x.zero else 1
+    shared = copies(x) if x.zero else 1
     return round(PICO * on.constants["step"] * 30 * count / (on.device.hbm * shared))
 
 

@@ -6,8 +6,9 @@
     2        parameters    gradients / n    optimizer / n                                       3.25
     3        parameters / n    gradients / n    optimizer / n                                   1.5
 
-n is d c: the ranks of one sequence have the same parameters. If e ranks share the experts, t c d / e ranks hold each
-expert. A layer computes with all of its parameters, and computes all of its gradients, before ZeRO divides them.
+n is d c, over the number of `replicas` (HSDP): the ranks of one sequence have the same parameters. If e ranks share the
+experts, t c d / e ranks hold each expert. A layer computes with all of its parameters, and computes all of its
+gradients, before ZeRO divides them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def state(a: Transformer, x: Training, parts: Sequence[Part], *, whole: bool = F
 
 def copies(x: Training, *, of_experts: bool = False) -> int:
     """Return the number of ranks over which ZeRO divides."""
-    whole = x.data * x.context
+    whole = x.data * x.context // x.replicas
     return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
 
 

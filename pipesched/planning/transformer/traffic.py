@@ -9,6 +9,7 @@
              1   gradients are scattered and parameters gathered, once per step
              2   gradients are scattered for every microbatch, parameters gathered once per step
              3   likewise, and parameters are gathered for every F and every backward
+        HSDP     n is that of a group of copies; the shares of gradients are then all-reduced between groups
 
 With a pipeline, ZeRO's messages cannot wait for the end of the step. Messages between copies overlap compute, layer by
 layer, as in FSDP and in Megatron with --overlap-grad-reduce; no others do. Messages of recomputation count in I. Ranks
@@ -127,9 +128,13 @@ def between_copies(
     whole = x.tensor * x.context * x.data
     for count, of_experts in zip(counts, (False, True), strict=True):
         n = copies(x, of_experts=of_experts)
-        share = count * Fraction(n - 1, n) / ring(device, n, whole // n)
+        apart = whole // (n * x.replicas)
+        share = count * Fraction(n - 1, n) / ring(device, n, apart)
         gather += share * (a.dtype_bytes if x.zero else x.gradient_bytes)
         scatter += share * x.gradient_bytes
+        if x.replicas > 1:
+            between = ring(device, x.replicas, apart * n)
+            scatter += count * x.gradient_bytes * Fraction(2 * (x.replicas - 1), n * x.replicas) / between
     return gather, scatter
 
 
