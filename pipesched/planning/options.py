@@ -23,7 +23,7 @@ PLAN = (
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Only what this trainer runs, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
-    Option("optimize", seconds, "Let the optimizer order the first row, for SECONDS.", "SECONDS", terminal=True),
+    Option("optimize", seconds, "Let the optimizer order the first rows, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Rows.", "N", 5),
     replace(EFFICIENCY, help="Assume this fraction of peak FLOP/s, as 50% [default: by shape]."),

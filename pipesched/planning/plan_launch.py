@@ -14,8 +14,7 @@ def launch(plan: Outcome, one: Prediction) -> Launch | None:
     """Return the configuration of a row, None if no trainer is asked for."""
     if not plan.request.trainer:
         return None
-    made = plan.ordered
-    order = made.order if made is not None and made.better and one is plan.best else None
+    order = next((made.order for made in plan.ordered if made.better and plan.rows[made.row - 1] is one), None)
     return launcher(plan.request.trainer).launch(plan.problem.space, one.choice, order)
 
 

@@ -1,13 +1,13 @@
-"""``plan --optimize SECONDS``: the optimizer's order for the first row, on its stages and within its cap.
+"""``plan --optimize SECONDS``: the optimizer's orders for the first rows, on their stages and within their cap.
 
-The optimizer is offered by its extension, as the service ``order``. A trainer that takes an order of computes gets it
-as a CSV; with any other trainer the row keeps its own order.
+The optimizer is offered by its extension, as the service ``order``, and shares the seconds out among rows. A trainer
+that takes an order of computes gets it as a CSV; with any other trainer the row keeps its own order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
@@ -15,16 +15,18 @@ from pipesched import extension
 from pipesched.common.rows import Service
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.model.schedule import Schedule
-from pipesched.model.units import MILLISECONDS
+from pipesched.model.units import MILLISECONDS, SECONDS
 from pipesched.planning.byte_counts import Bytes
 
 if TYPE_CHECKING:
     from pipesched.planning.layouts.plan import Outcome
+    from pipesched.planning.layouts.prediction import Prediction
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order found. makespan, before: of it and of the row's own order, in ms; said: the optimizer's first line.
+    """An order found for a row, counted from 1. makespan, before: of it and of the row's own order, in ms; said: the
+    optimizer's first line.
 
     order: None if the optimizer found none.
     """
@@ -33,6 +35,12 @@ class Ordered:
     makespan: Fraction | None
     before: Fraction | None
     said: str
+    row: int = 1
+
+    @property
+    def gained(self) -> Fraction:
+        """The milliseconds by which the row's own order is slower."""
+        return self.before - self.makespan if self.better and self.before and self.makespan else Fraction(0)
 
     @property
     def better(self) -> bool:
@@ -42,13 +50,14 @@ class Ordered:
     def text(self) -> str:
         """Return the line for a plan."""
         if self.makespan is None or self.order is None:
-            return f"row 1, by the optimizer: {self.said}"
+            return f"row {self.row}, by the optimizer: {self.said}"
         own = "" if self.before is None else f" in place of {MILLISECONDS.text(self.before)}"
         if not self.better:
-            return f"row 1, by the optimizer: no order is faster than its own, {MILLISECONDS.text(self.makespan)}"
+            own = MILLISECONDS.text(self.makespan)
+            return f"row {self.row}, by the optimizer: no order is faster than its own, {own}"
         gain = "" if self.before is None else f" ({float(self.makespan / self.before - 1) * 100:.1f} %)"
         made = MILLISECONDS.text(self.makespan)
-        return f"row 1, by the optimizer: its list takes {made}{own}{gain}; {self.said}"
+        return f"row {self.row}, by the optimizer: its list takes {made}{own}{gain}; {self.said}"
 
     def to_json(self) -> dict[str, object]:
         """Return the figures, in milliseconds."""
@@ -56,17 +65,32 @@ class Ordered:
         return {**{name: None if x is None else float(x) for name, x in figures.items()}, "said": self.said}
 
 
-def ordered(plan: Outcome, seconds: float) -> Ordered | None:
-    """Return the optimizer's order for the first row; None without a pipeline.
+MOST = 3
+"""The rows for which an order is looked for."""
+
+
+def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
+    """Return the optimizer's orders for the first rows that have a pipeline, each found in an equal share of seconds.
 
     Raises:
         PipeschedError: PS225, the optimizer is not installed.
     """
-    best = plan.best
-    if best is None or best.choice.p == 1:
-        return None
+    piped = [(number, one) for number, one in enumerate(plan.rows[:MOST], 1) if one.choice.p > 1]
+    return tuple(_ordered(plan, number, one, seconds / len(piped)) for number, one in piped)
+
+
+def fastest(plan: Outcome) -> str:
+    """Return the line that says which row is fastest with its order, empty if it is the first one."""
+    gained = {one.row: one.gained / 1000 for one in plan.ordered}
+    steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
+    (least, number), first = min(steps), steps[0][0]
+    said = f"with these orders row {number} is the fastest: {SECONDS.text(least)} in place of {SECONDS.text(first)}"
+    return said if number > 1 and any(gained.values()) else ""
+
+
+def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Ordered:
     if not best.trust.timed:
-        return Ordered(None, None, None, best.trust.why)
+        return Ordered(None, None, None, best.trust.why, number)
     offered = next((row for row in extension.rows(Service) if row.name == "order"), None)
     if offered is None:
         raise fail(Code.USAGE, "no extension that optimizes is installed")
@@ -74,7 +98,7 @@ def ordered(plan: Outcome, seconds: float) -> Ordered | None:
     choice, problem = best.choice, plan.problem
     again = choice.training.recompute != "none" or not _splits(plan)
     try:
-        return find(
+        found = find(
             choice.schedule,
             choice.sizes,
             trained=(problem.space.transformer, choice.training),
@@ -85,7 +109,8 @@ def ordered(plan: Outcome, seconds: float) -> Ordered | None:
             efficiency=problem.efficiency,
         )
     except PipeschedError as error:
-        return Ordered(None, None, None, error.diagnostics[0].message)
+        return Ordered(None, None, None, error.diagnostics[0].message, number)
+    return replace(found, row=number)
 
 
 def _splits(plan: Outcome) -> bool:

@@ -20,6 +20,7 @@ from pipesched.planning.layouts.rules import TERMS
 from pipesched.planning.layouts.space import LETTERS
 from pipesched.planning.layouts.stages import stages_of
 from pipesched.planning.plan_model import head
+from pipesched.planning.plan_order import fastest
 from pipesched.planning.transformer import flops, parameters
 from pipesched.planning.transformer.config import Training
 from pipesched.planning.transformer.devices import DEVICES
@@ -63,7 +64,7 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     lines = list(facts(plan))
     if plan.best is not None:
         lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan)]
-        lines += ["", plan.ordered.text()] if plan.ordered is not None else []
+        lines += ["", *(one.text() for one in plan.ordered), *filter(None, [fastest(plan)])] if plan.ordered else []
         lines += ["", *plan_launch.text(plan)] if plan.request.trainer else []
         lines += ["", *(f"- {one.text(plan.best)}" for one in plan.rules)] if plan.best.trust.timed else []
     if plan.explained is not None and plan.best is not None:
@@ -310,7 +311,7 @@ def to_json(plan: Outcome) -> dict[str, object]:
             }
             for one in plan.rules
         ],
-        "optimized": None if plan.ordered is None else plan.ordered.to_json(),
+        "optimized": plan.ordered[0].to_json() if plan.ordered and plan.ordered[0].row == 1 else None,
         "explained": None if plan.explained is None else _explained(plan),
         "assumed": list(assumed(plan)),
         "diagnostics": [render.as_json(found) for found in plan.diagnostics],
@@ -333,6 +334,7 @@ def row(plan: Outcome, one: Prediction) -> dict[str, object]:
         "bytes": list(one.peaks),
         "days": None if tokens is None or not bar.timed else float(one.days(tokens)),
         "days_by_formula": None if tokens is None or not bar.timed else float(by_formula(one, tokens)),
+        "optimized": next((x.to_json() for x in plan.ordered if plan.rows[x.row - 1] is one), None),
         "commands": commands(plan, one),
         "launch": plan_launch.to_json(plan, one),
     }

@@ -47,7 +47,7 @@ class Plan(Outcome):
         return plan_report.plot(self)
 
     def with_order(self, seconds: float) -> Plan:
-        """Return the plan with the optimizer's order for the first row, found in some seconds."""
+        """Return the plan with the optimizer's orders for the first rows, found in some seconds."""
         return replace(self, ordered=ordered(self, seconds))
 
     def configuration(self, path: str) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Request:
 class Outcome:
     """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons to refuse
     choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
-    explanations. ordered: the optimizer's order for the first choice, if it was asked for.
+    explanations. ordered: the optimizer's orders for the first choices, if they were asked for.
     """
 
     request: Request
@@ -89,7 +89,7 @@ class Outcome:
     rules: tuple[Judged, ...]
     explained: Explained | None
     diagnostics: tuple[Diagnostic, ...] = ()
-    ordered: Ordered | None = None
+    ordered: tuple[Ordered, ...] = ()
 
     @property
     def best(self) -> Prediction | None:
