@@ -87,6 +87,17 @@ def test_what_has_no_time_has_none_in_a_sweep_or_from_the_optimizer(
     assert "nothing to plot" in capsys.readouterr().err and not (tmp_path / "x.svg").exists()
 
 
+def test_the_optimizer_orders_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of the first rows with a pipeline has its own order, within half of the seconds and never slower."""
+    words = [*SMALL, "--gpus", "8", "--batch", "64", "--only", "p=2,4,split=even", "--top", "2", "--optimize", "2"]
+    rows = json.loads(told(capsys, *words, "--json"))["rows"]
+    assert [row["p"] for row in rows] == [2, 4]
+    for row in rows:
+        assert 0.5 * row["optimized"]["before"] < row["optimized"]["makespan"] <= row["optimized"]["before"]
+        assert row["optimized"]["before"] / 1000 <= row["seconds"]
+    assert "row 2, by the optimizer" in told(capsys, *words)
+
+
 def test_no_command_says_a_time_that_is_not_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     """Every verb that takes a model and a device refuses the times of experts with PS253, and takes a flat share of the
     peak; an explained plan has neither seconds nor per cent, nor has a command that would be refused.
