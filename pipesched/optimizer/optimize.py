@@ -70,10 +70,10 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         from pipesched.optimizer.decisions.request import decided
 
         return decided(request, progress)
-    if request.overlap:
-        from pipesched.optimizer.pairs.answer import paired
+    if request.overlap or request.recompute:
+        from pipesched.optimizer.slots.answer import in_slots
 
-        return paired(request, progress)
+        return in_slots(request, progress)
     meter = Meter(request.limits.seconds * SECOND - _STARTING)
     if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress, meter)

@@ -17,10 +17,11 @@ from pipesched.formats.readers import Loaded
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
+from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.decisions.asked import Asked, overlap
+from pipesched.optimizer.decisions.asked import Asked, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.instance import Asked as Place
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    decide, overlap: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or None (linear;
-    with v > 1 loop). mem_cap: one cap, or one per rank.
+    decide, overlap, recompute: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or
+    None (linear; with v > 1 loop). mem_cap: one cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
     on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
     for the source's kind, or split.
@@ -64,6 +65,7 @@ class Request:
     until_w: bool = True
     decide: Asked | None = None
     overlap: bool = False
+    recompute: str | None = None
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -96,6 +98,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         workload=asked,
         decide=decisions(given),
         overlap=overlap(given),
+        recompute=recompute(given),
     )
 
 
@@ -130,7 +133,8 @@ def _target_at(source: Source, request: Request) -> Target:
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, but the schedule has one", help="leave one of them out")
     costs = _costs(request, schedule.placement, loaded.own_costs)
-    OPTIMIZER.require(schedule, costs)
+    with_r = replace(OPTIMIZER, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else OPTIMIZER
+    with_r.require(schedule, costs)
     _require_right(schedule)
     if schedule.forward_only:  # without a backward, all stages are as frozen ones before which none is trained
         if request.fused is not None:

@@ -8,7 +8,7 @@ from pipesched.command import values
 from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
 from pipesched.command.values import seconds, text, whole
 from pipesched.extension import Option, flag
-from pipesched.optimizer.decisions.asked import layers
+from pipesched.optimizer.decisions.asked import layers, stages
 from pipesched.optimizer.values import caps_or_range, placement
 from pipesched.planning.rows import CAP
 
@@ -28,6 +28,9 @@ OPTIMIZE = (
     Option("embedding", values.exact, "With --partition: its work on the first stage, in layers.", "X"),
     Option("head", values.exact, "With --partition: its work on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F runs with which B as a pair, which costs FB.", default=False),
+    Option(
+        "recompute", stages, "Decide R too: of any F, of all F of any stages, or of these stages.", "any|stages|0,1,.."
+    ),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),

@@ -183,7 +183,7 @@ class Terms:
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
     decided: what was decided beside the order, in words; otherwise empty. pairs: True if an F may share a slot with a
-    B.
+    B. again: which F may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do.
     """
 
     placement: Placement
@@ -195,6 +195,7 @@ class Terms:
     asked: tuple[Bytes, ...] | None = None
     decided: str = ""
     pairs: bool = False
+    again: str = ""
 
     @classmethod
     def of(
@@ -208,9 +209,10 @@ class Terms:
         """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
         if self.forward_only:
             return ("F",)
+        again = ("R",) if self.again else ()
         if self.pairs:
-            return ("F", "I", "W", "B", "FB")
-        return ("F", "B") if self.fused else ("F", "I", "W")
+            return ("F", "I", "W", "B", *again, "FB")
+        return ("F", "B", *again) if self.fused else ("F", "I", "W", *again)
 
     @property
     def forward_only(self) -> bool:
@@ -230,6 +232,7 @@ class Terms:
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "no backward" if self.forward_only else "full backward" if self.fused else "split backward"
         backward = "pairs F+B, split or full backward" if self.pairs else backward
+        backward += ", " + _AGAIN.get(self.again, f"F of stages {self.again} run again") if self.again else ""
         rates = ",".join(
             f"{key}={_cost(value)}" for key, value in self._used.items() if not (key == "M" and self.asked)
         )
@@ -290,7 +293,11 @@ class Terms:
     @property
     def _used(self) -> dict[str, object]:
         """The costs that matter, as JSON."""
-        return {key: value for key, value in self.costs.to_json().items() if key in (*self.kinds, "C", "M")}
+        return {
+            key: value
+            for key, value in self.costs.to_json().items()
+            if key in (*self.kinds, "C", "M", *"K" * bool(self.again))
+        }
 
     def to_json(self) -> dict[str, object]:
         """Return the terms as JSON, for a refutation, which holds only under these terms."""
@@ -305,6 +312,9 @@ class Terms:
             "caps": None if self.caps is None else [plain(cap) for cap in self.caps],
             **({"frozen": list(self.placement.frozen)} if self.placement.frozen else {}),
         }
+
+
+_AGAIN = {"any": "any F may run again, microbatches in order", "stages": "the F of any stage may run again"}
 
 
 def _cost(value: object) -> str:

@@ -58,12 +58,29 @@ def asked(given: Given) -> Asked | None:
     return Asked(partition, given.get("embedding"), given.get("head"))
 
 
+def stages(value: object) -> str:
+    """Return ``any``, ``stages``, or the stages whose F run again, as text."""
+    if value in ("any", "stages"):
+        return str(value)
+    return ",".join(map(str, sorted(set(values.ranks(value)))))
+
+
 def overlap(given: Given) -> bool:
     """Return True if pairs are a decision; raise PipeschedError, PS225, for options that contradict it."""
-    if not given.get("overlap"):
+    return _in_slots(given, "overlap", ("partition", "all_m", "proof", "confirm", "backward"))
+
+
+def recompute(given: Given) -> str | None:
+    """Return which F may run again; raise PipeschedError, PS225, for options that contradict it."""
+    asked = _in_slots(given, "recompute", ("partition", "all_m", "proof", "confirm"))
+    return str(given["recompute"]) if asked else None
+
+
+def _in_slots(given: Given, own: str, others: tuple[str, ...]) -> bool:
+    if not given.get(own):
         return False
-    for name in ("partition", "all_m", "proof", "confirm", "backward"):
+    for name in others:
         if given.get(name):
-            help = f"leave out --overlap, or --{name.replace('_', '-')}"
-            raise fail(Code.USAGE, f"--overlap contradicts --{name.replace('_', '-')}", help=help)
+            option = name.replace("_", "-")
+            raise fail(Code.USAGE, f"--{own} contradicts --{option}", help=f"leave out --{own}, or --{option}")
     return True

@@ -32,8 +32,10 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
 
 def named(terms: Terms, certificate: Mapping[str, object]) -> Terms:
     """Return the terms with the decision of a certificate in words; unchanged if there is none that can be read."""
-    if certificate.get("backward") == "pairs":
-        return replace(terms, pairs=True, fused=False)
+    again, backward = certificate.get("recompute", ""), certificate.get("backward")
+    if backward == "pairs" or again:
+        text = again if isinstance(again, str) else ""
+        return replace(terms, pairs=backward == "pairs", fused=backward == "fused", again=text)
     told = Entries(certificate, terms.costs.ticks(terms.placement.stages).scale)
     with suppress(Unreadable):
         if "decision" in told:

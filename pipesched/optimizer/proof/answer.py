@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice
 
-from pipesched.analysis.holdings import memory
 from pipesched.analysis.idle import Idle
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.numbers import exact
@@ -20,6 +19,7 @@ from pipesched.optimizer import verdict as words
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.verdict import FOUND, Terms, Verdict
+from pipesched.schedule_analysis import Analysis
 
 NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
 """Entries about the search, and about schedules that the answer does not contain."""
@@ -37,7 +37,7 @@ def check_answer(
     file.
     """
     assert judged.verdict is not None and judged.spent is not None
-    peak = memory(schedule, terms.release, terms.costs.sizes(schedule.stages)).peak
+    peak = Analysis(schedule, terms.costs, terms.release).memory.peak
     right = derived(terms, judged.verdict, judged.spent, peak)
     yield from (_finding(wrong) for wrong in islice(_wrong(right, answer), _MOST))
     own = words.documentation(judged.verdict, terms)

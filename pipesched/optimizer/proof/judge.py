@@ -73,8 +73,8 @@ def judge(
     Findings: PS710, the certificate does not hold; PS711, its verdict does not follow; PS715, it does not hold for
     every m; and the faults of the schedule itself.
     """
-    if certificate.get("backward") == "pairs":
-        from pipesched.optimizer.pairs.judged import judged
+    if certificate.get("backward") == "pairs" or "recompute" in certificate:
+        from pipesched.optimizer.slots.judged import judged
 
         return judged(schedule, terms, certificate)
     try:

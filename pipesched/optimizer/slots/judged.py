@@ -2,7 +2,7 @@
 
     schedule    complete, every input before its use, within the caps, with the makespan that the certificate gives
     bound       the work of a rank, if all its F run in pairs that cost no more; or the longest path of a microbatch
-    refuted     shorter makespans, by a proof from the clauses of `proof.pairs`, followed here
+    refuted     shorter makespans, by a proof from the clauses of `proof.slots`, followed here
 
 The optimizer is not consulted. The verdict holds for every schedule of F, I, W, B and pairs F+B under these terms.
 """
@@ -13,9 +13,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from pipesched.common.budget import Budget
 from pipesched.diagnostics import PipeschedError, budgeted
+from pipesched.model.columns import Bools, among, makes
 from pipesched.model.numbers import plain
+from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.case import Case, FaultError, require
@@ -23,7 +27,7 @@ from pipesched.optimizer.proof.clauses import TooManyError
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.proof.lrat import steps_of, unfollowed
-from pipesched.optimizer.proof.pairs import PairClauses, Question
+from pipesched.optimizer.proof.slots import EACH, STAGES, Question, SlotClauses, backwards
 from pipesched.optimizer.verdict import Terms, Verdict
 from pipesched.support.budget import numbers
 
@@ -38,9 +42,11 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
         if case.wrong:
             return Judgement(tuple(case.wrong))
         told, asked = Entries(certificate, case.scale), Question(terms)
-        require(asked.wrong)
+        require(asked.wrong or other_kinds(schedule, terms))
         verdict = _refuted(told, case, asked, bound(asked, case))
-        right = {"objective": "makespan", "backward": "pairs", "schedule": plain(case.value)}
+        backward = "pairs" if terms.pairs else "fused" if terms.fused else "split"
+        right = {"objective": "makespan", "backward": backward, "schedule": plain(case.value)}
+        right |= {"recompute": terms.again} if terms.again else {}
         right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
         told.only(*right, "bound", "refuted", "every")
         for name, value in right.items():
@@ -55,12 +61,42 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
         return Judgement((FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
 
 
+def other_kinds(schedule: Schedule, terms: Terms) -> str:
+    """Return the reason why the clauses do not cover a schedule; empty if they do."""
+    if not terms.pairs and bool(schedule.joined.any()):
+        return "it has overlap pairs"
+    if not among(schedule.op, (Op.F, Op.R, *backwards(terms))).all():
+        return "its backwards are of another kind"
+    key = schedule.key()
+    again = np.isin(key, key[schedule.op == Op.R])
+    for stage in range(schedule.stages if terms.again else 0):
+        for route in range(schedule.placement.routes):
+            mine = (schedule.stage == stage) & (schedule.placement.route_of[schedule.microbatch] == route)
+            if wrong := _other_order(schedule, mine, again, terms.again):
+                return f"{wrong} of stage {stage}"
+    return "" if terms.again or not again.any() else "it runs forwards again"
+
+
+def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> str:
+    """Return what the operations of one stage do that the terms exclude; empty if nothing. again: those with an R."""
+    forward = mine & (schedule.op == Op.F)
+    if asked == EACH:
+        kinds = (forward, mine & (schedule.op == Op.R), mine & makes(schedule.op, Result.GRADIENT))
+        ordered = all((np.diff(schedule.microbatch[some]) > 0).all() for some in kinds)
+        return "" if ordered else "microbatches overtake each other, in an operation"
+    some, stage = set(again[forward].tolist()), str(schedule.stage[mine][0]) if mine.any() else ""
+    if asked == STAGES:
+        return "only some F run again" if len(some) > 1 else ""
+    return "" if some <= {stage in asked.split(",")} else "other F run again"
+
+
 def bound(asked: Question, case: Case) -> Verdict:
     """Return the verdict by the longest path, or by the work of a rank between its least head and tail."""
     value, rank, work, head = asked.sums()
     why = "the longest path of a microbatch"
     if rank is not None:
-        why = f"rank {rank} has {case.said(work * asked.tick)} of work at least, even if its F run in pairs"
+        why = f"rank {rank} has {case.said(work * asked.tick)} of work at least"
+        why += ", even if its F run in pairs" * asked.pairs
         why += f", that begins after {case.said(head * asked.tick)}" if head else ""
     return Verdict("makespan", case.value, Fraction(value * asked.tick, case.scale), why, "a sum", unit=case.unit)
 
@@ -87,7 +123,7 @@ def unproved(text: bytes, asked: Question, limit: int) -> str:
     numbers(text)
     try:
         steps = steps_of(text)
-        made = PairClauses(asked, limit, wanted={hint for _, _, hints in steps for hint in hints})
+        made = SlotClauses(asked, limit, wanted={hint for _, _, hints in steps for hint in hints})
     except ValueError:
         return "its proof is not LRAT text"
     except TooManyError as error:

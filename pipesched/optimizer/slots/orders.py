@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection
+from typing import TypeAlias
 
 import numpy as np
 
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.pairs import Kind, PairClauses, Stage
+from pipesched.optimizer.proof.slots import Kind, SlotClauses, Stage
+
+Pending: TypeAlias = dict[tuple[Op, Stage], deque[int]]
+"""The microbatches whose W or R has not run yet."""
 
 
-def schedule_of(clauses: PairClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:
+def schedule_of(clauses: SlotClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:
     """Return the schedule that a model describes: by rank, the slots in the order of their starts."""
     rows: list[tuple[int, int, int, bool]] = []
     cut, of_route = [0], [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
     for slots in clauses.slots:
         next_one: Counter[tuple[Op, Stage]] = Counter()
-        pending: dict[Stage, deque[int]] = defaultdict(deque)
+        pending: Pending = defaultdict(deque)
         for at_once in slots:
             for kind in (kind for kind, x in at_once.items() if x in true):
                 rows += _row(kind, next_one, pending, of_route)
@@ -38,20 +42,23 @@ def schedule_of(clauses: PairClauses, true: Collection[int], placement: Placemen
 
 
 def _row(
-    kind: Kind, following: Counter[tuple[Op, Stage]], pending: dict[Stage, deque[int]], of_route: list[np.ndarray]
+    kind: Kind, following: Counter[tuple[Op, Stage]], pending: Pending, of_route: list[np.ndarray]
 ) -> list[tuple[int, int, int, bool]]:
-    """Return the operations of a slot: the next F, the next I or B of a stage, or the oldest W that is pending."""
+    """Return the operations of a slot: the next F, the next I or B of a stage, or the oldest W or R that is pending."""
     made = []
     if (q := kind.forward) is not None:
-        made.append((int(Op.F), q[1], int(of_route[q[0]][following[Op.F, q]]), False))
+        i = following[Op.F, q]
+        made.append((int(Op.F), q[1], int(of_route[q[0]][i]), False))
         following[Op.F, q] += 1
+        if kind.again:
+            pending[Op.R, q].append(i)
     if (q := kind.backward) is not None and kind.op is not None:
-        if kind.op is Op.W:
-            i = pending[q].popleft()
+        if kind.op in (Op.W, Op.R):
+            i = pending[kind.op, q].popleft()
         else:
             i = following[Op.I, q]
             following[Op.I, q] += 1
             if kind.op is Op.I:
-                pending[q].append(i)
+                pending[Op.W, q].append(i)
         made.append((int(kind.op), q[1], int(of_route[q[0]][i]), kind.forward is not None))
     return made

@@ -1,6 +1,6 @@
-"""The answer to a question in which pairs are a decision: the shortest order, and the proof that none is shorter.
+"""The answer to a question about slots (pairs, R): the shortest order, and the proof that none is shorter.
 
-the given order, if it fits ─┐
+orders at hand that fit ─────┐
 clauses at C: a model ───────┴─> best ──> one tick less ──> ... ──> refuted: a proof in LRAT ──> bound
                                                          └─ out of steps: the bound is raised from below
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, fail
-from pipesched.model.costs import Costs
+from pipesched.model.costs import UNIT, Costs
 from pipesched.model.numbers import plain, shown
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
@@ -27,12 +27,13 @@ from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
-from pipesched.optimizer.pairs.judged import judged
-from pipesched.optimizer.pairs.orders import schedule_of
-from pipesched.optimizer.pairs.windows import Window, fixed, is_mirrored, kept_slots, mirror
 from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
-from pipesched.optimizer.proof.pairs import PairClauses, Question
+from pipesched.optimizer.proof.slots import Question, SlotClauses
+from pipesched.optimizer.slots.judged import judged, other_kinds
+from pipesched.optimizer.slots.orders import schedule_of
+from pipesched.optimizer.slots.starts import starts
+from pipesched.optimizer.slots.windows import Window, fixed, is_mirrored, kept_slots, mirror
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_cadical
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
@@ -79,7 +80,7 @@ class Search:
     def at(self, bound: int, meter: Meter) -> bool | None:
         """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if that stays open."""
         try:
-            clauses = PairClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
+            clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)
             if not all(clauses.lists()):
                 return self._refute(clauses, bound, meter)
@@ -97,7 +98,7 @@ class Search:
         self.offer(schedule_of(clauses, true, self.instance.placement, self.name), "cadical")
         return True
 
-    def _refute(self, clauses: PairClauses, bound: int, meter: Meter) -> bool | None:
+    def _refute(self, clauses: SlotClauses, bound: int, meter: Meter) -> bool | None:
         own = Meter(max(3 * meter.left, SECOND))
         text = refutation(clauses.known, clauses.count, own)
         meter.spend(own.spent)
@@ -112,7 +113,7 @@ class Search:
         tick, bound = self.asked.tick, lower
         while self.best is None and not self.meter.late:
             self._ask(bound, 0.5)
-            if self.refuted is not None and self.refuted[0] >= self._serial():
+            if self.impossible:
                 return
             bound = min(bound + max(tick, bound // 4), self._serial())
         low, high = lower, self.value - tick
@@ -132,6 +133,11 @@ class Search:
             else:
                 high = min(middle, self.value - tick) - tick
 
+    @property
+    def impossible(self) -> bool:
+        """True if no order is within the caps: none is as short as one operation after another."""
+        return self.refuted is not None and self.refuted[0] >= self._serial()
+
     def _shortened(self, enough: float) -> bool:
         """Ask for a shorter order that keeps the slots of the best one outside a window, until the meter reaches
         `enough`; return True if there is one.
@@ -142,7 +148,7 @@ class Search:
         for share, place, alike in product(_WINDOWS, range(_PLACES), mirrored):
             width = int(known[1] * share)
             low = (known[1] - width) * place // (_PLACES - 1)
-            clauses = PairClauses(self.asked, self.value - tick)
+            clauses = SlotClauses(self.asked, self.value - tick)
             more = fixed(clauses, known, low, low + width) + (mirror(clauses) if alike else [])
             self.meter.spend(_CLAUSE * clauses.count)
             try:
@@ -171,50 +177,86 @@ class Search:
         """Return the makespan of one operation after another."""
         a = self.asked
         each = {q: a.work[Op.F, q] + a.work[Op.W, q] + max(a.work[Op.I, q], a.work[Op.B, q]) for q in a.all}
-        slots = sum(a.count[q] * each[q] for q in a.all)
+        slots = sum(a.count[q] * (each[q] + bool(a.again) * a.work[Op.R, q]) for q in a.all)
         return int(a.tick * (slots + 2 * sum(a.message) * max(a.count.values())))
 
 
-def paired(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Find the shortest order of F, I, W, B and pairs F+B, with a proof as far as possible.
+def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
+    """Find the shortest order of F, R, I, W, B and pairs F+B, as far as each is asked for, with a proof as far as
+    possible.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, pairs cannot be decided here.
+        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, there is nothing to decide here.
     """
     given = None
     if request.source is not None:
         options = Options(request.parameters, max_ops=MAX_OPS, settings=request.settings)
         given = load(request.source, options)
         placement, own = given.schedule.placement, given.own_costs
-        BOUNDED.require(given.schedule, own if request.costs is None else request.costs.over(own))
+        request = replace(request, fused=not given.schedule.split if request.fused is None else request.fused)
+        known = replace(BOUNDED, kinds=(*BOUNDED.kinds, Op.R)) if request.recompute else BOUNDED
+        known.require(given.schedule, own if request.costs is None else request.costs.over(own))
     else:
         placement, own = placement_at(request.placement, sizes_of(request.placement, request.parameters)), Costs()
     if not placement.chain:
         help = "give the placement of a chain with --placement"
-        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: pairs are decided on a chain of stages", help=help)
+        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: slots are decided on a chain of stages", help=help)
     instance = _instance(request, placement, own)
     asked = Question(instance)
     if asked.wrong:
-        raise fail(OptimizerCode.DECISION, asked.wrong, help="leave out --overlap, or give such costs and rules")
+        option = "--overlap" if request.overlap else "--recompute"
+        raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or give such costs and rules")
+    if reason := _too_large(asked):
+        return Optimum(instance, impossible=True, reason=reason)
     meter = Meter(request.limits.seconds * SECOND)
     search = Search(asked, instance, request.name, meter, request.limits.seed)
-    if given is not None:
+    if given is not None and not other_kinds(given.schedule, instance):
         search.offer(replace(given.schedule, name=request.name), given.schedule.name)
+    for name, schedule in starts(request, instance, meter) if request.recompute else ():
+        search.offer(schedule, name)
     search.run(asked.sums()[0] * asked.tick)
     if search.best is None:
-        raise fail(OptimizerCode.INFEASIBLE, "no order with pairs was found within the caps", help="a higher cap")
+        reason = "no order is within the caps" if search.impossible else _stopped(request)
+        least = Fraction(search.refuted[0] if search.refuted else 0, asked.scale)
+        return Optimum(instance, impossible=search.impossible, reason=reason, least=least, least_by="a proof")
     return _answer(request, instance, search)
+
+
+def _too_large(asked: Question) -> str:
+    """Return the reason why one F alone is over the cap of its rank; empty if none is."""
+    for q, rank in asked.rank.items():
+        cap = asked.cap[rank]
+        if cap is not None and asked.takes[q] > cap:
+            return f"rank {rank} alone needs {shown(Fraction(asked.takes[q], asked.fine))}: F of stage {q[1]} holds it"
+    return ""
+
+
+def _stopped(request: Request) -> str:
+    return f"time limit of {shown(Fraction(request.limits.seconds))} s"
 
 
 def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
     """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
     if request.workload.cap is not None:
-        raise fail(Code.USAGE, "with --overlap a cap is in activations", help="give a number, such as --mem-cap 5")
+        option = "--overlap" if request.overlap else "--recompute"
+        raise fail(Code.USAGE, f"with {option} a cap is in activations", help="give a number, such as --mem-cap 5")
     costs = own_costs(request.workload, placement, own)
     costs = costs if request.costs is None else request.costs.over(costs)
     costs.require_fit(placement.stages)
+    costs = _as_printed(costs)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
-    return Instance(placement, costs, request.release, caps, False, request.objective, pairs=True)
+    again, kinds = request.recompute or "", (placement, costs, request.release, caps, bool(request.fused))
+    return Instance(*kinds, request.objective, pairs=request.overlap, again=again)
+
+
+def _as_printed(costs: Costs) -> Costs:
+    """Leave out costs that follow from the others, as the printed file does."""
+    given = dict(costs.given)
+    for key in given.keys() & {"R", "K"}:
+        others = {name: x for name, x in given.items() if name != key}
+        given = others if Costs(others)[key] == given[key] else given
+    even = all(costs[key] == x for key, x in UNIT.items())
+    return replace(costs, given={key: x for key, x in given.items() if not (even and key in UNIT)})
 
 
 def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
@@ -226,7 +268,9 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
         bound, proof = search.refuted
         packed = b64encode(lzma.compress(proof)).decode("ascii")
         refuted = {"value": plain(Fraction(bound, scale)), "proof": {"lrat": packed}}
-    written: dict[str, object] = {"objective": "makespan", "backward": "pairs", "bound": None, "every": None}
+    backward = "pairs" if instance.pairs else "fused" if instance.fused else "split"
+    written: dict[str, object] = {"objective": "makespan", "backward": backward, "bound": None, "every": None}
+    written |= {"recompute": instance.again} if instance.again else {}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
     told = judged(schedule, instance, written).accepted()
     made, text, report = printed(schedule, instance, told, request.name)
@@ -235,7 +279,7 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
         instance,
         judged=told,
         analysis=made,
-        reason=f"time limit of {shown(Fraction(request.limits.seconds))} s" if told.status == FOUND else "",
+        reason=_stopped(request) if told.status == FOUND else "",
         found_by=search.source,
         seed=request.limits.seed,
         notes=tuple(search.notes),

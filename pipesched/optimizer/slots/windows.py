@@ -17,12 +17,12 @@ import numpy as np
 
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.pairs import PairClauses, Question, Stage
+from pipesched.optimizer.proof.slots import Question, SlotClauses, Stage
 from pipesched.optimizer.verdict import Terms
 from pipesched.schedule_analysis import Analysis
 
-Slot: TypeAlias = tuple[Stage | None, Stage | None, Op | None]
-"""The stage of its F, the stage of its backward, the kind of backward."""
+Slot: TypeAlias = tuple[Stage | None, bool, Stage | None, Op | None]
+"""The stage of its F, whether that runs again, the stage of its other part, the kind of that: a `Kind` without time."""
 Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 """The slots of a schedule, by rank and start in ticks."""
 
@@ -31,7 +31,7 @@ Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 class Window:
     """Clauses, and more that hold for some orders alone."""
 
-    clauses: PairClauses
+    clauses: SlotClauses
     more: list[list[int]]
     variables: int
 
@@ -44,19 +44,21 @@ def kept_slots(schedule: Schedule, terms: Terms) -> tuple[Slots, int]:
     """Return the slots of a schedule, and its makespan, in ticks."""
     asked, made = Question(terms), Analysis(schedule, terms.costs, terms.release)
     found: dict[tuple[int, int], Slot] = {}
-    route_of = schedule.placement.route_of
+    route_of, key = schedule.placement.route_of, schedule.key()
+    again = set(key[schedule.op == Op.R].tolist())
     for head in np.flatnonzero(~schedule.joined).tolist():
         joined = head + 1 < len(schedule) and bool(schedule.joined[head + 1])
         parts = (head, head + 1) if joined else (head,)
         stages = [(int(route_of[schedule.microbatch[x]]), int(schedule.stage[x])) for x in parts]
         op = Op(int(schedule.op[parts[-1]]))
-        slot: Slot = (stages[0], stages[1], op) if joined else (None, stages[0], op)
+        runs_again = int(key[head]) in again
+        slot: Slot = (stages[0], runs_again, stages[1], op) if joined else (None, False, stages[0], op)
         start = int(made.timeline.start[head]) // asked.tick
-        found[int(schedule.rank[head]), start] = (stages[0], None, None) if op is Op.F else slot
+        found[int(schedule.rank[head]), start] = (stages[0], runs_again, None, None) if op is Op.F else slot
     return found, made.timeline.makespan // asked.tick
 
 
-def fixed(clauses: PairClauses, known: tuple[Slots, int], low: int, high: int) -> list[list[int]]:
+def fixed(clauses: SlotClauses, known: tuple[Slots, int], low: int, high: int) -> list[list[int]]:
     """Return the clauses that keep the slots outside low .. high."""
     slots, last = known
     shift, made = last - clauses.until, list[list[int]]()
@@ -64,7 +66,7 @@ def fixed(clauses: PairClauses, known: tuple[Slots, int], low: int, high: int) -
         for t, kinds in enumerate(at_once):
             if not low <= t < high:
                 slot = slots.get((rank, t if t < low else t + shift))
-                made += [[x if slot == kind[:3] else -x] for kind, x in kinds.items()]
+                made += [[x if slot == kind[:4] else -x] for kind, x in kinds.items()]
     return made
 
 
@@ -75,7 +77,7 @@ def is_mirrored(asked: Question) -> bool:
     return all(asked.rank[1, s] == asked.ranks - 1 - asked.rank[0, s] for s in range(asked.stages))
 
 
-def mirror(clauses: PairClauses) -> list[list[int]]:
+def mirror(clauses: SlotClauses) -> list[list[int]]:
     """Return the clauses for: each rank runs at every time the slot that mirrors that of the opposite rank."""
 
     def other(q: Stage | None) -> Stage | None:

@@ -1,0 +1,469 @@
+"""Clauses satisfied by every schedule of slots with a makespan of at most C, derived from its terms alone.
+
+Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. Which F
+run with which B, which backwards are whole, and which F run again is open, as far as the terms leave it open.
+
+    s(k,t)      a slot of kind k starts at t
+    f(q,i,t)    the i-th F of stage q has started by t          F(q,i,t)   it has ended by t
+    g(q,i,t)    its i-th I or B has started by t                G(q,i,t)   it has ended by t
+    w(q,j,t)    j weight gradients of stage q are done by t
+    x(q,i)      the i-th F of stage q runs again                d(q,i,j)   so do j of its first i
+    e(q,j,t)    j F of stage q that run again have ended        r(q,j,t)   j R of stage q have started by t
+
+    machine     no slot starts while another runs
+    start       f, g, r rise only where a slot with such a part starts; one at a time
+    end         not before the shortest slot is over; where a longer one starts at t', what ends sooner began before t'
+    chain       f(s+1,i,t) -> F(s,i,t-C);   g(S-1,i,t) -> F(S-1,i,t);   g(s,i,t) -> G(s+1,i,t-C)
+    weights     w rises only where W, B or a pair ends; a W that starts at t with j done needs j + 1 ended I or B
+    again       r(q,j,t) -> e(q,j,t);   g(q,i,t), x(q,i) and d(q,i,j) -> r(q,j,t-R)
+    memory      at every t, over the stages of a rank: M (f - w) - (M - K) (e - r) is at most the cap
+
+The microbatches of a route are alike, and a rank starts and ends its slots in the same order. So with starts and ends
+sorted for each kind of result and stage, every inequality above still holds, and the weight gradients of a stage need
+no names: some W is possible exactly if more I or B have ended than weight gradients are done or running. The same is
+true of R, if all F of a stage run again. If each F is free to, they differ, and the clauses are about the schedules in
+which every stage runs its F, its R and its backwards in the order of microbatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise, product
+from math import gcd, lcm
+from typing import NamedTuple, TypeAlias
+
+from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
+from pipesched.optimizer.proof.clauses import MOST, TRUE, Number, Numbered, TooManyError
+from pipesched.optimizer.verdict import Terms
+
+Stage: TypeAlias = tuple[int, int]
+"""Route and stage."""
+Begun: TypeAlias = tuple[Op, Stage, int]
+"""F or I, a stage, and the number of an operation among those of this kind and stage."""
+
+
+class Kind(NamedTuple):
+    """A kind of slot: the stage of its F, whether that runs again, the stage of its I, W, B or R, which of these it is,
+    its duration.
+    """
+
+    forward: Stage | None
+    again: bool
+    backward: Stage | None
+    op: Op | None
+    work: int
+
+
+EACH, STAGES = "any", "stages"
+"""What may be decided of R: each F may run again; or all F of a stage, or none. Otherwise stages are listed."""
+
+
+def _again(terms: Terms, stage: int) -> tuple[bool, ...]:
+    """Return whether an F of a stage may run again: (False,), (True,) or both."""
+    if terms.again in (EACH, STAGES):
+        return (False, True)
+    return (str(stage) in terms.again.split(","),)
+
+
+def _kinds(mine: Sequence[Stage], terms: Terms, work: Mapping[Op, Sequence[int]], both: Sequence[int]) -> list[Kind]:
+    """Return the kinds of slots of a rank with these stages. both: the duration of a pair, by the stage of its F."""
+    forwards = [(q, again) for q in mine for again in _again(terms, q[1])]
+    made = [Kind(*one, None, None, work[Op.F][one[0][1]]) for one in forwards]
+    made += [Kind(None, False, q, op, work[op][q[1]]) for q in mine for op in backwards(terms)]
+    made += [Kind(None, False, q, Op.R, work[Op.R][q[1]]) for q, again in forwards if again]
+    pairs = product(forwards, mine) if terms.pairs else ()
+    return made + [Kind(*one, two, Op.B, both[one[0][1]]) for one, two in pairs]
+
+
+def backwards(terms: Terms) -> tuple[Op, ...]:
+    """Return the kinds of backwards that may run by themselves."""
+    if terms.pairs:
+        return (Op.I, Op.W, Op.B)
+    return (Op.B,) if terms.fused else (Op.I, Op.W)
+
+
+def _copies(placement: Placement) -> dict[Stage, int]:
+    """Return every stage of every route that has microbatches, with their number."""
+    counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
+    return {(route, s): n for route, n in enumerate(counts) if n for s in range(placement.stages)}
+
+
+def _caps(terms: Terms, fine: int) -> list[int | None]:
+    """Return the cap of each rank in units of 1 / fine; None without caps."""
+    if terms.caps is None:
+        return [None] * terms.placement.ranks
+    return [int(cap * fine // 1) for cap in terms.caps]
+
+
+def _wrong(terms: Terms) -> str:
+    """Return the reason why the clauses do not describe these terms; empty if they do."""
+    title = "pairs are" if terms.pairs else "recomputation is"
+    if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
+        return f"{title} decided for the makespan, with memory freed at W"
+    if terms.placement.frozen or not terms.placement.chain:
+        return f"{title} decided on a chain of stages, each with a backward"
+    return _wrong_again(terms) if terms.again else ""
+
+
+def _wrong_again(terms: Terms) -> str:
+    named = [] if terms.again in (EACH, STAGES) else terms.again.split(",")
+    if wrong := [s for s in named if not (s.isdecimal() and int(s) < terms.placement.stages)]:
+        return f"there is no stage {wrong[0][:20]}"
+    stages = terms.placement.stages
+    kept = zip(terms.costs.sizes(stages), terms.costs.kept(stages).column, strict=True)
+    full = [s for s, (size, small) in enumerate(kept) if small >= size]
+    if len(full) == stages or any(_again(terms, s) == (True,) for s in full):
+        return f"an F of stage {full[0]} keeps K, which is all of its M, so an R of it frees nothing"
+    return ""
+
+
+def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int]]) -> str:
+    """Return the reason why the clauses do not describe slots of these durations; empty if they do."""
+
+    def parts(kind: Kind) -> Iterator[int]:
+        yield 1
+        if kind.forward and kind.backward:
+            yield from (work[Op.F][kind.forward[1]], work[Op.B][kind.backward[1]], work[Op.I][kind.backward[1]])
+
+    if all(kind.work >= max(parts(kind)) for row in kinds for kind in row):
+        return ""
+    return "each operation must take time, and a pair at least as long as either part"
+
+
+class Question:
+    """The terms in ticks: kinds of slots and stages by rank, microbatches, memory and messages by stage."""
+
+    def __init__(self, terms: Terms) -> None:
+        placement, ticks = terms.placement, terms.costs.ticks(terms.placement.stages)
+        pair = ticks.pair if ticks.pair is not None else ticks.compute[Op.F] + ticks.compute[Op.B]
+        self.stages, self.scale = placement.stages, ticks.scale
+        self.count = _copies(placement)
+        self.all = [*self.count]
+        self.routes = sorted({route for route, _ in self.all})
+        self.rank = {q: int(placement.rank_of[q]) for q in self.all}
+        self.ranks = placement.ranks
+        run = [Op.F, *backwards(terms)] + [Op.R] * bool(terms.again)
+        both = pair if terms.pairs else ticks.compute[Op.F]
+        self.tick = gcd(*ticks.compute[run].ravel().tolist(), *both.tolist(), *ticks.message.tolist()) or 1
+        work = {op: (ticks.compute[op] // self.tick).tolist() for op in (Op.F, Op.I, Op.W, Op.B, Op.R)}
+        self.message = (ticks.message // self.tick).tolist()
+        self.ops, self.again, self.pairs = backwards(terms), terms.again, terms.pairs
+        self._hold(terms)
+        self.work: dict[tuple[Op, Stage], int] = {(op, q): work[op][q[1]] for op in work for q in self.all}
+        mine = [[q for q in self.all if self.rank[q] == rank] for rank in range(self.ranks)]
+        self.kinds = [_kinds(some, terms, work, (both // self.tick).tolist()) for some in mine]
+        self.wrong = _wrong(terms) or _wrong_times(self.kinds, work)
+
+    def _hold(self, terms: Terms) -> None:
+        """Set what an F takes, what it frees until its R, and the caps, in whole units."""
+        stages = self.stages
+        small = terms.costs.kept(stages).column if terms.again else (Fraction(0),) * stages
+        sizes, less = (
+            [x * self.ranks / stages for x in of]
+            for of in (
+                terms.costs.sizes(stages),
+                [a - b for a, b in zip(terms.costs.sizes(stages), small, strict=True)],
+            )
+        )
+        fine = self.fine = lcm(*(x.denominator for x in (*sizes, *less)))
+        self.takes = {q: int(sizes[q[1]] * fine) for q in self.all}
+        self.drops = {q: int(less[q[1]] * fine) for q in self.all}
+        self.cap = _caps(terms, fine)
+
+    def heads(self) -> dict[tuple[Op, Stage], int]:
+        """Return the least start of the first F and the first I or B of each stage, by chains."""
+        made: dict[tuple[Op, Stage], int] = {}
+        for route in self.routes:
+            now = 0
+            for s in range(self.stages):
+                made[Op.F, (route, s)] = now
+                now += self.work[Op.F, (route, s)] + self.sent(route, s, s + 1)
+            for s in reversed(range(self.stages)):
+                made[Op.I, (route, s)] = now
+                now += self.least(Op.I, (route, s)) + self.sent(route, s, s - 1)
+        return made
+
+    def tails(self) -> dict[tuple[Op, Stage], int]:
+        """Return the least time from the start of the last F, or I or B, of each stage to the end."""
+        made: dict[tuple[Op, Stage], int] = {}
+        for route in self.routes:
+            after = 0
+            for s in range(self.stages):
+                q = (route, s)
+                own = self.whole(q)
+                passed = self.least(Op.I, q) + self.sent(route, s, s - 1) + after
+                made[Op.I, q] = after = max(own, passed if s else 0)
+            for s in reversed(range(self.stages)):
+                made[Op.F, (route, s)] = after = self.work[Op.F, (route, s)] + self.sent(route, s, s + 1) + after
+        return made
+
+    def least(self, op: Op, q: Stage) -> int:
+        """Return the shortest time of an F, or of an I or B, of a stage."""
+        return self.work[op, q] if op is Op.F else min(self.work[x, q] for x in self.ops if x is not Op.W)
+
+    def whole(self, q: Stage) -> int:
+        """Return the shortest time of both gradients of a stage, by themselves."""
+        both = [self.work[Op.B, q]] * (Op.B in self.ops) + [self.work[Op.I, q] + self.work[Op.W, q]] * (
+            Op.I in self.ops
+        )
+        return min(both)
+
+    def sums(self) -> tuple[int, int | None, int, int]:
+        """Return the best bound by a sum: (value, rank, work, head); without a rank it is the longest path."""
+        heads, tails = self.heads(), self.tails()
+        best: tuple[int, int | None, int, int] = (max((x + tails[q] for q, x in heads.items()), default=0), None, 0, 0)
+        for rank in range(self.ranks):
+            mine = [q for q in self.all if self.rank[q] == rank]
+            work = -(-sum(self.count[q] * self.busy(q) for q in mine) // 2)
+            head = min((x for (_, q), x in heads.items() if q in mine), default=0)
+            best = max(best, (head + work, rank, work, head), key=lambda one: one[0])
+        return best
+
+    def busy(self, q: Stage) -> int:
+        """Return twice the least time for an F and a backward of a stage: each alone, or half of the cheapest pair."""
+        pairs = [kind for kind in self.kinds[self.rank[q]] if kind.forward and kind.backward]
+        forward = min([2 * self.work[Op.F, q], *(kind.work for kind in pairs if kind.forward == q)])
+        return forward + min([2 * self.whole(q), *(kind.work for kind in pairs if kind.backward == q)])
+
+    def sent(self, route: int, s: int, to: int) -> int:
+        apart = 0 <= to < self.stages and self.rank[route, s] != self.rank[route, to]
+        return int(self.message[s]) if apart else 0
+
+
+def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun, int]]:
+    """Return the earliest and the latest start of every operation of a kind of result and stage."""
+    heads, tails = asked.heads(), asked.tails()
+    every = [(op, q, i) for op, q in heads for i in range(asked.count[q])]
+    low = {(op, q, i): heads[op, q] + i * asked.least(op, q) for op, q, i in every}
+    return low, {(op, q, i): until - tails[op, q] - (asked.count[q] - 1 - i) * asked.least(op, q) for op, q, i in every}
+
+
+class SlotClauses(Numbered):
+    """The clauses. slots: the variables of starts, by rank and t."""
+
+    def __init__(self, asked: Question, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
+        """Build the clauses for a makespan of at most `bound` ticks; raise TooManyError if there are too many."""
+        super().__init__(wanted, most)
+        self.longest = max(kind.work for kinds in asked.kinds for kind in kinds)
+        self.slots: list[list[dict[Kind, int]]] = []
+        self.asked, self.until = asked, bound // asked.tick
+        if sum(asked.count.values()) * self.until > most:
+            raise TooManyError(most)
+        self.low, self.high = _windows(asked, self.until)
+        if any(self.low[x] > self.high[x] for x in self.low):
+            self._add()
+            return
+        for kinds in asked.kinds:
+            fit = [[kind for kind in kinds if t + kind.work <= self.until] for t in range(self.until)]
+            self.slots.append([{kind: self._new() for kind in some} for some in fit])
+        self._rows()
+        self._write()
+
+    def _rows(self) -> None:
+        """Make the variables of all counts."""
+        asked, never = self.asked, self.until + 1
+        self.begun = {x: self._row(self.low[x], self.high[x]) for x in self.low}
+        self.over = {x: self._row(self.low[x] + asked.least(*x[:2]), self.until) for x in self.low}
+        each = [(q, j) for q in asked.all for j in range(asked.count[q])]
+        self.done = {(q, j): self._row(self.low[Op.I, q, j] + asked.whole(q), self.until) for q, j in each}
+        again = each if asked.again else []
+        self.left = {(q, j): self._row(self.low[Op.F, q, j] + asked.work[Op.F, q], never) for q, j in again}
+        self.back = {(q, j): self._row(self.low[Op.F, q, j] + asked.work[Op.F, q], never) for q, j in again}
+        self.runs_again = {x: self._new() for x in again}
+
+    def lists(self) -> Iterable[list[int]]:
+        """Return the clauses."""
+        return self.known.values()
+
+    def _row(self, low: int, high: int) -> tuple[int, int, int]:
+        """Return (low, high, offset) of variables that are false before low and true from high on."""
+        offset = self.variables + 1 - low
+        self.variables += max(0, high - low)
+        return low, high, offset
+
+    @staticmethod
+    def _at(row: tuple[int, int, int], t: int) -> int:
+        low, high, offset = row
+        return TRUE if t >= high else -TRUE if t < low else offset + t
+
+    def _write(self) -> None:
+        for rows in (self.begun, self.over, self.done, self.left, self.back):
+            for low, high, offset in rows.values():
+                for t in range(low, high - 1):
+                    self._add(-(offset + t), offset + t + 1)
+        for rank in range(self.asked.ranks):
+            self._machine(rank)
+        for op, q in product((Op.F, Op.I), self.asked.all):
+            row = [self.begun[op, q, i] for i in range(self.asked.count[q])]
+            self._rises(row, [[x for _, x in self._parts(op, q, t)] for t in range(self.until + 1)])
+        for op, q, i in self.begun:
+            self._ends(op, q, i)
+        self._chains()
+        for q in self.asked.all:
+            self._weights(q)
+            if self.asked.again:
+                self._recomputed(q)
+        for rank, cap in enumerate(self.asked.cap):
+            if cap is not None:
+                self._held(rank, cap)
+
+    def _machine(self, rank: int) -> None:
+        """Add: while a slot runs, no other starts."""
+        any_start = [self._new() for _ in range(self.until)]
+        for t, slots in enumerate(self.slots[rank]):
+            for kind, x in slots.items():
+                self._add(-x, any_start[t])
+                for later in range(t + 1, t + kind.work):
+                    self._add(-x, -any_start[later])
+            for one, two in combinations(slots.values(), 2):
+                self._add(-one, -two)
+
+    def _parts(self, op: Op, q: Stage, t: int) -> list[tuple[Kind, int]]:
+        """Return the slots that start at t with an F of a stage, or with an I or B of it."""
+        if not 0 <= t < self.until:
+            return []
+        slots = self.slots[self.asked.rank[q]][t].items()
+        if op is Op.F:
+            return [(kind, x) for kind, x in slots if kind.forward == q]
+        return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
+
+    def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
+        """Add: the j-th row rises at t only if one of parts[t] is true and the row before has risen."""
+        for j, row in enumerate(rows):
+            for t, some in enumerate(parts):
+                before = self._at(rows[j - 1], t - 1) if j else TRUE
+                self._add(-self._at(row, t), self._at(row, t - 1), *some)
+                self._add(-self._at(row, t), before)
+                for x in some:
+                    self._add(-x, -before, self._at(row, t))
+                    self._add(-x, -self._at(row, t - 1) if j == len(rows) - 1 else TRUE)
+
+    def _ended(self, q: Stage, ends: Callable[[Kind], bool]) -> list[list[int]]:
+        """Return, for each t, the slots of some kinds on the rank of a stage that end at t."""
+        made: list[list[int]] = [[] for _ in range(self.until + 1)]
+        for t, slots in enumerate(self.slots[self.asked.rank[q]]):
+            for kind, x in slots.items():
+                if ends(kind):
+                    made[t + kind.work].append(x)
+        return made
+
+    def _ends(self, op: Op, q: Stage, i: int) -> None:
+        row, over = self.begun[op, q, i], self.over[op, q, i]
+        least = self.asked.least(op, q)
+        for t in range(over[0], self.until):
+            self._add(-self._at(over, t), self._at(row, t - least))
+            for begin in range(max(0, t - self.longest), t - least + 1):
+                for kind, x in self._parts(op, q, begin):
+                    if begin + kind.work > t:
+                        self._add(-self._at(over, t), -x, self._at(row, begin - 1))
+
+    def _chains(self) -> None:
+        a = self.asked
+        for (op, q, i), row in self.begun.items():
+            route, s = q
+            last = s == a.stages - 1
+            if op is Op.F and s == 0:
+                continue
+            before = (Op.F, (route, s - 1), i) if op is Op.F else (Op.F, q, i) if last else (Op.I, (route, s + 1), i)
+            other = before[1][1]
+            lag = a.sent(route, other, s) if other != s else 0
+            for t in range(row[0], row[1] + 1):
+                self._add(-self._at(row, t), self._at(self.over[before], t - lag))
+
+    def _weights(self, q: Stage) -> None:
+        n, slots = self.asked.count[q], self.slots[self.asked.rank[q]]
+        made = self._ended(q, lambda kind: kind.backward == q and kind.op in (Op.W, Op.B))
+        self._rises([self.done[q, j] for j in range(n)], made)
+        for t, some in enumerate(slots):
+            for kind, x in some.items():
+                if kind.backward == q and kind.op is Op.W:
+                    self._add(-x, self._at(self.over[Op.I, q, 0], t))
+                    for j in range(n):
+                        after = self._at(self.over[Op.I, q, j + 1], t) if j + 1 < n else -TRUE
+                        self._add(-x, -self._at(self.done[q, j], t), after)
+
+    def _recomputed(self, q: Stage) -> None:
+        """Add the rules of R: after the F that runs again, and before the I or B of its microbatch."""
+        a, n = self.asked, self.asked.count[q]
+        left, back = ([rows[q, j] for j in range(n)] for rows in (self.left, self.back))
+        self._rises(left, self._ended(q, lambda kind: kind.forward == q and kind.again))
+        slots = self.slots[a.rank[q]]
+        runs = [[x for kind, x in some.items() if kind.backward == q and kind.op is Op.R] for some in slots]
+        self._rises(back, [*runs, []])
+        for one, two in zip(left, back, strict=True):
+            for t in range(two[0], self.until + 1):
+                self._add(-self._at(two, t), self._at(one, t))
+        known = self._known(q)
+        for i in range(n):
+            row, again = self.begun[Op.F, q, i], self.runs_again[q, i]
+            for t in range(row[0], min(row[1], self.until - 1) + 1):
+                for kind, x in self._parts(Op.F, q, t):
+                    own = again if kind.again else -again
+                    self._add(-x, -self._at(row, t), self._at(row, t - 1), own)
+            row = self.begun[Op.I, q, i]
+            for j in range(i + 1):
+                for t in range(row[0], row[1] + 1):
+                    over = self._at(back[j], t - a.work[Op.R, q])
+                    self._add(-self._at(row, t), -again, -known[i][j], over)
+
+    def _known(self, q: Stage) -> list[list[int]]:
+        """Return, for each i, the literals that follow if j + 1 of the first i + 1 F run again."""
+        some = [self.runs_again[q, i] for i in range(self.asked.count[q])]
+        if self.asked.again != EACH:
+            for one, two in pairwise(some):
+                self._add(-one, two)
+                self._add(one, -two)
+            return [[some[0]] * (i + 1) for i in range(len(some))]
+        made = list[list[int]]()
+        for i, x in enumerate(some):
+            before = made[-1] if made else []
+            now = [self._new() for _ in range(i + 1)]
+            for j, y in enumerate(now):
+                self._add(-before[j] if j < i else TRUE, y)
+                self._add(-x, -before[j - 1] if j else -TRUE, y)
+            made.append(now)
+        return made
+
+    def _held(self, rank: int, cap: int) -> None:
+        a = self.asked
+        mine = [q for q in a.all if a.rank[q] == rank]
+        again = [q for q in mine if a.again and a.drops[q]]
+        limit = cap + sum(a.takes[q] * a.count[q] for q in mine) + sum(a.drops[q] * a.count[q] for q in again)
+        for t in range(self.until):
+            parts, more = list[Number](), list[Number]()
+            for q in mine:
+                taken = [(i + 1, self._at(self.begun[Op.F, q, i], t)) for i in range(a.count[q])]
+                parts += [_number(taken, a.takes[q]), self._yet(self.done, q, a.takes[q], t)]
+            for q in again:
+                retaken = [(j + 1, self._at(self.back[q, j], t)) for j in range(a.count[q])]
+                more += [_number(retaken, a.drops[q]), self._yet(self.left, q, a.drops[q], t)]
+            self._at_most(parts, more, limit)
+
+    def _yet(self, rows: Mapping[tuple[Stage, int], tuple[int, int, int]], q: Stage, each: int, t: int) -> Number:
+        """Return the number of rows of a stage that have not risen by t, times `each`."""
+        n = self.asked.count[q]
+        return _number([(n - j, -self._at(rows[q, j], t)) for j in range(n)][::-1], each)
+
+    def _at_most(self, parts: Sequence[Number], more: Sequence[Number], limit: int) -> None:
+        """Add: the sum of all parts is at most the limit."""
+        if sum(part[-1][0] for part in (*parts, *more)) <= limit:
+            return
+        one, two = self._total(parts), self._total(more)
+        for value, x in one:
+            over = next((y for v, y in two if value + v > limit), None)
+            if over is not None:
+                self._add(-x, -over)
+
+    def _total(self, parts: Sequence[Number]) -> Number:
+        total: Number = [(0, TRUE)]
+        for part in parts:
+            total = self._sum(total, part)
+        return total
+
+
+def _number(counts: Sequence[tuple[int, int]], each: int) -> Number:
+    """Return a count times `each` as a unary number, from literals of "at least n" for rising n."""
+    sure = max((n for n, x in counts if x == TRUE), default=0)
+    return [(sure * each, TRUE), *((n * each, x) for n, x in counts if n > sure and x != -TRUE)]

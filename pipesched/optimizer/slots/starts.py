@@ -1,0 +1,94 @@
+"""Orders to begin with, where F may run again: the best order without R, and 1F1B whose first stages run theirs again.
+
+A rank of 1F1B begins with as many F as its cap and the rank before allow, and then runs F, R, I, W in turn:
+
+    held before an R    w K + M        if its stage runs again
+    held after an F     (w + 1) M      if not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipesched.compile import Options, load
+from pipesched.diagnostics import PipeschedError
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.slots import EACH, STAGES, backwards
+from pipesched.optimizer.solve.instance import MAX_OPS, Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_request import Request
+
+_PLAIN = 0.1  # part of the time for the best order without R
+
+
+def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple[str, Schedule]]:
+    """Yield orders with their names; some may be over the caps."""
+    placement, free = instance.placement, instance.again in (EACH, STAGES)
+    if free and request.source is None:
+        part = meter.part(_PLAIN)
+        with suppress(PipeschedError):
+            yield "no R", _without(request, part)
+        meter.spend(part.spent)
+    if placement.routes > 1 or placement.rank_of[0].tolist() != [*range(placement.ranks)]:
+        return
+    given = [] if free else [int(stage) for stage in instance.again.split(",")]
+    for first in range(placement.stages + 1) if free else (0,):
+        stages = {*range(first), *given}
+        yield f"1F1B, R on {len(stages)} stages", _one_f_one_b(instance, stages, request.name)
+
+
+def _without(request: Request, meter: Meter) -> Schedule:
+    from pipesched.optimizer.optimize import optimize
+
+    limits = replace(request.limits, seconds=max(1.0, meter.limit / SECOND))
+    found = optimize(replace(request, recompute=None, overlap=False, limits=limits))
+    meter.spend(int(meter.limit))
+    loaded = load(Source("optimum.ps", found.source), Options(max_ops=MAX_OPS))
+    return replace(loaded.schedule, name=request.name)
+
+
+def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:
+    placement, m, warmup = instance.placement, instance.placement.microbatches, instance.placement.microbatches
+    sizes, small = instance.costs.sizes(placement.stages), instance.costs.kept(placement.stages).column
+    rows: list[tuple[int, int, int]] = []
+    cut = [0]
+    for rank in range(placement.ranks):
+        warmup = min(
+            warmup, placement.ranks - 1 - rank, _room(instance, rank, sizes[rank], small[rank], rank in stages)
+        )
+        later = ([Op.R] if rank in stages else []) + [op for op in (Op.I, Op.W, Op.B) if op in backwards(instance)]
+        later = [op for op in later if op is not Op.B or Op.I not in later]
+        rows += [(Op.F, rank, i) for i in range(warmup)]
+        for i in range(m):
+            rows += [(Op.F, rank, i + warmup)] if i + warmup < m else []
+            rows += [(op, rank, i) for op in later]
+        cut.append(len(rows))
+    op, stage, microbatch = (np.array(column) for column in zip(*rows, strict=True))
+    return Schedule(
+        name,
+        {},
+        placement,
+        op.astype(np.int8),
+        stage.astype(np.int32),
+        microbatch=microbatch.astype(np.int32),
+        second=np.zeros(len(rows), dtype=np.bool_),
+        start=np.array(cut, dtype=np.int64),
+    )
+
+
+def _room(instance: Instance, rank: int, size: Fraction, small: Fraction, again: bool) -> int:
+    """Return the most F with which a rank may begin under its cap."""
+    if instance.caps is None or (again and not small):
+        return instance.placement.microbatches
+    cap = instance.caps[rank]
+    return max(0, int((cap - size) / small if again else cap / size - 1)) if size else instance.placement.microbatches
