@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _CLAUSE = 3  # steps to write a clause
-_FIRST, _SHARE = 0.1, 0.25  # part of what is left for one question: about a shorter order, about a bound
+_FIRST, _SHARE = 0.1, 0.6  # part of what is left for one question: about a shorter order, about a bound
 _FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
 _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
 
@@ -125,13 +125,19 @@ class Search:
             if found is None and not self._shortened(enough):
                 break
             high = self.value - tick
-        high = self.value - 2 * tick
-        while low <= high and not self.meter.late:
-            middle = low + (high - low) // tick // 2 * tick
-            if self._ask(middle, _SHARE) is False:
-                low = middle + tick
+        self._raise(low)
+
+    def _raise(self, low: int) -> None:
+        """Raise the bound from below, by longer steps while the questions are refuted. low: the least open makespan."""
+        tick = step = self.asked.tick
+        while low < self.value - tick and not self.meter.late:
+            bound = min(low + step, self.value - tick) - tick
+            if self._ask(bound, _SHARE) is False:
+                low, step = bound + tick, 2 * step
+            elif step > tick:
+                step = tick
             else:
-                high = min(middle, self.value - tick) - tick
+                return
 
     @property
     def impossible(self) -> bool:
