@@ -44,6 +44,7 @@ from pipesched.planning.sweeps import without
 from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.support.source import Source
+from pipesched.versions.report import VersionPart
 
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.problem import Problem
@@ -162,6 +163,7 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
         queued=report.parts.communication.makespan if report.parts.communication else None,
         jitter=report.parts.of(Jitter),
         exposed=report.parts.of(Exposed),
+        versions=max(versions.alive, default=None) if (versions := report.parts.of(VersionPart)) else None,
         bytes=used.total if used else (),
     )
 

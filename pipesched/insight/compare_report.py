@@ -51,7 +51,8 @@ class Row(Judged):
     the assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that
     this one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication
     model. jitter: the makespan with varying times. exposed: the communication that compute does not hide, if parts are
-    given. bytes: the most bytes that each rank needs, if a model is given.
+    given. versions: the most weight versions alive on a rank, if STEPs stand inside the
+    order. bytes: the most bytes that each rank needs, if a model is given.
     """
 
     source: str
@@ -78,6 +79,7 @@ class Row(Judged):
     queued: Fraction | None = None
     jitter: Jitter | None = None
     exposed: Exposed | None = None
+    versions: int | None = None
     bytes: tuple[int, ...] = ()
 
     @property
@@ -150,6 +152,10 @@ class Comparison:
             for row, figures in zip(self.rows, cells, strict=True):
                 figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
         self._add_exposed(headers, cells)
+        if any(row.versions for row in self.rows):
+            headers.insert(at := headers.index("messages"), "weight\nversions")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(at, "-" if row.makespan is None else str(row.versions or 1))
         return headers, cells
 
     def _add_exposed(self, headers: list[str], cells: list[list[str]]) -> None:
@@ -271,6 +277,7 @@ def _row_json(row: Row) -> dict[str, object]:
         **exact(queued_makespan=row.queued, bubble_ratio=row.bubble, overhead=row.overhead, peak=row.peak),
         **({} if row.jitter is None else {"jitter": row.jitter.to_json()}),
         **({} if row.exposed is None else {"exposed": row.exposed.to_json()}),
+        **({} if row.versions is None else {"versions": row.versions}),
         "bytes": list(row.bytes) or None,
         "messages": row.messages,
         **exact(parameters_per_rank=row.share, lower_bound=row.bound),

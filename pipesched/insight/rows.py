@@ -1,6 +1,6 @@
 """The rows that add `why`, `compare`, `diff` and `--jitter`."""
 
-from pipesched.extension import Lazy, Measure, Option, Row, Verb, flag
+from pipesched.extension import ClaimName, Lazy, Measure, Option, Row, Verb, flag
 
 _JITTERED = Lazy[type]("insight.jitter:Jittered")
 
@@ -48,5 +48,8 @@ ROWS: tuple[Row, ...] = (
         after="jitter",
         into=_JITTERED,
     ),
+    Measure("period", Lazy("insight.batches:part"), place=30),
+    ClaimName("period", Lazy("insight.batches:claimed"), by_rank=False),
+    ClaimName("period_bubble", Lazy("insight.batches:claimed_bubble"), by_rank=False),
     Measure("jitter", Lazy("insight.jitter:jitter"), place=10, owner=_JITTERED),
 )

@@ -3,6 +3,7 @@
     parameters, gradients, optimizer    of every stage of which the rank has a copy, all the time
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
+    versions                            of weights, beside the newest, if STEPs stand inside the order
     messages                            received but not yet used, or made but not yet sent
     working                             only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers
@@ -41,9 +42,10 @@ from pipesched.planning.transformer.state import State, copies, state, undivided
 from pipesched.planning.transformer.trainers import Reserve, reserve_of, settled, whole_gradients
 from pipesched.planning.workload import Workload
 from pipesched.schedule_analysis import Analysis
+from pipesched.versions.facts import Versions
 
 STATES = ("parameters", "gradients", "optimizer")
-CHANGING = ("activations", "for W", "messages", "working")
+CHANGING = ("activations", "for W", "versions", "messages", "working")
 RESERVE = "reserve"
 KINDS = (*STATES, *CHANGING, RESERVE)
 
@@ -143,6 +145,7 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
     held = {
         "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
         "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
+        "versions": np.zeros(len(schedule), dtype=np.int64),
         "messages": _messages(schedule, program, _table([activations.boundary(a, of_slice)] * schedule.stages, times)),
         "working": sum(
             np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
@@ -150,6 +153,10 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
         + _undivided(schedule, undivided(a, x, schedule.stages)),
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
+    if (versions := Versions.of(Analysis(schedule))) is not None:
+        weights = [_whole(state(a, x, part, whole=whole_gradients(x, schedule.stages)).parameters) for part in parts]
+        newest = [sum(weights[s] for s in {s for _, s in schedule.placement.chunks(r)}) for r in range(schedule.ranks)]
+        held["versions"] = versions.held(weights) - np.array(newest, dtype=np.int64)[schedule.rank]
     held[RESERVE] = _reserve(schedule, reserve_of(x), states, held)
     counted = _Counted(schedule, *trained, release, costs)
     assumed = tuple(says(counted) for when, says in _ASSUMED if when(counted))

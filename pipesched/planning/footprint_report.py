@@ -12,6 +12,7 @@ from pipesched.planning.footprint import RESERVE, Footprint, footprint
 from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
 
+_RARE = (RESERVE, "versions")
 _ROWS = 17  # most rows printed of a table by rank
 
 
@@ -91,7 +92,11 @@ class InBytes(Part):
         cap = self.cap or (None,) * len(self.ranks)
         ranks = [
             {
-                **{kind.replace(" ", "_"): size for kind, size in sizes.items() if size or kind != RESERVE},
+                **{
+                    kind.replace(" ", "_"): size
+                    for kind, size in sizes.items()
+                    if size or kind not in (RESERVE, "versions")
+                },
                 "total": most,
                 "cap": None if own is None else int(own),
                 "room": None if own is None else int(own) - most,

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -129,18 +128,21 @@ class Versions:
         np.maximum.at(most, unit % self.schedule.ranks, after)
         return tuple(most.tolist())
 
-    def held(self, weights: Sequence[Fraction]) -> tuple[Fraction, ...]:
-        """Return the most that all versions on a rank hold at once, by rank. weights: what one version holds, by stage,
-        shape (stages,), in any unit.
+    def held(self, weights: Sequence[int]) -> Ints:
+        """Return what all versions on the rank of each operation hold while it runs, shape (operations,).
+
+        weights: what one version holds, by stage, in any unit.
         """
+        schedule, size = self.schedule, len(self.schedule)
         place, unit, delta = self._events
-        most = [Fraction(0)] * self.schedule.ranks
-        now = [Fraction(0)] * self.schedule.ranks
-        for i in np.lexsort((delta, place)).tolist():
-            stage, rank = divmod(int(unit[i]), self.schedule.ranks)
-            now[rank] += int(delta[i]) * weights[stage]
-            most[rank] = max(most[rank], now[rank])
-        return tuple(most)
+        stage, rank = np.divmod(unit, schedule.ranks)
+        wide = size + len(self.steps) + 2
+        keys = rank * wide + np.clip(place + 1, 0, wide - 1)
+        order = np.argsort(keys, kind="stable")
+        total = np.cumsum((delta * np.array(weights, dtype=np.int64)[stage])[order])
+        begins = schedule.rank * wide + np.arange(size) + np.searchsorted(self.steps.at, np.arange(size), side="right")
+        before = total[np.searchsorted(keys[order], begins, side="right") - 1]  # an operation frees at its end
+        return np.asarray(before)
 
     def _by_rank(self, values: Ints) -> tuple[int, ...]:
         most = np.zeros(self.schedule.ranks, dtype=np.int64)
