@@ -23,9 +23,10 @@ ONE = "one stage on each rank"
 LOOP = "several stages on each rank, in a loop"
 TURN = "several stages on each rank, down the ranks and up again"
 ROUTES = "several ways through the ranks, each with its own copy of every stage"
+STEPS = "no flush: a STEP stands inside the order, and old weights are read"
 KEPT = "activations that are computed again, or wait in host memory"
 SPECIAL = "models, data and uses of a special kind"
-GROUPS = (ONE, LOOP, TURN, ROUTES, KEPT, SPECIAL)
+GROUPS = (ONE, LOOP, TURN, ROUTES, STEPS, KEPT, SPECIAL)
 _SIZES = {"p": 4, "m": 8}
 _PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
@@ -73,6 +74,8 @@ def _group(schedule: Schedule | None, *, lists: bool) -> str:
     place, ranks = schedule.placement, schedule.ranks
     if schedule.forward_only or place.frozen or not place.chain or schedule.slices > 1:
         return SPECIAL
+    if schedule.steps is not None:
+        return STEPS
     if among(schedule.op, HOLDING).any():
         return KEPT
     if place.routes > 1:

@@ -23,10 +23,10 @@ _SIZES = {  # other names of p, v and m
     "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
 }
 _LOOKED_AT = 10_000  # most names of a folder that are compared
-_OLD = "it trains on old weights; with a flush its order is `1f1b`"
+_OLD = "without a flush there are `pipedream`, `pipedream_2bw`, `pipemare` and `vertical_sync`"
 _SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
 NEAR = {
-    **dict.fromkeys(("async", "asynchronous", "pipemare", "pipedream2bw", "2bw"), _OLD),
+    **dict.fromkeys(("async", "asynchronous"), _OLD),
     **dict.fromkeys(("auto", "adaptive", "zbauto", "tessel"), _SEARCH),
     **dict.fromkeys(
         ("deepseek", "deepseekv3", "bidirectional"), "two routes: dualpipe, or dualpipev, chimera, bitpipe"
@@ -38,7 +38,7 @@ NEAR = {
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
     "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
-    "pipedream": "PipeDream without a flush trains on old weights; with a flush it is `1f1b`",
+    "paci": "`pipemare` with k > 1 has its order and its weights",
     "torchgpipe": "torchgpipe computes activations again, in the order of `gpipe_reversed`; `unet` has its skips",
     "dynapipe": "DynaPipe chooses microbatches and their order too; `packed` has their lengths, in the order of 1F1B",
     "cornstarch": "Cornstarch also cuts the model; `frozen_encoder` has its frozen stages, in the order of 1F1B",

@@ -48,7 +48,7 @@ class Batches(Part):
         """Return the period, with what was assumed."""
         of = f"a batch of {self.microbatches} microbatch{'es'[: 2 * (self.microbatches > 1)]}"
         said = f"{self.unit.text(self.length)} for {of}, bubble {share(self.bubble)}"
-        return [f"period {said}, if the run never ends, STEP takes no time, and no rank waits for others at a STEP"]
+        return [f"period {said}: an endless run, STEP takes no time, and no rank waits there"]
 
     def to_json(self) -> dict[str, object]:
         """Return period, bubble and size of a batch."""

@@ -144,8 +144,8 @@ NAMES = {  # by their place; one without a schedule: words of the message
     "arXiv:2405.15362": {"V-Min": "v_min", "V-Half": "v_half", "V-ZB": "v_zb", "1F1B-V": "1f1b_v"},
     "arXiv:2104.04473 and arXiv:2006.09503": {
         "PipeDream-Flush": "1f1b",
-        "PipeDream": "trains on old weights",
-        "PipeDream-2BW": "trains on old weights",
+        "PipeDream": "pipedream",
+        "PipeDream-2BW": "pipedream_2bw",
         "interleaved 1F1B": "interleaved",
     },
     "other papers": {
@@ -295,7 +295,7 @@ MISTAKES = (  # a command line, and words of its help
     ("optimize --mem-cap 40GiB..80GiB", "one cap in bytes at a time"),
     ("verify 1f1b --p 4 --mem-cap 50%", "activations"),
     ("verify 1f1b --p 4 --mem-cap none", "for no cap, leave it out"),
-    ("verify PipeDream --p 4", "with a flush it is `1f1b`"),
+    ("verify asynchronous --p 4", "without a flush there are `pipedream`"),
     ("verify BPipe --p 4", "`pipeoffload`"),
     ("verify zerobubble --p 4", "zb_h1"),
 )

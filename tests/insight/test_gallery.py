@@ -150,7 +150,7 @@ def test_the_gallery_is_complete() -> None:
 
 def update() -> None:
     """Write all of it."""
-    from tests import test_readme
+    from tests.shell import test_readme
 
     for path in PICTURES.glob("*.svg"):
         path.unlink()

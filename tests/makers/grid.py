@@ -21,6 +21,10 @@ COSTS = (
 SIZES: dict[str, list[dict[str, int]]] = {
     "gpipe": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 2, 5, 16)],
     "1f1b": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 2, 5, 16)],
+    "pipedream": [{"p": p, "m": 12, "k": k} for p in (1, 2, 5, 8) for k in (1, 3)],
+    "pipedream_2bw": [{"p": p, "m": 4 * p} for p in range(1, 9)],
+    "pipemare": [{"p": p, "m": 12, "k": k} for p in (1, 2, 5, 8) for k in (1, 3)],
+    "vertical_sync": [{"p": p, "m": 8 * p} for p in range(1, 9)],
     "interleaved": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 6) for v in (1, 2, 4) for k in (1, 3)],
     "zb_h1": [{"p": p, "m": m} for p in (1, 2, 3, 5, 8) for m in (1, 4, 8, 17)],
     "zb_h2": [{"p": p, "m": 2 * p - 1 + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 4, 9)],
