@@ -152,10 +152,7 @@ class Comparison:
             for row, figures in zip(self.rows, cells, strict=True):
                 figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
         self._add_exposed(headers, cells)
-        if any(row.versions for row in self.rows):
-            headers.insert(at := headers.index("messages"), "weight\nversions")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(at, "-" if row.makespan is None else str(row.versions or 1))
+        self._add_versions(headers, cells)
         return headers, cells
 
     def _add_exposed(self, headers: list[str], cells: list[list[str]]) -> None:
@@ -165,6 +162,14 @@ class Comparison:
             headers[at:at] = ["exposed", "hidden"]
             for row, figures in zip(self.rows, cells, strict=True):
                 figures[at:at] = row.exposed.cells() if row.exposed else "--"
+
+    def _add_versions(self, headers: list[str], cells: list[list[str]]) -> None:
+        """Insert the most weight versions on a rank, if a schedule has STEPs inside its order."""
+        if any(row.versions for row in self.rows):
+            at = headers.index("messages")
+            headers.insert(at, "weight\nversions")
+            for row, figures in zip(self.rows, cells, strict=True):
+                figures.insert(at, "-" if row.makespan is None else str(row.versions or 1))
 
     @property
     def explains(self) -> bool:

@@ -145,7 +145,7 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
     held = {
         "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
         "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
-        "versions": np.zeros(len(schedule), dtype=np.int64),
+        "versions": _versions(schedule, trained, parts),
         "messages": _messages(schedule, program, _table([activations.boundary(a, of_slice)] * schedule.stages, times)),
         "working": sum(
             np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
@@ -153,10 +153,6 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
         + _undivided(schedule, undivided(a, x, schedule.stages)),
     }
     states = tuple(_state(schedule, trained, parts, rank) for rank in range(schedule.ranks))
-    if (versions := Versions.of(Analysis(schedule))) is not None:
-        weights = [_whole(state(a, x, part, whole=whole_gradients(x, schedule.stages)).parameters) for part in parts]
-        newest = [sum(weights[s] for s in {s for _, s in schedule.placement.chunks(r)}) for r in range(schedule.ranks)]
-        held["versions"] = versions.held(weights) - np.array(newest, dtype=np.int64)[schedule.rank]
     held[RESERVE] = _reserve(schedule, reserve_of(x), states, held)
     counted = _Counted(schedule, *trained, release, costs)
     assumed = tuple(says(counted) for when, says in _ASSUMED if when(counted))
@@ -204,6 +200,17 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
     return np.maximum(kept, _before(schedule, kept))
+
+
+def _versions(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...]) -> Ints:
+    """Return the bytes of older versions of weights, in the dtype of compute, while each operation runs."""
+    found = Versions.of(Analysis(schedule))
+    if found is None:
+        return np.zeros(len(schedule), dtype=np.int64)
+    whole = whole_gradients(trained[1], schedule.stages)
+    weights = [_whole(state(*trained, part, whole=whole).parameters) for part in parts]
+    newest = [sum(weights[stage] for _, stage in schedule.placement.chunks(rank)) for rank in range(schedule.ranks)]
+    return np.asarray(found.held(weights) - np.array(newest, dtype=np.int64)[schedule.rank])
 
 
 def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:

@@ -64,7 +64,8 @@ def test_a_batch_after_another_adds_the_span(name: str) -> None:
 
 def test_a_repeated_order_is_simulated() -> None:
     """The period is what a repetition adds in a run of many, for orders whose ranks differ in their spans."""
-    text = "schedule uneven(p = 3, m)\nstage s in 0 .. p on rank s\ncosts F = [1, 2, 1], B = [3, 1, 2], C = 1\nrank r {{ {} }}\n"
+    text = "schedule uneven(p = 3, m)\nstage s in 0 .. p on rank s\n"
+    text += "costs F = [1, 2, 1], B = [3, 1, 2], C = 1\nrank r {{ {} }}\n"
     body = "let w = min(p - 1 - r, 3)  repeat w { F }  repeat 3 - w { F  B }  repeat w { B }"
     one = examined(Source("x.ps", text.format(body)), Options({"m": 3})).analysis
     times = [
