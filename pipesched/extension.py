@@ -298,6 +298,22 @@ class Aliases(Row):
     said: Lazy[Callable[[str], str | None]]
 
 
+class Format(Row):
+    """A format of the verdicts of a run for other tools. ending: of its files; text: returns it, from all reports."""
+
+    name: str
+    ending: str
+    text: Lazy[Callable[..., str]]
+
+
+class Rewrite(Row):
+    """A change of what is emitted. rewrite: takes a loaded file, options, and whether messages are emitted; returns the
+    file and the options to go on with.
+    """
+
+    rewrite: Lazy[Callable[..., tuple[object, object]]]
+
+
 class Later(Row):
     """A judgement of a whole report. judge: takes a report, its examination or None, its source or None, options."""
 

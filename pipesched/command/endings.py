@@ -17,13 +17,14 @@ import click
 from click.core import ParameterSource
 
 from pipesched.diagnostics import Code, PipeschedError, fail
-from pipesched.extension import TEXTS, Verb, rows
+from pipesched.extension import TEXTS, Format, Verb, rows
 from pipesched.formats.targets import targets
 
 Forms: TypeAlias = Mapping[str, tuple[str, ...]]
 """The output forms of a verb, each with its file name extensions."""
 
 OWN: Mapping[str, Forms] = {
+    "verify": {**TEXTS, **{row.name: (row.ending,) for row in rows(Format)}},
     "emit": {row.name: (row.ending,) for row in targets().values()},
     **{verb.name: verb.forms() if callable(verb.forms) else verb.forms for verb in rows(Verb) if verb.forms},
 }

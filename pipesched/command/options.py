@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.command import sizes, values
 from pipesched.command.values import text, whole
-from pipesched.extension import Lazy, Option, Reading, Verb, flag, rows
+from pipesched.extension import Format, Lazy, Option, Reading, Verb, flag, rows
 from pipesched.formats.targets import targets
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
@@ -72,6 +72,7 @@ ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of per cent [default: one decimal]."
 DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
+PUBLISHED = {row.name: row for row in rows(Format)}
 FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
 JSON = Option("json", flag, "--format json; emit/README.md has its shape.", terminal=True)
 COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
@@ -88,7 +89,11 @@ def results(schema: str) -> tuple[Option, ...]:
 
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
-    "verify": (*ALL, VERBOSE, *results("report.schema.json")),
+    "verify": (
+        *ALL,
+        VERBOSE,
+        *(replace(x, choices=(*FORMATS, *PUBLISHED)) if x is FORMAT else x for x in results("report.schema.json")),
+    ),
     "emit": (
         Option("to", default="stream", flags=("--target",), choices=tuple(targets())),
         Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),

@@ -8,6 +8,7 @@ from pipesched.command import flags, sizes
 from pipesched.command.options import compile_options
 from pipesched.command.terminal import replace_file, writable
 from pipesched.diagnostics import Code, fail
+from pipesched.extension import TEXTS
 
 
 @click.command
@@ -26,6 +27,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     """
     from pipesched.compile import read
     from pipesched.insight import compare as verb
+    from pipesched.insight.compare_tables import ENDINGS, written
     from pipesched.verbs.verify import lists
 
     grid, names = flags.grid(given), verb.named(files, library=library)
@@ -34,11 +36,14 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
     if plot is not None:
         writable(plot)
     asked = compile_options("compare", given, {})
-    with flags.output_of(given) as out:
+    with flags.output_of(given, {**TEXTS, **ENDINGS}) as out:
         sources = [read(str(name)) for name in names]
         listed = lists(sources)
         sizes.count(grid, [listed] * len(names))
         found = verb.compare(sources, sizes.combinations(grid, listed), asked, per_stage=cost_per == "stage")
         if plot is not None:
             replace_file(plot, found.plot())
+        if out.format in ENDINGS:
+            out.line(written(found, out.format))
+            return found.exit_status
         return out.result(found, width=out.width)

@@ -113,26 +113,33 @@ class Comparison:
         """Return the unit, the table, in two halves if it is wider than `width`, and the reasons for empty rows.
         verbose: all assumptions.
         """
-        names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
-        names.sort(key=lambda name: ("pvm".find(name) % 4, name))
-        lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
-        headers, cells = self._columns()
+        headers, rows = self.cells()
+        lead = len(headers) - len(self._columns()[0])
 
         def part(begin: int, end: int) -> str:
-            rows = [[*first, *figures[begin:end]] for first, figures in zip(lead, cells, strict=True)]
-            return table(("schedule", *map(render.clean, names), *headers[begin:end]), rows)
+            return table((*headers[:lead], *headers[begin:end]), [[*row[:lead], *row[begin:end]] for row in rows])
 
-        parts, half = [part(0, len(headers))], (len(headers) + 1) // 2
+        parts, half = [table(headers, rows)], (lead + len(headers) + 1) // 2
         if width is not None and max(map(len, parts[0].splitlines())) > width:
-            parts = [part(0, half), part(half, len(headers))]
-        if not self.timed:
-            of = "times" if self.unit else "unit of time"
-            parts[0] = f"{of}: {_UNITS[self.per_stage]}\n\n{parts[0]}"
-        if notes := [*_notes(self)]:
-            parts.append("\n".join(notes))
-        if assumed := render.assumptions(self.rests_on, verbose=verbose):
-            parts.append("\n".join(assumed))
-        return "\n\n".join(parts)
+            parts = [part(lead, half), part(half, len(headers))]
+        return "\n\n".join([*self.unit_line(), *parts, *self.below(verbose=verbose)])
+
+    def unit_line(self) -> list[str]:
+        """Return what a time counts, if costs are not times of a model on a device."""
+        return [] if self.timed else [f"{'times' if self.unit else 'unit of time'}: {_UNITS[self.per_stage]}"]
+
+    def below(self, *, verbose: bool = False) -> list[str]:
+        """Return the paragraphs below the table: reasons and remarks, and assumptions."""
+        said = ([*_notes(self)], render.assumptions(self.rests_on, verbose=verbose))
+        return ["\n".join(lines) for lines in said if lines]
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads and the rows of the whole table: name, parameters, figures."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
+        names.sort(key=lambda name: ("pvm".find(name) % 4, name))
+        headers, figures = self._columns()
+        lead = [[row.name, *(render.size(row.parameters.get(name, "")) for name in names)] for row in self.rows]
+        return ["schedule", *map(render.clean, names), *headers], [[*a, *b] for a, b in zip(lead, figures, strict=True)]
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
         """Return the heads of the figures, and the figures of every row."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pipesched.command.options import ALL, RESULTS, VERBOSE
+from dataclasses import replace
+
+from pipesched.command.options import ALL, FORMAT, RESULTS, VERBOSE
 from pipesched.command.values import text
 from pipesched.extension import Option, flag
 
@@ -20,6 +22,6 @@ COMPARE = (
     Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
     *ALL,
     VERBOSE,
-    *RESULTS,
+    *(replace(x, choices=(*x.choices, "csv", "markdown", "latex")) if x is FORMAT else x for x in RESULTS),
 )
 DIFF = (every("Every line, and every operation on it."), *ALL, VERBOSE, *RESULTS)

@@ -1,6 +1,6 @@
 """The rows that add `why`, `compare`, `diff` and `--jitter`."""
 
-from pipesched.extension import ClaimName, Lazy, Measure, Option, Row, Verb, flag
+from pipesched.extension import TEXTS, ClaimName, Lazy, Measure, Option, Row, Verb, flag
 
 _JITTERED = Lazy[type]("insight.jitter:Jittered")
 
@@ -19,6 +19,7 @@ ROWS: tuple[Row, ...] = (
         "Compare schedules and sizes in one table.",
         Lazy("insight.compare_command:compare"),
         Lazy("insight.options:COMPARE"),
+        {**TEXTS, "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)},
         place=3,
     ),
     Verb(

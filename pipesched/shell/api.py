@@ -142,6 +142,7 @@ def emit(
     target: Target,
     to: str = "stream",
     *,
+    mend: bool = False,
     comm: str | None = None,
     mem_cap: Caps = None,
     costs: CostsLike = None,
@@ -157,7 +158,8 @@ def emit(
 ) -> str:
     """Return a verified schedule as text: ``stream``, ``torch-csv`` (computes only), ``torch-comms`` or ``deepspeed``.
 
-    As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong.
+    As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong. mend: an order that hangs or pairs
+    messages wrongly is repaired first.
 
     Raises:
         PipeschedError: all findings on the schedule, or features that the target cannot run.

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
+from typing import cast
 
 from pipesched import compile, render
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.examine import Examination, Options
-from pipesched.extension import Target
+from pipesched.extension import Rewrite, Target, counting
 from pipesched.formats.readers import Loaded, reader_of
 from pipesched.formats.targets import Head, targets, writer
 from pipesched.model.ops import Op
@@ -73,13 +74,13 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     The report has all findings on the file and on its conversion, or that the target cannot run it (PS814).
     """
     target, way = targets()[to], writer(to)
-    if not target.judged:
+    if not (target.judged or counting(Rewrite, options)):
         return _as_it_is(source, options, to)
     waits = "WAIT_" in source.text and "torch_version" in reader_of(source).takes
     version = first_with(Op.WAIT_SEND_F) if waits else None
     own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
     try:
-        loaded = compile.load(source, own)
+        loaded, own = _rewritten(compile.load(source, own), own, target.messages)
         way.require(loaded.schedule, loaded.program if target.messages else None)
         _require_steps(loaded.schedule, target)
     except PipeschedError as error:
@@ -93,6 +94,13 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     if order is None:
         return Emission(first.report, to)
     return _finished(first, loaded, order, to, options.torch_version or DEFAULT if target.torch else None)
+
+
+def _rewritten(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
+    """Return a file and options as extensions change them before the file is emitted."""
+    for row in counting(Rewrite, options):
+        loaded, options = cast("tuple[Loaded, Options]", row.rewrite.load()(loaded, options, messages))
+    return loaded, options
 
 
 def _finished(

@@ -10,7 +10,7 @@ import click
 
 from pipesched import render
 from pipesched.command import flags
-from pipesched.command.options import compile_options
+from pipesched.command.options import PUBLISHED, compile_options
 from pipesched.command.sizes import combinations, count
 from pipesched.command.terminal import Output, dumps
 from pipesched.diagnostics import PipeschedError
@@ -53,6 +53,8 @@ def verify(files: tuple[str, ...], **given: object) -> int:
         basis, sized = compile_options("verify", given, {}), zip(sources, listed, strict=True)
         asked = [(source, replace(basis, parameters=x)) for source, own in sized for x in combinations(grid, own)]
         reports = verb.verify_all(asked)
+        if out.format in PUBLISHED:
+            return _published(list(reports), out)
         return out.verdict(next(reports)) if runs == 1 else _many(reports, out)
 
 
@@ -65,6 +67,12 @@ def _read(target: str) -> Source | Report:
         return read(target)
     except PipeschedError as error:
         return Report(target, target, diagnostics=error.diagnostics)
+
+
+def _published(reports: list[Report], out: Output) -> int:
+    """Write all reports in the format of another tool; return the worst exit status."""
+    out.line(PUBLISHED[out.format].text.load()(reports))
+    return max(report.exit_status for report in reports)
 
 
 def _many(reports: Iterator[Report], out: Output) -> int:

@@ -85,7 +85,7 @@ def verdict(example: Example, folder: Path, capsys: pytest.CaptureFixture[str]) 
     else:
         file = folder / f"example.{'txt' if example.language == 'order' else example.language}"
         file.write_text(example.text, encoding="utf-8")
-        arguments = ["verify", str(file), *example.flags]
+        arguments = ["emit" if "--mend" in example.flags else "verify", str(file), *example.flags]
     with contextlib.chdir(folder) if example.language == "python" else contextlib.nullcontext():
         status = main([*arguments, "--json"])
     found = json.loads(capsys.readouterr().out)["diagnostics"]

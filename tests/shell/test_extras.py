@@ -17,8 +17,9 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 PACKAGE = TOP / "pipesched"
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
-EXTRAS = ("interop", "optimizer", "planning", "prover", "runtime", "views")
+EXTRAS = ("editor", "interop", "optimizer", "planning", "prover", "runtime", "views")
 MODULES = {"python-sat": {"pysat", "pysolvers"}, "pyyaml": {"yaml"}, "z3-solver": {"z3"}}
+MODULES["pygls"] = {"pygls", "lsprotocol"}
 MODULES["cairosvg"] = {"cairosvg", "cairocffi"}
 
 # Imported where they are: in a notebook, in the process of a framework.
@@ -55,6 +56,7 @@ NEEDS = {  # an extra, and what needs it
     "show 1f1b --p 2 -o a.png": "views",
     "check a.yaml": "interop",
     "prove 1f1b": "prover",
+    "lsp": "editor",
 }
 PROBE = """
 import contextlib, io, json, sys

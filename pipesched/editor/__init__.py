@@ -1,0 +1,1 @@
+"""Serves editors: a language server for `.ps` files, torch's CSV, orders and streams."""

@@ -1,0 +1,32 @@
+"""``pipesched lsp``: the language server, on stdin and stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipesched.command import flags
+from pipesched.command.options import SIZES
+from pipesched.diagnostics import Code, fail
+
+OPTIONS = SIZES
+
+
+@click.command
+@flags.options("lsp")
+def lsp(**given: Any) -> int:
+    """Serve an editor on stdin and stdout, by the Language Server Protocol.
+
+    \b
+    Findings are those of `verify` at the sizes that are given here; where p or another parameter has no
+    value, at the first of some small sizes that the file does not refuse. Configure your editor to run
+      pipesched lsp --p 4 --m 8
+    for files that end in .ps or .csv.
+    """
+    try:
+        from pipesched.editor.server import serve
+    except ImportError:
+        raise fail(Code.NEEDS, "`lsp` needs pygls", help="pip install 'pipesched[editor]'") from None
+    serve({name: sizes[0] for name, sizes in flags.grid(given).items()})
+    return 0

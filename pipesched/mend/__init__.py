@@ -1,0 +1,1 @@
+"""Repairs orders that hang or pair messages wrongly: `emit --mend`."""

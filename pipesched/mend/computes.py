@@ -1,0 +1,256 @@
+"""Repairs an order of compute in which ranks wait for each other: the operations that are missed run earlier.
+
+    rank 0   F0 F1 | B0 F2 B1 B2          rank 1 waits for F2, and rank 0 for B0 of rank 1:
+    rank 1   F0 F2 | B0 F1 B1 B2          rank 1 runs F1 before F2
+
+The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, that slot perhaps for others;
+one of them has all its inputs, unless a slot needs itself. It moves ahead, and the lists run once more. A slot that
+moves a second time goes exactly where its rank is stuck, so that more of the lists runs each time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from pipesched.analysis.dependencies import between_slices
+from pipesched.analysis.timeline import slot_costs
+from pipesched.model.columns import Ints
+from pipesched.schedule_analysis import Analysis
+
+MOST = 5_000_000
+"""Most slots that are run in one repair, over all its runs."""
+NEAR = 12
+"""Most places by which a slot moves ahead at once to shorten the run."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of an order. lists: by rank; rank, costs (in ticks), kinds (kind and stage, microbatch): of each slot;
+    needs: its inputs, each with the time of its message; users: the slots that need it; head: its first operation.
+    """
+
+    lists: list[list[int]]
+    rank: list[int]
+    costs: list[int]
+    kinds: list[tuple[tuple[int, int], int]]
+    needs: list[list[tuple[int, int]]]
+    users: list[list[int]]
+    head: Ints
+
+    @classmethod
+    def of(cls, made: Analysis) -> Slots:
+        """Return the slots of a schedule at its costs."""
+        schedule, ticks = made.schedule, made.ticks
+        head = np.flatnonzero(~schedule.joined)
+        slot = (np.cumsum(~schedule.joined) - 1).tolist()
+        edges, delays = made.dependencies.edges(), ticks.delays(schedule.stage, schedule.microbatch).tolist()
+        pairs = list(zip(edges.producer.tolist(), edges.consumer.tolist(), edges.crosses.tolist(), strict=True))
+        for at, before in between_slices(schedule, made.dependencies):
+            pairs += [(a, b, False) for a, b in zip(before.tolist(), at.tolist(), strict=True) if a >= 0]
+        needs: list[list[tuple[int, int]]] = [[] for _ in head]
+        users: list[list[int]] = [[] for _ in head]
+        for producer, consumer, crosses in pairs:
+            if (one := slot[producer]) != (other := slot[consumer]):
+                needs[other].append((one, delays[producer] if crosses else 0))
+                users[one].append(other)
+        cut = np.searchsorted(head, schedule.start).tolist()
+        columns = (schedule.op, schedule.stage, schedule.microbatch)
+        kinds = [
+            ((op, stage), microbatch)
+            for op, stage, microbatch in zip(*(x[head].tolist() for x in columns), strict=True)
+        ]
+        return cls(
+            [[*range(*ends)] for ends in pairwise(cut)],
+            schedule.rank[head].tolist(),
+            slot_costs(schedule, ticks)[head].tolist(),
+            kinds,
+            needs,
+            users,
+            head,
+        )
+
+
+@dataclass
+class _Run:
+    """A run of the lists in order, up to a stop. at: the next place of each rank; end: of each slot, -1 if it never
+    runs.
+    """
+
+    slots: Slots
+    lists: list[list[int]]
+    at: list[int]
+    free: list[int]
+    end: list[int]
+
+    @classmethod
+    def of(cls, slots: Slots, lists: list[list[int]]) -> _Run:
+        """Run all ranks as far as they go."""
+        made = cls(slots, lists, [0 for _ in lists], [0 for _ in lists], [-1] * len(slots.costs))
+        queue = [*range(len(lists))]
+        while queue:
+            rank = queue.pop()
+            row = lists[rank]
+            while made.at[rank] < len(row) and made.ready(row[made.at[rank]]):
+                slot = row[made.at[rank]]
+                made.end[slot] = made.free[rank] = made.start(slot) + slots.costs[slot]
+                made.at[rank] += 1
+                queue += [slots.rank[user] for user in slots.users[slot] if slots.rank[user] != rank]
+        return made
+
+    @property
+    def makespan(self) -> int:
+        return max(self.end, default=0)
+
+    def awaited(self) -> list[int]:
+        """Return the slots of the longest chain that a slot of another rank waits for, from the last."""
+        slots, found = self.slots, list[int]()
+        slot = max(range(len(self.end)), key=self.end.__getitem__, default=-1)
+        place = {slot: at for row in self.lists for at, slot in enumerate(row)}
+        while slot >= 0:
+            begin, row = self.end[slot] - slots.costs[slot], self.lists[slots.rank[slot]]
+            before = row[place[slot] - 1] if place[slot] else -1
+            if before >= 0 and self.end[before] == begin:
+                slot = before
+                continue
+            needs = [need for need, delay in slots.needs[slot] if self.end[need] + delay == begin]
+            slot = needs[0] if needs else -1
+            found += needs[:1]
+        return found
+
+    @property
+    def finished(self) -> bool:
+        return all(at == len(row) for at, row in zip(self.at, self.lists, strict=True))
+
+    def ready(self, slot: int) -> bool:
+        return all(self.end[need] >= 0 for need, _ in self.slots.needs[slot])
+
+    def start(self, slot: int) -> int:
+        """Return the earliest start of a slot whose inputs are there."""
+        arrived = (self.end[need] + delay for need, delay in self.slots.needs[slot])
+        return max(self.free[self.slots.rank[slot]], *arrived, 0)
+
+    def missed(self) -> list[int]:
+        """Return the slots for which a stuck rank waits, directly or not, and whose inputs are there."""
+        left = [row[at] for row, at in zip(self.lists, self.at, strict=True) if at < len(row)]
+        seen = set(left)
+        for slot in left:
+            needs = [need for need, _ in self.slots.needs[slot] if self.end[need] < 0 and need not in seen]
+            seen.update(needs)
+            left += needs
+        return [slot for slot in left if self.ready(slot)]
+
+
+def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
+    """Return the entries of a schedule in an order that ends, and each operation that moved with the one it now
+    precedes: of the repairs tried, the one with the least makespan among those that hold no more than the given order.
+
+    None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
+    """
+    slots = Slots.of(made)
+    both = (slots.lists, _ascending(slots))
+    found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
+    ends = [one for one in found if one is not None]
+    if not ends:
+        return None
+    ends.append(_shortened(slots, min(ends, key=lambda one: one.makespan)))
+    bounds = np.append(slots.head[1:], len(made.schedule))
+    tried: list[tuple[bool, int, int, Ints, list[list[int]]]] = []
+    for run in ends:
+        order = [slot for row in run.lists for slot in row]
+        entries = np.concatenate([np.arange(slots.head[slot], bounds[slot]) for slot in order])
+        peak = max(replace(made, schedule=made.schedule.with_program(None).taken(entries)).memory.peak)
+        tried.append((peak > max(made.memory.peak), run.makespan, len(tried), entries, run.lists))
+    _, _, _, entries, lists = min(tried)
+    moved = [pair for row in lists for pair in _moved(row)]
+    return entries, [(int(slots.head[slot]), int(slots.head[before])) for slot, before in moved]
+
+
+def _shortened(slots: Slots, run: _Run) -> _Run:
+    """Return a run in which slots of the longest chain that other ranks wait for run earlier, while that helps."""
+    budget = MOST // max(1, len(slots.costs))
+    while budget > 0:
+        for slot in run.awaited():
+            row = run.lists[slots.rank[slot]]
+            at, shorter = row.index(slot), None
+            for place in range(at - 1, max(-1, at - NEAR), -1):
+                lists = run.lists.copy()
+                lists[slots.rank[slot]] = [*row[:place], slot, *row[place:at], *row[at + 1 :]]
+                tried, budget = _Run.of(slots, lists), budget - 1
+                if not tried.finished:
+                    break
+                if tried.makespan < run.makespan:
+                    shorter = tried
+                    break
+            if shorter is not None:
+                run = shorter
+                break
+        else:
+            break
+    return run
+
+
+def _moved(row: list[int]) -> list[tuple[int, int]]:
+    """Return the fewest slots that moved, if the list ascended before, each with the slot that it now precedes."""
+    tails, before = list[int](), dict[int, int]()
+    for slot in row:
+        at = bisect_left(tails, slot)
+        before[slot] = tails[at - 1] if at else -1
+        tails[at : at + 1] = [slot]
+    kept, slot = set[int](), tails[-1] if tails else -1
+    while slot >= 0:
+        kept.add(slot)
+        slot = before[slot]
+    return [(slot, after) for slot, after in pairwise([*row, row[-1] if row else 0]) if slot not in kept]
+
+
+def _ascending(slots: Slots) -> list[list[int]]:
+    """Return the lists with the slots of each kind and stage in the order of their microbatches, at the same places."""
+    made = []
+    for row in slots.lists:
+        places = defaultdict[tuple[int, int], list[int]](list)
+        for place, slot in enumerate(row):
+            places[slots.kinds[slot][0]].append(place)
+        new = row.copy()
+        for at in places.values():
+            for place, slot in zip(
+                at, sorted((row[x] for x in at), key=lambda slot: slots.kinds[slot][1]), strict=True
+            ):
+                new[place] = slot
+        made.append(new)
+    return made
+
+
+def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:
+    """Return a run that ends. early: a slot goes before those of its kind and stage with later microbatches the first
+    time, and not only before the slot that is stuck.
+    """
+    lists, moved = [list(row) for row in given], set[int]()
+    for _ in range(MOST // max(1, len(slots.costs))):
+        run = _Run.of(slots, lists)
+        if run.finished:
+            return run
+        places = {slot: lists[slots.rank[slot]].index(slot) for slot in run.missed()}
+        if not places:
+            return None
+        slot = min(places, key=lambda slot: (places[slot] - run.at[slots.rank[slot]], run.start(slot), slot))
+        row = lists[slots.rank[slot]]
+        del row[places[slot]]
+        stuck = run.at[slots.rank[slot]]
+        place = _earliest(slots, row[:stuck], slot) if early and slot not in moved else stuck
+        moved.add(slot)
+        row.insert(place, slot)
+    return None
+
+
+def _earliest(slots: Slots, row: list[int], slot: int) -> int:
+    """Return the place of a slot in what ran: behind its inputs there, before later microbatches of its kind."""
+    needs = {need for need, _ in slots.needs[slot]}
+    least = max((i + 1 for i, other in enumerate(row) if other in needs), default=0)
+    kind, microbatch = slots.kinds[slot]
+    later = (i for i, other in enumerate(row) if slots.kinds[other][0] == kind and slots.kinds[other][1] > microbatch)
+    return max(least, next(later, len(row)))

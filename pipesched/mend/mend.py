@@ -1,0 +1,163 @@
+"""``emit --mend``: an order that hangs, or pairs messages wrongly, is repaired before it is verified and written.
+
+    compute orders wait for each other      an operation that others miss runs earlier         `mend.computes`
+    messages wait, or are paired wrongly    receives are posted earlier, where that suffices;
+                                            or all messages are placed again: each is sent and received at one instant
+                                            of the run, which is safe under every model         `lower.communicate`
+
+No operation of compute is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so.
+Of two repairs the one with the least makespan is taken, then the one that moves less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched import compile
+from pipesched.analysis.standstill import of_program
+from pipesched.check.checks import Subject
+from pipesched.check.findings import SHOWN, label
+from pipesched.diagnostics import Diagnostic, Label
+from pipesched.examine import Examination, Options
+from pipesched.formats.readers import Loaded
+from pipesched.mend.codes import MendCode
+from pipesched.mend.computes import repaired
+from pipesched.model.numbers import shown
+from pipesched.model.schedule import Program, Schedule
+
+HOISTS = 64
+"""Most receives that are posted earlier, one after the other."""
+
+
+@dataclass(frozen=True)
+class Mend:
+    """The option, and afterwards what the repair changed: in a sentence, with the places and the costs of it."""
+
+    mend: bool = False
+    changed: str = ""
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Repair:
+    """A repaired file that is right. changed: what moved, in words, with labels at the places in the file."""
+
+    made: Examination
+    changed: str = ""
+    labels: tuple[Label, ...] = ()
+
+    @property
+    def makespan(self) -> Fraction:
+        """The makespan with messages that wait for their turn under the model."""
+        analysis = self.made.analysis
+        return analysis.makespan if analysis.queued is None else analysis.queued
+
+
+def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
+    """Return what is to be written in place of a file, and the options with what was changed.
+
+    A file that is right, or that no repair makes right, is returned as it is. Without `messages` only computes count.
+    """
+    if not messages:
+        loaded = replace(loaded, schedule=loaded.schedule.with_program(None))
+    first = compile.examine(loaded, options)
+    if first.report.ok:
+        return loaded, options.owning(Mend(changed=_NOTHING[messages]))
+    ordered = _ordered(first)
+    found = [] if ordered is None else [_hoisted(ordered.made), _placed_again(ordered.made)]
+    if ordered is None or not (found := [one for one in found if one is not None]):
+        return loaded, options.owning(Mend(changed="nothing; no operation is added, removed or renamed, only moved"))
+    best = min(found, key=lambda one: one.makespan)
+    changed = "; ".join(filter(None, (ordered.changed, best.changed)))
+    made = Mend(True, changed, (*ordered.labels, *best.labels), tuple(_costs(first, best)))
+    return best.made.loaded, options.owning(made)
+
+
+_NOTHING = {
+    True: "nothing, since the file is right as it is",
+    False: "nothing, since the computes are right; sends and receives are left to the reader of this target",
+}
+
+
+def changes(subject: Subject) -> Iterator[Diagnostic]:
+    """Yield PS910: what the repair changed."""
+    made = subject.of(Mend)
+    if made.changed:
+        yield Diagnostic(MendCode.MENDED, f"mended: {made.changed}", made.labels, made.notes)
+
+
+def _having(first: Examination, schedule: Schedule) -> Examination:
+    return compile.examine(replace(first.loaded, schedule=schedule), first.options)
+
+
+def _ordered(first: Examination) -> _Repair | None:
+    """Return the file with compute orders that end; as it is if they do, None if no order of them ends."""
+    schedule = first.analysis.schedule
+    entries, moved = repaired(first.analysis) or (None, [])
+    if entries is None:
+        return None
+    if not moved:
+        return _Repair(first)
+    words = [label(schedule, at, f"{schedule.slot(at)} now runs before {schedule.slot(to)}") for at, to in moved]
+    changed = f"{_count(len(moved), 'operation')} run{'s' * (len(moved) == 1)} earlier than written"
+    return _Repair(_having(first, schedule.with_program(None).taken(entries)), changed, tuple(words[:SHOWN]))
+
+
+def _placed_again(ordered: Examination) -> _Repair | None:
+    """Return the file with its messages placed by the lowering, None if that does not make it right."""
+    schedule = ordered.loaded.schedule
+    made = _having(ordered, schedule.with_program(None))
+    if not made.report.ok:
+        return None
+    moved = "" if schedule.program is None else "sends, receives and reductions are placed again"
+    return _Repair(made, moved)
+
+
+def _hoisted(ordered: Examination) -> _Repair | None:
+    """Return the file with some receives posted earlier, None if that does not make it right."""
+    own = program = ordered.loaded.program
+    at, labels = np.arange(0 if own is None else len(own)), list[Label]()
+    for _ in range(HOISTS):
+        if own is None or program is None or (stop := of_program(program, ordered.analysis.model)) is None:
+            break
+        stands = {link.blocked.rank: link.places[0] for link in stop.cycle}
+        moves = [(link.places[2], stands[link.other]) for link in stop.cycle if link.other in stands]
+        moves = [move for move in moves if _may_move(program, *move)]
+        if not moves:
+            return None
+        receive, before = min(moves, key=lambda move: move[0] - move[1])
+        labels.append(label(own, int(at[receive]), f"{own[int(at[receive])]} is now before {own[int(at[before])]}"))
+        at = np.concatenate([at[:before], at[[receive]], np.delete(at[before:], receive - before)])
+        program = own.taken(at)
+    if program is None or not labels:
+        return None
+    made = _having(ordered, ordered.loaded.schedule.with_program(program))
+    how = f"{_count(len(labels), 'receive')} posted earlier"
+    return _Repair(made, how, tuple(labels[:SHOWN])) if made.report.ok else None
+
+
+def _may_move(program: Program, receive: int, before: int) -> bool:
+    """Return True if the entry is a receive of its own batch, later than `before`, and passes none of its channel."""
+    if not 0 <= before < receive < len(program) or not program.receives[receive] or program.group[receive] >= 0:
+        return False
+    passed = slice(before, receive)
+    same = program.receives[passed] & (program.communicator[passed] == program.communicator[receive])
+    return not np.any(same & (program.peer[passed] == program.peer[receive]))
+
+
+def _costs(first: Examination, best: _Repair) -> Iterator[str]:
+    """Yield what the repair costs: time, activations, messages that a rank holds; beside the file's own, if it ends."""
+    before, after = first.analysis, best.made.analysis
+    was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
+    yield f"makespan {shown(best.makespan)} where messages queue under {after.model}{was}"
+    peaks = [max(made.memory.peak, default=Fraction(0)) for made in (before, after)]
+    yield f"peak {shown(peaks[1])}, and {shown(peaks[0])} as written"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,67 @@
+"""SARIF 2.1.0 (OASIS, 2020): the findings of a run as GitHub's code scanning and editors read them.
+
+A run has one result for each finding, one rule for each code that was found, and no result for what holds. Lines and
+columns count from 1, in Unicode characters; a name without a place in a file has no location.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import quote
+
+from pipesched.command.terminal import dumps
+from pipesched.diagnostics import AnyCode, Diagnostic, Label
+from pipesched.explain.explain_command import slug
+from pipesched.report.report import Report
+from pipesched.support.source import Span
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {"error": "error", "warning": "warning", "unjudged": "note"}
+
+
+def text(reports: Sequence[Report]) -> str:
+    """Return all findings of several verdicts as one SARIF log."""
+    found = [one for report in reports for one in report.diagnostics]
+    codes = sorted({one.code for one in found})
+    driver = {
+        "name": "pipesched",
+        "rules": [{"id": str(code), "name": slug(code), "help": {"text": _help(code)}} for code in codes],
+    }
+    with suppress(PackageNotFoundError):  # a checkout that is not installed
+        driver["version"] = version("pipesched")
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": all(report.exit_status != 2 for report in reports)}],
+        "results": [_result(one, codes.index(one.code)) for one in found],
+    }
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _help(code: AnyCode) -> str:
+    return f"pipesched explain {code}"
+
+
+def _result(found: Diagnostic, rule: int) -> dict[str, object]:
+    """Return a finding: its message with notes and remedy, its place, and further places as related locations."""
+    placed = [(label, label.span) for label in found.labels if label.span is not None]
+    without = [label.message for label in found.labels if label.span is None]
+    help = [] if found.help is None else [f"help: {found.help}"]
+    message = "\n".join([found.message, *without, *found.notes, *help])
+    return {
+        "ruleId": str(found.code),
+        "ruleIndex": rule,
+        "level": LEVELS[found.severity],
+        "message": {"text": message},
+        "locations": [_location(*one) for one in placed[:1]],
+        "relatedLocations": [{"id": number, **_location(*one)} for number, one in enumerate(placed[1:], 1)],
+    }
+
+
+def _location(label: Label, span: Span) -> dict[str, object]:
+    (line, column), (last, end) = span.source.position(span.start), span.source.position(span.end)
+    region = {"startLine": line, "startColumn": column, "endLine": last, "endColumn": end}
+    place = {"artifactLocation": {"uri": quote(span.source.name)}, "region": region}
+    return {"physicalLocation": place, "message": {"text": label.message}}
