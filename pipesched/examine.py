@@ -125,7 +125,8 @@ class Examination:
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
-        measured = (row.part.load()(self) for row in counting(Measure, self.options))
+        inside, rows = schedule.steps is not None, counting(Measure, self.options)
+        measured = (row.part.load()(self) for row in rows if inside or not row.inside)
         more = tuple(part for part in measured if isinstance(part, Part))
         found, sound = checks.findings(self.judged)
         communication, messages = self._communication()

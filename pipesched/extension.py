@@ -165,11 +165,12 @@ class ClaimName(Row):
 
 class Measure(Row):
     """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
-    `report.parts.Part` of an examination, None if there is nothing to report.
+    `report.parts.Part` of an examination, None if there is nothing to report. inside: only of orders with STEPs inside.
     """
 
     key: str
     part: Lazy[Callable[..., object]]
+    inside: bool = False
 
 
 class Sweep(Row):
@@ -189,6 +190,7 @@ class Needs(Flag):
     SOUND = auto()  # the order of compute has no error
     CAPS = auto()  # a cap of activations is given
     TORCH = auto()  # the file comes from torch, or is to run there
+    INSIDE = auto()  # STEPs stand inside the order
 
 
 class Check(Row, Generic[Given]):

@@ -62,6 +62,7 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         Needs.SOUND: sound,
         Needs.CAPS: bool(subject.caps),
         Needs.TORCH: subject.for_torch,
+        Needs.INSIDE: analysis.schedule.steps is not None,
     }
     there = reduce(or_, (need for need in met if met[need]), Needs.NOTHING)
     of_core = [check for check in PROGRAM_CHECKS if not clean or Needs.CAPS in check.needs]

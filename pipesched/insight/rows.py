@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
         after="jitter",
         into=_JITTERED,
     ),
-    Measure("period", Lazy("insight.batches:part"), place=30),
+    Measure("period", Lazy("insight.batches:part"), inside=True, place=30),
     ClaimName("period", Lazy("insight.batches:claimed"), by_rank=False),
     ClaimName("period_bubble", Lazy("insight.batches:claimed_bubble"), by_rank=False),
     Measure("jitter", Lazy("insight.jitter:jitter"), place=10, owner=_JITTERED),
