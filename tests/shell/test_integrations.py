@@ -69,6 +69,17 @@ def test_a_commit_is_verified(repository: Path) -> None:
     assert commit(repository, "pipesched-verify", "--p", "2").returncode == 0
 
 
+def test_a_csv_of_a_commit_is_verified(repository: Path) -> None:
+    """`pipesched-verify-csv` fails for a torch CSV that hangs, and looks at no other file."""
+    for name, status in (("c15_both_send_first", 1), ("a13_rows_swapped", 0)):
+        (repository / "order.csv").write_text(
+            (TOP / "tests" / "torch_fixtures" / f"{name}.csv").read_text("utf-8"), "utf-8"
+        )
+        subprocess.run(["git", "add", "."], cwd=repository, check=True, timeout=60)
+        done = commit(repository, "pipesched-verify-csv")
+        assert done.returncode == status and "two.ps" not in done.stdout
+
+
 def test_a_commit_is_tidied(repository: Path) -> None:
     """`pipesched-fmt` rewrites files that are not canonical, which fails a commit, and leaves all others."""
     assert commit(repository, "pipesched-fmt").returncode == 0
