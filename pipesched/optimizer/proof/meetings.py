@@ -1,67 +1,206 @@
-"""A lower bound on the makespan of many microbatches under small caps, by a formula.
+"""A lower bound for many microbatches under small caps: two microbatches that meet wait for each other.
 
-One stage per rank; F, I and W take one tick, messages no time; W frees an activation at its end; rank 0 holds at most k
->= 2 activations. With m - 1 = qk + e, 0 <= e < k:
+It needs one stage per rank, and a rank h, the home, on which F of microbatch a + k starts only after an operation of
+microbatch a has ended, since memory is full. For two microbatches a < b, let r be the last rank from h on that runs
+F(b) before I(a), or h - 1 if there is none. Ranks after r run I(a) first, because F(b) reaches a rank after the rank
+before it, and I(a) reaches it before. So at r and r + 1 both microbatches wait for the later one:
 
-    (n + 1) (2p + 2) + 3x - 2      for every n from 1 to q with x = m - 1 - nk >= 1
-    q (2p + 2) + p + k             if e = 0 and q >= 1
+    rank r + 1   .. I(a) ───┐  F(b) ..        F(b) on r + 1 starts after the end of I(a) on r + 1
+    rank r       .. F(b) ─┐    I(a) ..        I(a) on r     starts after the end of F(b) on r
 
-Memory:   F(0,i+k) >= end of W(0,i) >= I(0,i) + 2.
-Meeting:  a < b < a + k; r is the last stage that runs F(b) before I(a); tau(a,b) = max(F(r,b), I(r+1,a)). Rank r runs
-          F(b) before I(a), rank r + 1 runs I(a) before F(b), and each waits for the later one: F(r+1,b) and I(r,a) are
-          both >= tau + 1.
-Step:     the next meeting is (b, a+k), at r'. To I(r'+1,b) it takes at least 2p - 2 - r - r', and to F(r',a+k), by way
-          of I(0,a) and W(0,a), at least r + r' + 3. These add up to 2p + 1, which is odd, so one of them is at least
-          p + 1: a round trip of k microbatches takes 2p + 2, where no rank sees more than 2p + 1.
-Ends:     tau(0,1) >= max(1 + r, 2p - 2 - r) >= p, and after tau(m-2,m-1) come at least p + 3. With n trips and x = 1:
-          p + n (2p + 2) + p + 3. If x > 1, the other x - 1 microbatches pass rank 0 at one meeting, three ticks each:
-          that step takes at least 3 (x - 1) longer. For e = 0 the walk ends with (m-1-k, m-1) at t: >= t + p + 1 + k.
+The next microbatch a + k starts after a, and meets b. The bound follows a chain of pairs, each of which meets:
 
-Ranks r .. p - 1 run a schedule of a shorter pipeline that starts at r or later, so the cap of each of its ranks counts
-too.
+    (0, 1)   (1, k)   (k, k + 1)   (k + 1, 2k)   ...
+
+Of a pair it keeps, for every r, since r is not known, the earliest starts of these two operations: a state. At the end
+it takes the least of all states.
+
+    home     Between the end of I(a) and the start of F(a + k + y) lie at least w + y (F + I + w): F of y microbatches,
+             their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
+    switch   If m - 1 = nk + x with x >= 2, one pair (a, a + 1) is followed by (a + k + x - 1, a + k + x)
+    end      After the last pair follow the tails of its operations, and on each rank that I(a) passes the rest of the
+             work of microbatches from a on
+
+Ranks before the home count by heads and tails. For the span, heads and tails are in the frame of the home. With I = B
+all of this holds for full backwards too. For unit costs without messages, linear on p ranks, the chain gives (n + 1)
+(2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+import numpy as np
+
+from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimizer.proof.problem import Line, Problem
+from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
+
+_POINTS = 12  # most states of one rank; more are replaced by earlier ones
+_HOMES, _MOST = 4, 1_500  # homes that are tried; most meetings of a walk
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
-    """Return the best of these bounds in ticks, and its terms in words, with numbers in operations; 0 if none
-    applies.
-    """
-    unit, size = _unit(problem), max(problem.gains.values())
-    made = [
-        (unit * (rank + value), f"rank {rank} holds {cap // size} at most, {why}")
-        for rank, cap in enumerate(problem.cap)
-        if unit and cap is not None
-        for value, why in _terms(len(problem.cap) - rank, cap // size, problem.length[Line(Op.F, 0, 0)], rank)
-    ]
+    """Return the best of these bounds in ticks, and the reason in words; 0 if none applies."""
+    made = [found for home in _homes(problem) for found in _walks(home)]
     return max(made, key=lambda one: one[0], default=(0, ""))
 
 
-def _unit(problem: Problem) -> int:
-    """Return the duration of every operation if the problem is of this kind; otherwise 0."""
-    forward = [(line.route, line.stage, rank) for line, rank in problem.rank.items() if line.op == Op.F]
-    linear = forward == [(0, s, s) for s in range(len(problem.cap))]
-    held, units = max(problem.gains.values()), set(problem.work.values())
-    gains = {(line.op, gain) for line, gain in problem.gains.items()}
-    late = any(message for _, _, _, message in problem.arcs)
-    alike = linear and not late and len(units) == 1 and held and gains == {(Op.F, held), (Op.I, 0), (Op.W, -held)}
-    return max(units) if alike and not problem.span else 0
+@dataclass(frozen=True, eq=False)
+class Home:
+    """A home, and the ranks from it on. Times in ticks; int64, shape (ranks from the home on,).
+
+    back: I or B. f, i, w: durations of F, back and W. forward, inward: ends of F and of back on each rank if F starts
+    at 0 at home. freed: the duration of W at home if memory waits for it, otherwise 0.
+    """
+
+    problem: Problem
+    rank: int
+    k: int
+    back: Op
+    forward: Ints
+    inward: Ints
+    f: Ints
+    i: Ints
+    w: Ints
+    freed: int
+
+    def gap(self, y: int) -> int:
+        """Return the least time from the end of I(a) at home to the start of F(a + k + y) there."""
+        return self.freed + y * (int(self.f[0]) + int(self.i[0]) + self.freed)
 
 
-def _terms(p: int, k: int, m: int, begins: int) -> Iterator[tuple[int, str]]:
-    """Yield bounds for p ranks whose first holds k; the first form is linear in n, so only its ends are tried."""
-    if p < 2 or k < 2:
+@dataclass(frozen=True, eq=False)
+class States:
+    """The states of a pair (a, b); int64, shape (states,). at: r, counted from the home, -1 for the rank before it.
+
+    first: the earliest start of I(a) on r, or its end at home if r = -1. second: the earliest start of F(b) on r + 1,
+    or of I(b) on r if r is the last rank.
+    """
+
+    at: Ints
+    first: Ints
+    second: Ints
+
+
+def _homes(problem: Problem) -> list[Home]:
+    """Return the homes with the longest round trips per microbatch; none unless every rank has one stage of one
+    route.
+    """
+    ranks = range(len(problem.cap))
+    back = Op.I if any(line.op == Op.I for line in problem.rank) else Op.B
+    if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
+        return []
+    work = [np.array([problem.work.get(Line(op, 0, s), 0) for s in ranks]) for op in (Op.F, back, Op.W)]
+    if not (work[0].all() and work[1].all()):
+        return []
+    lag = {(one, two): more for one, two, offset, more in problem.arcs if not offset and one != two}
+    found = []
+    for freeing, line, k, _ in problem.arcs:
+        if line.op == Op.F and freeing.op != Op.F and 2 <= k < problem.length[line]:
+            found.append(_home(problem, line.stage, k, back, [x[line.stage :] for x in work], lag, freeing.op == Op.W))
+    trip = sorted(found, key=lambda home: -(int(home.inward[0]) + home.gap(0)) / home.k)
+    return trip[:_HOMES]
+
+
+def _home(
+    problem: Problem, rank: int, k: int, back: Op, work: list[Ints], lag: dict[tuple[Line, Line], int], late: bool
+) -> Home:
+    f, i, w = work
+    last = len(problem.cap) - 1
+    out = [lag[Line(Op.F, 0, s), Line(Op.F, 0, s + 1)] for s in range(rank, last)]
+    home = [lag[Line(back, 0, s + 1), Line(back, 0, s)] for s in range(rank, last)]
+    forward: Ints = np.cumsum(f + np.array([0, *out]))
+    inward: Ints = forward[-1] + np.cumsum((i + np.array([*home, 0]))[::-1])[::-1]
+    return Home(problem, rank, k, back, forward, inward, f, i, w, int(w[0]) if late else 0)
+
+
+def _walks(home: Home) -> Iterator[tuple[int, str]]:
+    """Yield the bounds of one home: for n round trips, and the x microbatches that remain."""
+    k, m = home.k, home.problem.length[Line(Op.F, 0, home.rank)]
+    q = (m - 1) // k
+    if 2 * q > _MOST:
         return
-    (q, e), trip = divmod(m - 1, k), 2 * p + 2
-    rests = [(n, m - 1 - n * k) for n in {1, q - 1, q} if 1 <= n <= q]
-    made = [((n + 1) * trip + 3 * x - 2, f"{n + 1} x {trip} + 3 x {x} - 2") for n, x in rests if x >= 1]
-    made += [(q * trip + p + k, f"{q} x {trip} + {p} + {k}")] * (q >= 1 and e == 0)
-    for value, terms in made:
-        total = f"{f'{begins} + ' if begins else ''}{terms} = {begins + value}"
-        yield value, f"and microbatches that meet wait for each other: {total}"
+    heads = home.problem.heads(home.rank if home.problem.span else None)[Line(Op.F, 0, home.rank)]
+    walk = [_met(home, np.array(heads[:1]), np.array(heads[1:2]))]
+    for _ in range(2 * q - 1):
+        walk.append(_met(home, *_next(home, walk[-1])))
+    walk += [_met(home, *_next(home, walk[-1]))] * ((m - 1) % k > 0)
+    for n in sorted({1, q - 1, q} - {0}):
+        x = m - 1 - n * k
+        if x >= 2:
+            yield _told(home, n, _end(home, _met(home, *_apart(home, walk[2 * n - 2], x)), m - 2, m - 1))
+        a, b = (n * k, n * k + 1) if x else (m - k, m - 1)
+        yield _told(home, n, _end(home, walk[2 * n - (x == 0)], a, b))
+
+
+def _told(home: Home, n: int, value: int) -> tuple[int, str]:
+    trips = f"{n} round trip{'s' * (n > 1)}"
+    why = f"rank {home.rank} holds {home.k} at most, and in {trips} microbatches that meet wait for each other"
+    return value, why
+
+
+def _met(home: Home, begun: Ints, follows: Ints) -> States:
+    """Return the states of two microbatches from the starts of their F at home, without those that another is ahead
+    of. begun, follows: int64, equal shapes; a time that F at home would have if nothing had delayed the microbatch.
+    """
+    begun, follows = begun[:, None], follows[:, None]
+    first = np.maximum(begun + (home.inward - home.i), follows + home.forward)
+    second = np.maximum(follows + (home.forward - home.f), begun + home.inward)
+    first = np.hstack([begun + home.inward[0], first])
+    second = np.hstack([second, first[:, -1:] + home.i[-1]])
+    found = [_ahead(r - 1, first[:, r], second[:, r]) for r in range(len(home.f) + 1)]
+    return States(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the states at one r that no other is ahead of; of many, several are replaced by one ahead of them all."""
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])
+    first, second = first[kept], second[kept]
+    each = -(-len(first) // _POINTS)
+    first, second = first[::each], np.minimum.reduceat(second, np.arange(0, len(second), each))
+    return np.full(len(first), at), first, second
+
+
+def _times(home: Home, states: States) -> tuple[Ints, Ints]:
+    """Return (end of I(a) at home, the start of F(b) at home from which its state would follow without a delay)."""
+    r, last = states.at, len(home.f) - 1
+    ended = np.where(r < 0, states.first, states.first + home.i[r] + home.inward[0] - home.inward[r])
+    ahead = np.minimum(r + 1, last)
+    begun = np.where(r < last, home.forward[ahead] - home.f[ahead], home.inward[-1] - home.i[-1])
+    return ended, states.second - begun
+
+
+def _next(home: Home, states: States) -> tuple[Ints, Ints]:
+    """Return the starts at home of the pair (b, a + k) that follows (a, b)."""
+    ended, begun = _times(home, states)
+    return begun, ended + home.gap(0)
+
+
+def _apart(home: Home, states: States, x: int) -> tuple[Ints, Ints]:
+    """Return the starts at home of the pair (a + k + x - 1, a + k + x) that follows (a, a + 1); x >= 2."""
+    ended, begun = _times(home, states)
+    later = begun + home.inward[0]
+    return tuple(np.maximum(ended + home.gap(n), later + home.gap(n - 1)) for n in (x - 1, x))
+
+
+def _end(home: Home, states: States, a: int, b: int) -> int:
+    """Return the least objective after the meeting of a and b."""
+    problem, r, last = home.problem, states.at, len(home.f) - 1
+    tails = problem.tails(home.rank if problem.span else None)
+    left = problem.length[Line(Op.F, 0, home.rank)] - 1 - a
+    ended, _ = _times(home, states)
+    lines = ((Line(home.back, 0, home.rank), a), (Line(Op.F, 0, home.rank), b))
+    rest, own = (np.array([tails[x._replace(stage=x.stage + s)][i] for s in range(last + 1)]) for x, i in lines)
+    until = ended + left * home.i[0] + (left + 1) * home.w[0]
+    until = np.maximum(until, np.where(r < 0, states.first, states.first + home.i[r]) + rest[np.maximum(r, 0)])
+    ahead = np.minimum(r + 1, last)
+    on = tails[Line(home.back, 0, home.rank + last)][b] + home.i[-1]
+    until = np.maximum(until, states.second + np.where(r < last, home.f[ahead] + own[ahead], on))
+    if not problem.span:
+        most = ended[:, None] - home.inward[0] + home.inward + left * home.i + (left + 1) * home.w
+        until = np.maximum(until, np.where(np.arange(last + 1) <= r[:, None], most, UNKNOWN).max(axis=1))
+    return int(until.min())
