@@ -56,7 +56,8 @@ _STARTING, _PRINTING = 800_000, 8  # steps to start, and per operation to print 
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
-_SEARCH, _PROOF = 0.9, 0.25  # parts of the time for the search, and at least for a proof of what an engine refuted
+_SEARCH, _PROOF = 0.8, 0.3  # parts of the time for the search, and at least for a proof of what an engine refuted
+_PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if it fails, a smaller one is tried
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -266,8 +267,9 @@ def _searched(
     found = whole(target.instance)
     scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
 
-    def alone(bound: int, steps: int) -> bool:
-        return too_busy(found, int(bound * scale), steps) is not None
+    def alone(bound: int, steps: int) -> tuple[bool, int]:
+        left = [steps]
+        return too_busy(found, int(bound * scale), steps, left) is not None, steps - left[0]
 
     part = meter.part(_SEARCH)
     floor = _formula(target.instance, problem)
@@ -347,12 +349,14 @@ def _certified(
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
     meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
-    if judged.word or (request.certify and request.limits.proof):
-        proof = _proof(request, instance, state, meter)
+    while judged.word or (request.certify and request.limits.proof and not said):
+        part = meter.part(_PROOF_OF_EACH if judged.word and state.earlier else 1.0)
+        proof = _proof(request, instance, state, part)
+        meter.spend(part.spent)
         said.append(proof.note)
         if judged.word:
             if not proof.entry:
-                state.believe_no_engine()
+                state.disbelieve()
             written = certificate(instance, state, repeated, proof.entry or None)
             judged = _judged(schedule, instance, written, repeated)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
@@ -386,7 +390,8 @@ def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> 
     rank = asked[0] if asked else None
     try:
         path = request.limits.proof if request.certify else None
-        return certified(instance, state.problem.time(state.lower - 1), rank, path, meter)
+        grid = None if state.refuted is None or state.refuted.grid == 1 else state.problem.time(state.refuted.grid)
+        return certified(instance, state.problem.time(state.lower - 1), rank, path, meter, grid)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesched.optimizer.proof.problem import problem
+from pipesched.optimizer.proof.problem import floored, problem
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.support import files
@@ -37,10 +37,12 @@ class Made:
     note: str
 
 
-def certified(instance: Instance, value: Fraction, rank: int | None, path: str | None, meter: Meter) -> Made:
+def certified(
+    instance: Instance, value: Fraction, rank: int | None, path: str | None, meter: Meter, grid: Fraction | None = None
+) -> Made:
     """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
-    meter: the clock, with its limit.
+    meter: the clock, with its limit. grid: the time to whose multiples costs are rounded down first, None for none.
 
     Raises:
         OSError: the files cannot be written.
@@ -49,8 +51,11 @@ def certified(instance: Instance, value: Fraction, rank: int | None, path: str |
 
     claim, most = f"that no schedule takes {_below(instance, value)}", int(min(MOST, meter.left / CLAUSE))
     try:
-        ticks = int(value * instance.costs.ticks(instance.placement.stages).scale)
-        clauses = Clauses(problem(instance), ticks, most=most)
+        scale, asked = instance.costs.ticks(instance.placement.stages).scale, problem(instance)
+        ticks = int(value * scale)
+        if grid is not None:
+            asked, ticks = floored(asked, int(grid * scale)), ticks // int(grid * scale)
+        clauses = Clauses(asked, ticks, most=most, narrow=True)
     except TooManyError:
         meter.spend(CLAUSE * most)
         return Made({}, f"no proof {claim}: it needs more than {most:,} clauses")

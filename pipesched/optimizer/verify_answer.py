@@ -24,9 +24,10 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.judged import named
 from pipesched.optimizer.optimize_certify import write
 from pipesched.optimizer.proof.answer import NOT_JUDGED, as_asked, check_answer
-from pipesched.optimizer.proof.clauses import Clauses, TooManyError
+from pipesched.optimizer.proof.clauses import TooManyError
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.judge import Copies, judge, judge_at
+from pipesched.optimizer.proof.lrat import begun, steps_of
 from pipesched.optimizer.proof.problem import problem
 from pipesched.optimizer.proof.repeats import unrepeated
 from pipesched.optimizer.verdict import Terms, Verdict
@@ -91,7 +92,8 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
         raise fail(OptimizerCode.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
-        write(path, Clauses(problem(terms), bound), refuted.proof())
+        text = refuted.proof()
+        write(path, begun(steps_of(text), problem(terms), bound, whole=True), text)
     except (TooManyError, Unreadable) as error:
         raise fail(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}") from None
 

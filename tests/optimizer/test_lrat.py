@@ -25,14 +25,16 @@ import pipesched
 from pipesched.common.budget import Budget
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
+from pipesched.model.ops import Op
 from pipesched.model.placement import linear
-from pipesched.model.release import AT_W
+from pipesched.model.release import AT_W, Release
 from pipesched.optimizer.optimize_certify import confirmed
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.proof.clauses import Clauses
 from pipesched.optimizer.proof.entries import unpacked
 from pipesched.optimizer.proof.lrat import Step, steps_of, unfollowed, unproved
-from pipesched.optimizer.proof.problem import Problem, problem
+from pipesched.optimizer.proof.problem import Problem, floored, problem
+from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.verdict import Terms
@@ -69,10 +71,10 @@ def best(made: Problem) -> int:
     return next(bound for bound in range(1000) if not proved(made, bound))
 
 
-def possible(made: Problem, bound: int) -> bool:
+def possible(made: Problem, bound: int, *, narrow: bool = False) -> bool:
     """Tell whether the clauses can hold, by an engine that does not write the proofs."""
     solver = Glucose4()
-    known = clauses(made, bound)
+    known = Clauses(made, bound, narrow=narrow).known
     for literals in known.values():
         solver.add_clause(literals)
     holds = all(known.values()) and bool(solver.solve())
@@ -81,13 +83,21 @@ def possible(made: Problem, bound: int) -> bool:
 
 
 def compare(first: int, count: int, objective: str) -> Counter[str]:
-    """Raise AssertionError if the least objective of the clauses is not that of the best schedule."""
+    """Raise AssertionError if the least objective of the clauses is not that of the best schedule, or that of rounded
+    down costs is larger.
+    """
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
         made = problem_of(x)
-        assert possible(made, optimum), x
         late = objective == "span" and max(x.route_of) > 0  # its order does not say when a route begins
-        assert late or not possible(made, optimum - 1), x
+        for narrow in (False, True):
+            assert possible(made, optimum, narrow=narrow), x
+            assert late or not possible(made, optimum - 1, narrow=narrow), x
+        for grid in (2, 3) if all(gain <= 0 for line, gain in made.gains.items() if line.op != Op.F) else ():
+            rounded = floored(made, grid)
+            assert possible(rounded, optimum // grid, narrow=True), x
+            assert too_busy(rounded, optimum // grid) is None, x
+            seen["rounded"] += optimum // grid > 0 and not possible(rounded, optimum // grid - 1)
         seen.update(["all", "fused" if x.fused else "split", f"{max(x.route_of) + 1} routes"])
     return seen
 
@@ -96,7 +106,7 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
 def test_the_clauses_hold_of_exactly_what_can_be_done(objective: str) -> None:
     """The clauses can hold at the best of all schedules, but not one tick below."""
     seen = compare(0, deep(80), objective)
-    assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"]) > 4
+    assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"], seen["rounded"]) > 4
 
 
 def damaged(steps: list[Step], rng: random.Random) -> list[Step]:
@@ -265,10 +275,35 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
             pipesched.optimize(**LOOP, certify=True)
 
 
+def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum) -> None:
+    """Costs of about a thousand times those of an answer: its proof shows a thousand times its bound. It shows nothing
+    for another grid or a larger value, and costs are not rounded down if ends of operations take memory.
+    """
+    near = {"costs": "F=[1001,3002,2003,2000],I=[4001,3000,3002,4003],W=[4000,1001,1000,4002]", "time_limit": 1}
+    told = json.loads(json.dumps(pipesched.optimize(**LOOP | near).to_json()))
+    least, refuted = answer.value, told["certificate"]["refuted"]
+    assert least is not None
+    gap = Fraction(told["certificate"]["schedule"], int(least) * 1000) - 1
+    told["certificate"] |= {"lower_bound": int(least) * 1000, "gap": str(gap)}
+    refuted |= {"value": int(least) * 1000 - 1, "engine": "cadical", "grid": 1000, "proof": own(answer)}
+    for part in (told["certificate"], refuted):
+        for name in [name for name in part if name.endswith("_decimal")]:
+            del part[name]
+    whole = str(pipesched.verify(Source("answer.json", json.dumps(told))))
+    assert "PS710" not in whole and "multiples of 1000, the rules of a schedule contradict each other" in whole
+    for name, other in (("grid", 999), ("grid", 1), ("grid", 0), ("value", int(least) * 1000)):
+        forged = json.loads(json.dumps(told))
+        forged["certificate"]["refuted"][name] = other
+        assert "PS710" in str(pipesched.verify(Source("answer.json", json.dumps(forged))))
+    torch = problem(Terms(linear(2, 4), Costs(), Release.parse("torch"), (Fraction(3),) * 2, False, "makespan"))
+    with pytest.raises(ValueError, match="takes memory"):
+        floored(torch, 2)
+
+
 def test_what_is_too_large_is_said() -> None:
     """With more clauses than the limit of one proof, none is made or checked, with that reason."""
     asked = Terms(linear(32, 512), Costs.parse("F=100,I=1,W=1"), AT_W, (Fraction(16),) * 32, False, "makespan")
-    assert "more than 2,500,000 clauses" in unproved(b"10000000 0 1 0", problem(asked), 100_000)
+    assert "more than 2,500,000 clauses" in unproved(b"10000000 0 1 0", problem(asked), 200_000)
 
 
 def main() -> None:

@@ -11,6 +11,9 @@
     W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
+With `narrow`, time windows are narrowed by each rank's counts first (`ranks`): starts that are in no order of a rank
+have no variables, which often leaves a tenth of the clauses.
+
 If the clauses contradict each other, there is no such schedule. All times are multiples of one tick, since a schedule
 starts every operation as early as possible; an operation without duration does not occupy its rank.
 
@@ -29,6 +32,7 @@ from typing import TypeAlias
 
 from pipesched.model.ops import Op
 from pipesched.optimizer.proof.problem import Line, Problem
+from pipesched.optimizer.proof.ranks import narrow as narrowed
 from pipesched.optimizer.proof.windows import Windows
 
 TRUE = 2**40
@@ -97,7 +101,15 @@ class Clauses(Numbered):
     of_rank: for each rank, the range of numbers of the clauses about that rank alone.
     """
 
-    def __init__(self, problem: Problem, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        bound: int,
+        *,
+        wanted: Container[int] | None = None,
+        most: int = MOST,
+        narrow: bool = False,
+    ) -> None:
         """Build the clauses; raise TooManyError if there are more than `most`, or more operations."""
         super().__init__(wanted, most)
         if sum(problem.length.values()) > most:
@@ -110,8 +122,12 @@ class Clauses(Numbered):
         first = next(iter(problem.rank.values())) if problem.span else None
         self.windows = Windows(replace(problem, work=work, arcs=arcs, known={}), self.bound, first)
         self.windows.spread()
+        possible = not narrow or narrowed(self.windows)
         self.windows.shift(-min(low[0] for low in self.windows.low.values()))
-        self._write()
+        if possible and self.windows.possible():
+            self._write()
+        else:
+            self._add()
 
     def _write(self) -> None:
         windows = self.windows
@@ -119,8 +135,6 @@ class Clauses(Numbered):
         self.base = self._bases()
         if max(self.variables, self.until * len(windows.cap)) > self.most:
             raise TooManyError(self.most)
-        if not windows.possible():
-            return self._add()
         for line in windows.order:
             self._line(line)
         for before, after, offset, message in windows.arcs:
@@ -131,7 +145,6 @@ class Clauses(Numbered):
             first = self.count + 1
             self._rank(windows, rank)
             self.of_rank.append(range(first, self.count + 1))
-        return None
 
     def _bases(self) -> dict[Line, list[int]]:
         """Return the offset of each operation's variables: the variable for t, within the window, is the offset + t."""

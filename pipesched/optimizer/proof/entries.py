@@ -8,8 +8,8 @@
                frame: the rank from whose first start the head is counted, and to whose last end the tail is
     refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: the name of the engine,
                or `ranks` for dynamic programming over counts (`ranks`); ranks: null for all together;
-               terms: as `verdict.Terms.to_json`; proof: if one was made, {"lrat": text of LRAT,
-               packed by xz, in base64}
+               terms: as `verdict.Terms.to_json`; grid: the time to whose multiples all costs were rounded down, if they
+               were; proof: if one was made, {"lrat": text of LRAT, packed by xz, in base64}
     every      null, or the data that extend the schedule to every m (`every`):
                {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
                 "bound": {…}, "proof": …}; growth: of the objective with each microbatch, so P = K growth; starts: by

@@ -34,7 +34,7 @@ from pipesched.optimizer.proof.case import Case, FaultError, require, require_li
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.every import Repeated
 from pipesched.optimizer.proof.meetings import meetings
-from pipesched.optimizer.proof.problem import Problem
+from pipesched.optimizer.proof.problem import Problem, floored
 from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.proof.work import Work, everything, explained, work
 from pipesched.optimizer.verdict import Terms, Verdict, engine_name
@@ -154,7 +154,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
-    given, tick = told.part("refuted").only("value", "engine", "ranks", "terms", "proof"), case.problem.tick
+    given, tick = told.part("refuted").only("value", "engine", "ranks", "terms", "proof", "grid"), case.problem.tick
     bound, engine = given.ticks("value"), engine_name(given.text("engine"))
     _require_about(given, case)
     made = replace(formula, lower=Fraction((bound // tick + 1) * tick, case.scale))
@@ -170,15 +170,22 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
     """Return the reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
+    asked, grid = case.problem, given.ticks("grid") if "grid" in given else 1
+    if grid != 1:
+        within += f", even with costs rounded down to multiples of {case.said(grid)},"
+        try:
+            asked, bound = floored(asked, grid), bound // grid
+        except ValueError:
+            raise Unreadable("costs cannot be rounded down to multiples of its grid") from None
     if "proof" in given:
         from pipesched.optimizer.proof.lrat import unproved
 
         text = given.proof()
         with budgeted("its proof"):
-            require(unproved(text, case.problem, bound))
+            require(unproved(text, asked, bound))
         steps = len(text.splitlines())
         return f"{within} the rules of a schedule contradict each other: {steps:,} steps, checked one by one"
-    rank = too_busy(case.problem, bound)
+    rank = too_busy(asked, bound)
     return "" if rank is None else f"{within} rank {rank} has no time for its work, in any order"
 
 

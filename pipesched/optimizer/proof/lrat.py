@@ -34,8 +34,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
     numbers(text)
     try:
         steps = steps_of(text)
-        wanted = {hint for _, _, hints in steps for hint in hints}
-        made = Clauses(problem, bound, wanted=wanted)
+        made = begun(steps, problem, bound)
     except ValueError:
         return "its proof is not LRAT text"
     except TooManyError as error:
@@ -44,6 +43,21 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
         return f"its proof is for other terms: these give {made.count:,} clauses"
     found = unfollowed(made.known, steps, Budget(len(text), _EACH))
     return f"its proof shows nothing: {found}" if found else ""
+
+
+def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = False) -> Clauses:
+    """Return the clauses with which a proof begins: those of narrowed time windows if its steps are numbered from there
+    on, otherwise those of longest paths. whole: True for all clauses, False for those that a step names.
+
+    Raises:
+        TooManyError: there are too many clauses.
+    """
+    wanted = None if whole else {hint for _, _, hints in steps for hint in hints}
+    narrow = Clauses(problem, bound, wanted=wanted, narrow=True)
+    if not steps or steps[0][0] <= narrow.count + 1:
+        return narrow
+    made = Clauses(problem, bound, wanted=wanted)
+    return made if steps[0][0] > made.count else narrow
 
 
 def steps_of(text: bytes) -> list[Step]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd, lcm
@@ -162,6 +162,23 @@ def between(made: Problem, line: Line, i: int, offset: int) -> int:
     least = {one: [UNKNOWN] * n for one, n in made.length.items()}
     least[line][i] = 0
     return longest(made.arcs, made.work, least)[line][i + offset]
+
+
+def floored(problem: Problem, grid: int) -> Problem:
+    """Round durations and messages down to multiples of `grid` ticks, and count in such multiples.
+
+    The starts of every schedule are starts of a schedule of the result, with an objective that is no larger: each end
+    comes earlier or at the same time, so its memory is freed no later. So a bound on the result, in ticks, is a bound
+    on the problem.
+
+    Raises:
+        ValueError: the end of an operation takes memory, or grid < 1.
+    """
+    if grid < 1 or any(gain > 0 for line, gain in problem.gains.items() if line.op != Op.F):
+        raise ValueError("the end of an operation takes memory, or the grid is not a time")
+    work = {line: x // grid for line, x in problem.work.items()}
+    arcs = [(before, after, offset, message // grid) for before, after, offset, message in problem.arcs]
+    return replace(problem, work=work, arcs=arcs, known={})
 
 
 def mirror(arcs: Sequence[Arc]) -> list[Arc]:

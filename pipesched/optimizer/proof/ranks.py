@@ -39,18 +39,22 @@ STEPS = 10_000_000
 _AT_LEAST = 500  # fewest steps charged per operation
 
 
+NARROW = 2_000_000
+"""The most steps of `narrow`."""
+
+
 class _OutOfStepsError(Exception):
     pass
 
 
-def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
+def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] | None = None) -> int | None:
     """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or the steps
-    run out.
+    run out. left: a list of one number, of steps, from which those taken are subtracted.
 
     A span is refuted in the frame of some rank. The rank of the first line, which begins before all others, is tried
     first; in each frame the rank itself comes first.
     """
-    ranks, left = sorted(set(problem.rank.values()), reverse=True), [steps]
+    ranks, left = sorted(set(problem.rank.values()), reverse=True), left or [steps]
     first = next(iter(problem.rank.values()), 0)
     frames = [(rank, sorted(ranks, key=rank.__ne__)) for rank in sorted(ranks, key=first.__ne__)]
     try:
@@ -64,6 +68,14 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS) -> int | None:
         return next((rank for rank in found if rank is not None), None)
     except _OutOfStepsError:
         return None
+
+
+def narrow(windows: Windows) -> bool:
+    """Narrow the windows of all ranks, in rounds, within NARROW steps; return False if some rank has no order."""
+    try:
+        return _without_order(windows, sorted(set(windows.rank.values()), reverse=True), [NARROW]) is None
+    except _OutOfStepsError:
+        return True
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:

@@ -35,7 +35,9 @@ def certificate(
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
     assert state.value is not None
     every = None if repeated is None else _every(instance, repeated) | ({} if least is None else {"proof": least})
-    return certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof) | {"every": every}
+    grid = None if refuted is None or refuted.grid == 1 else plain(state.problem.time(refuted.grid))
+    made = certify(state.problem, state.value, state.bound, asked, instance.to_json(), proof=proof, grid=grid)
+    return made | {"every": every}
 
 
 def certify(
@@ -44,11 +46,14 @@ def certify(
     bound: Bound,
     refuted: tuple[int, str, tuple[int, ...] | None] | None = None,
     terms: Mapping[str, object] | None = None,
+    *,
     proof: Mapping[str, object] | None = None,
+    grid: int | str | None = None,
 ) -> dict[str, object]:
     """Return the certificate of a schedule with objective `value`, in ticks, for one m.
 
-    refuted: (ticks, engine, ranks or None for all); terms, proof: the terms and the proof of the refutation.
+    refuted: (ticks, engine, ranks or None for all); terms, proof, grid: the terms, the proof and the
+    grid of the refutation.
     """
     return {
         "objective": problem.objective,
@@ -62,6 +67,7 @@ def certify(
             "engine": refuted[1],
             "ranks": None if refuted[2] is None else list(refuted[2]),
             "terms": terms,
+            **({} if grid is None else {"grid": grid}),
             **({} if proof is None else {"proof": proof}),
         },
     }

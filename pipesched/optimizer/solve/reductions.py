@@ -5,7 +5,8 @@
                 heads and tails of the whole problem, often decides the optimum
     merge       the W of a rank as one sequence
     coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
-                order found there is a schedule of the exact problem; its value is measured anew
+                order found there is a schedule of the exact problem; its value is measured anew. If durations are
+                rounded down, the starts of every schedule are a schedule there, so bounds hold for both
 
 No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W of the rank
 to start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
@@ -181,23 +182,38 @@ def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
     return np.asarray(np.maximum.accumulate(times - steps) + steps)
 
 
-def coarsened(problem: Problem, ticks: int) -> Problem:
-    """Round durations and lags to the nearest multiple of `ticks`, and count in such multiples.
+def coarsened(problem: Problem, ticks: int, *, down: bool = False) -> Problem:
+    """Round durations and lags to the nearest multiple of `ticks`, or down, and count in such multiples.
 
-    Durations above 0 become at least 1. Lags may become 0.
+    Durations above 0 become at least 1, unless they are rounded down. Lags may become 0.
 
     Raises:
         ValueError: if ticks < 1.
     """
     if ticks < 1:
         raise ValueError(f"a grid of {ticks} ticks")
-    duration = np.where(problem.duration > 0, np.maximum(_rounded(problem.duration, ticks), 1), 0)
-    return replace(
-        problem,
-        scale=problem.scale / ticks,
-        duration=duration,
-        lag=_rounded(problem.lag, ticks),
-    )
+    if down:
+        duration, lag = problem.duration // ticks, problem.lag // ticks
+    else:
+        duration = np.where(problem.duration > 0, np.maximum(_rounded(problem.duration, ticks), 1), 0)
+        lag = _rounded(problem.lag, ticks)
+    return replace(problem, scale=problem.scale / ticks, duration=duration, lag=lag)
+
+
+def grid(problem: Problem) -> int | None:
+    """Return the largest number of ticks to whose multiples durations and lags can be rounded down with little loss;
+    None if there is none, or the end of an operation takes memory, which then would be taken earlier.
+    """
+    times = np.concatenate([problem.duration, problem.lag])
+    count = np.bincount(times, np.concatenate([problem.length, problem.length[problem.after]]), 1)
+    time = np.flatnonzero(count)
+    ticks = np.arange(2, min(int(time.max(initial=0)), _FINEST) + 1)
+    lost = (time[:, None] % ticks * count[time][:, None]).sum(axis=0)
+    few = np.flatnonzero(lost <= _LOST * (time @ count[time]))
+    return int(ticks[few[-1]]) if len(few) and not bool((problem.frees < 0).any()) else None
+
+
+_LOST, _FINEST = 0.005, 50_000  # part of all times that rounding down may lose; the largest number of ticks tried
 
 
 def _rounded(values: Ints, ticks: int) -> Ints:

@@ -36,7 +36,7 @@ from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 from pipesched.support import files
 
-_PREPARED, _WRITTEN = 100, 3  # steps per operation and per clause
+_PREPARED, _WRITTEN = 100, 8  # steps per operation and per clause
 
 ENGINES = ("cadical", "z3", "cpsat")
 
@@ -164,14 +164,17 @@ def clauses(made: Task) -> Encoding:
 
 def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
     encoding = clauses(made)
-    question = made.question
+    question, written = made.question, _WRITTEN * encoding.clauses.count()
+    report = effort.report
+    report(written)
+    effort = replace(effort, report=lambda steps: report(written + steps))
     if encoding.clauses.impossible:
         outcome = sat_engines.Outcome(None, ["0"])
     elif question.engine == "z3":
         outcome = sat_engines.by_z3(encoding.clauses, effort)
     else:
         outcome = sat_engines.by_cadical(encoding.clauses, effort, proof=question.proof is not None)
-    steps = outcome.steps + _WRITTEN * encoding.clauses.count()
+    steps = outcome.steps + written
     if outcome.true is None and question.proof is not None:
         _write_proof(question, encoding, outcome.proof)
     start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))

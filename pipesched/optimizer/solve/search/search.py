@@ -21,13 +21,14 @@ from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.candidates import Pool
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
-from pipesched.optimizer.solve.reductions import coarsened
+from pipesched.optimizer.solve.reductions import coarsened, grid
 from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE = 20_000_000  # steps per rounding
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
 _THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the meter counts a part
+_EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation for bounds: paths; warm-up, if paths lack memory; each frame
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
 _WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
@@ -43,14 +44,14 @@ def search(
     progress: Progress = lambda state: None,
     meter: Meter | None = None,
     floor: int = 0,
-    refutes: Callable[[int, int], bool] = lambda bound, steps: False,
+    refutes: Callable[[int, int], tuple[bool, int]] = lambda bound, steps: (False, 0),
 ) -> State:
     """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
     and about every second. meter: the clock, with its limit; None for the seconds of the limits from now. floor: lower
-    bound in ticks. refutes: called with ticks and a limit of steps; returns True if certainly, without an engine, no
-    schedule has at most these ticks.
+    bound in ticks. refutes: called with ticks and a limit of steps; returns (True if certainly, without an engine, no
+    schedule has at most these ticks; its steps).
     """
     meter = meter or Meter(limits.seconds * SECOND)
     state = State(problem, NO_BOUND, floor)
@@ -102,22 +103,24 @@ def _look(problem: Problem) -> int:
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
-def _ask_ranks(state: State, refutes: Callable[[int, int], bool], meter: Meter) -> None:
+def _ask_ranks(state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter) -> None:
     """Raise the bound by checks of one rank at a time: to the best schedule, or as far as they refute."""
     steps = int(min(_THOROUGH, meter.left))
     if state.value is None or state.proved or not steps:
         return
-    meter.spend(steps // _RANKS)
     low, high = state.lower - 1, state.value - 1
     bound = high
     while bound > low and not meter.late:
-        if refutes(bound, steps // 4 if bound < high else steps):
+        refuted, spent = refutes(bound, steps // 4 if bound < high else steps)
+        meter.spend(spent // _RANKS)
+        if refuted:
             state.refute(Refutation(bound, "ranks", None))
             low = bound
         else:
             high = bound
         bound = (low + high) // 2
-        meter.spend(steps // 4 // _RANKS)
+        if high - low <= state.value // _EXACT:
+            return
 
 
 def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], progress: Progress) -> None:
@@ -162,13 +165,19 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
         if found is not None:
             _offer(state, *found, progress)
     inner = replace(limits, portfolio=False, proof=None)
+    if (coarse := grid(state.problem)) is not None:
+        _offer_rounded(state, pool, coarse, inner, progress, down=True)
     finest = int(state.problem.duration.max()) // 2
     for ticks in sorted({variables // 150_000, variables // 600_000} & set(range(2, finest + 1)), reverse=True):
         _offer_rounded(state, pool, ticks, inner, progress)
 
 
-def _offer_rounded(state: State, pool: Pool, ticks: int, limits: Limits, progress: Progress) -> None:
-    """Offer the best order for durations rounded to multiples of `ticks`."""
+def _offer_rounded(
+    state: State, pool: Pool, ticks: int, limits: Limits, progress: Progress, *, down: bool = False
+) -> None:
+    """Offer the best order for durations rounded to multiples of `ticks`; if they are rounded down, raise the bound by
+    what an engine refuted there.
+    """
 
     def offered(coarse: State) -> None:
         if coarse.best is not None and coarse.best is not state.best:
@@ -179,9 +188,14 @@ def _offer_rounded(state: State, pool: Pool, ticks: int, limits: Limits, progres
         progress(state)
 
     if not state.proved and state.best is not None:
-        problem, meter = coarsened(state.problem, ticks), Meter(min(_COARSE, pool.meter.left / 4))
+        problem, meter = (
+            coarsened(state.problem, ticks, down=down),
+            Meter(min(_COARSE, pool.meter.left / (2 if down else 4))),
+        )
         coarse = search(problem, limits, [(state.source, state.best)], offered, meter)
         pool.meter.spend(meter.spent)
         offered(coarse)
+        if down and (found := coarse.refuted) is not None and found.grid == 1:
+            state.refute(replace(found, bound=ticks * (found.bound + 1) - 1, grid=ticks))
         if coarse.stopped == INTERRUPTED:
             raise KeyboardInterrupt

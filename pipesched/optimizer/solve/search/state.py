@@ -34,19 +34,22 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The fact that no schedule has objective <= bound; ranks: those that alone cannot reach it, None for all."""
+    """The fact that no schedule has objective <= bound; ranks: those that alone cannot reach it, None for all.
+
+    grid: durations were rounded down to multiples of so many ticks.
+    """
 
     bound: int
     engine: str
     ranks: tuple[int, ...] | None
+    grid: int = 1
 
 
 @dataclass(eq=False)
 class State:
     """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave.
 
-    refuted: the largest refuted objective; checked: the largest that was refuted by one rank at a time, without an
-    engine.
+    refuted: the largest refuted objective; earlier: those refuted before it, ascending.
     """
 
     problem: Problem
@@ -56,7 +59,7 @@ class State:
     value: int | None = None
     source: str = ""
     refuted: Refutation | None = None
-    checked: Refutation | None = None
+    earlier: list[Refutation] = field(default_factory=list)
     stopped: str = ""
     doing: str = ""
     notes: list[str] = field(default_factory=list)
@@ -70,13 +73,17 @@ class State:
     def refute(self, found: Refutation) -> None:
         """Record a refutation if it raises the bound."""
         if found.bound + 1 > self.lower:
+            self.earlier += [self.refuted] if self.refuted is not None else []
             self.refuted = found
-            self.checked = found if found.engine == "ranks" else self.checked
+
+    def disbelieve(self) -> None:
+        """Take back the largest objective that an engine refuted; a smaller one that was refuted before remains."""
+        self.refuted = self.earlier.pop() if self.earlier else None
 
     def believe_no_engine(self) -> None:
-        """Take back what an engine refuted; the bound that others derived remains."""
-        self.refuted, checked = None, self.checked
-        self.refuted = checked if checked is not None and checked.bound + 1 > self.lower else None
+        """Take back what engines refuted; the bound that others derived remains."""
+        while self.refuted is not None and self.refuted.engine != "ranks":
+            self.disbelieve()
 
     @property
     def proved(self) -> bool:
