@@ -349,16 +349,11 @@ def _certified(
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
     meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
-    while judged.word or (request.certify and request.limits.proof and not said):
-        part = meter.part(_PROOF_OF_EACH if judged.word and state.earlier else 1.0)
-        proof = _proof(request, instance, state, part)
-        meter.spend(part.spent)
-        said.append(proof.note)
-        if judged.word:
-            if not proof.entry:
-                state.disbelieve()
-            written = certificate(instance, state, repeated, proof.entry or None)
-            judged = _judged(schedule, instance, written, repeated)
+    if judged.word:
+        written = certificate(instance, state, repeated, _believed(request, instance, state, meter, said))
+        judged = _judged(schedule, instance, written, repeated)
+    elif request.certify and request.limits.proof:
+        said.append(_proof(request, instance, state, meter).note)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
         state.refuted = Refutation(state.lower - 1, "ranks", None)
         written = certificate(instance, state, repeated)
@@ -374,6 +369,24 @@ def _certified(
             written = certificate(instance, state, repeated, least=proof.entry)
             judged = _judged(schedule, instance, written, repeated)
     return written, judged, said + _agreed(request, instance, state, judged)
+
+
+def _believed(
+    request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
+) -> dict[str, object] | None:
+    """Return the proof of the largest refuted objective that has one, and take back the larger ones; None if no engine
+    refuted any other. said: a note on each is appended.
+    """
+    tried = False
+    while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
+        tried, part = True, meter.part(_PROOF_OF_EACH if state.earlier else 1.0)
+        proof = _proof(request, instance, state, part)
+        meter.spend(part.spent)
+        said.append(proof.note)
+        if proof.entry:
+            return proof.entry
+        state.disbelieve()
+    return None
 
 
 def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:

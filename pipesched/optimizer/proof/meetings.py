@@ -89,25 +89,21 @@ def _homes(problem: Problem) -> list[Home]:
     route.
     """
     ranks = range(len(problem.cap))
-    back = Op.I if any(line.op == Op.I for line in problem.rank) else Op.B
     if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
         return []
+    back = Op.I if Line(Op.I, 0, 0) in problem.rank else Op.B
     work = [np.array([problem.work.get(Line(op, 0, s), 0) for s in ranks]) for op in (Op.F, back, Op.W)]
-    if not (work[0].all() and work[1].all()):
+    if min(map(min, work[:2])) <= 0:
         return []
-    lag = {(one, two): more for one, two, offset, more in problem.arcs if not offset and one != two}
-    found = []
-    for freeing, line, k, _ in problem.arcs:
-        if line.op == Op.F and freeing.op != Op.F and 2 <= k < problem.length[line]:
-            found.append(_home(problem, line.stage, k, back, [x[line.stage :] for x in work], lag, freeing.op == Op.W))
-    trip = sorted(found, key=lambda home: -(int(home.inward[0]) + home.gap(0)) / home.k)
-    return trip[:_HOMES]
+    waits = [(one.op, two.stage, k) for one, two, k, _ in problem.arcs if two.op == Op.F != one.op]
+    long_enough = [(op, s, k) for op, s, k in waits if 2 <= k < problem.length[Line(Op.F, 0, s)]]
+    found = [_home(problem, s, k, back, [x[s:] for x in work], op == Op.W) for op, s, k in long_enough]
+    return sorted(found, key=lambda home: -(int(home.inward[0]) + home.gap(0)) / home.k)[:_HOMES]
 
 
-def _home(
-    problem: Problem, rank: int, k: int, back: Op, work: list[Ints], lag: dict[tuple[Line, Line], int], late: bool
-) -> Home:
+def _home(problem: Problem, rank: int, k: int, back: Op, work: list[Ints], late: bool) -> Home:
     f, i, w = work
+    lag = {(one, two): more for one, two, offset, more in problem.arcs if not offset}
     last = len(problem.cap) - 1
     out = [lag[Line(Op.F, 0, s), Line(Op.F, 0, s + 1)] for s in range(rank, last)]
     home = [lag[Line(back, 0, s + 1), Line(back, 0, s)] for s in range(rank, last)]
