@@ -37,7 +37,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import activations, parameters
-from pipesched.planning.transformer.config import Trained, Training, Transformer
+from pipesched.planning.transformer.config import OWN, Trained, Training, Transformer
 from pipesched.planning.transformer.state import State, copies, state, undivided
 from pipesched.planning.transformer.trainers import Reserve, reserve_of, settled, whole_gradients
 from pipesched.planning.workload import Workload
@@ -400,14 +400,14 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: "every rank holds a copy of each of its stages, of all its routes",
     ),
     (
-        lambda s: s.a.gated and s.x.kernels == "fused",
+        lambda s: s.a.gated and s.x.kernels not in OWN,
         lambda s: (
             "a layer keeps gate, value and product, as fused kernels do; with kernels = eager, torch uncompiled, the "
             "gate's SiLU and norms in fp32 too"
         ),
     ),
     (
-        lambda s: s.x.kernels != "fused",
+        lambda s: s.x.kernels in OWN,
         lambda s: (
             f"torch's own kernels{' on a CPU' * (s.x.kernels == 'cpu')}: keys and values repeated for every head, RMS "
             "norms in fp32, the gate's SiLU kept"

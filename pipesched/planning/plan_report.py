@@ -187,7 +187,7 @@ def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
     """Return the commands that verify, optimize and emit a row; without a pipeline there is one order."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
-    keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs", "trainer")
+    keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs", "trainer", "kernels")
     given = {key: getattr(x, key) for key in keys}
     others = [f"{key}={str(size).lower()}" for key, size in given.items() if size != getattr(own, key)]
     if x.kept is not None and f"kept={x.kept}" not in plan.request.model:

@@ -84,6 +84,7 @@ def megatron(files: Mapping[str, str], gpus: int) -> READ:
         "batch": whole["global-batch-size"],
         "zero": int("use-distributed-optimizer" in given),
         "recompute": given.get("recompute-granularity", "none"),
+        "compiled": False,
         "linears": given.get("fp8-format") == "hybrid" and "fp8-param-gather" not in given,
         "replicas": whole.get("num-distributed-optimizer-instances", 1),
         "layers": layers if p > 1 else None,
@@ -118,6 +119,7 @@ def torchtitan(files: Mapping[str, str], gpus: int) -> READ:
         "batch": batch,
         "zero": 0 if not split else 1 if p > 1 else 3 if whole else 2,
         "recompute": "operations" if again == {"mode": "selective", "selective_ac_option": "op"} else again["mode"],
+        "compiled": made["compile"]["enable"],
         "linears": made["model"].get("converters", []) == ["quantize.linear.float8"],
         "replicas": replicas if split else 1,
         "layers": layers or None,
@@ -155,6 +157,7 @@ def deepspeed(files: Mapping[str, str], gpus: int) -> READ:
         "batch": batch,
         "zero": made["zero_optimization"]["stage"],
         "recompute": "full" if again else "none",
+        "compiled": False,
         "linears": False,
         "replicas": 1,
         "layers": [each - ends * (stage in (0, p - 1)) for stage in range(p)] if given else None,
@@ -180,6 +183,7 @@ def wanted(choice: Choice, space: Space) -> READ:
     return {
         **{name: choice[name] for name in ("p", "t", "c", "d", "e", "v", "b", "zero", "recompute")},
         "batch": x.batch,
+        "compiled": x.trainer == "torch" and x.kernels == "fused",
         "linears": x.linears == "fp8",
         "replicas": x.replicas,
         "layers": layers if choice.p > 1 else None,
@@ -194,7 +198,7 @@ def random_choice(dice: random.Random, trainer: str) -> tuple[Space, Choice]:
         a, gpus = dice.choice(MODELS), dice.choice((4, 8, 16, 32, 48, 64))
         x = Training(batch=gpus * dice.choice((2, 4, 12)), sequence_parallel=dice.random() < 0.5)
         x = replace(x, trainer=row_of(trainer), linears=dice.choice(("", "", "fp8")) if a.dtype == "bf16" else "")
-        x = replace(x, replicas=dice.choice((1, 1, 2)) if a.experts is None else 1)
+        x = replace(x, replicas=dice.choice((1, 1, 2)) if a.experts is None else 1, kernels=dice.choice(("", "fused")))
         p = dice.choice([p for p in (1, 2, 3, 4, 6, 8) if gpus % p == 0])
         only: dict[str, tuple[Any, ...]] = {"p": (p,), "b": (dice.choice((1, 2, 4)),)}
         alone = trainer == "deepspeed"

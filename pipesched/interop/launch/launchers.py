@@ -56,7 +56,9 @@ ROWS = (
     Row(
         "torchtitan",
         releases=("0.2.0", "0.2.1", "0.2.2"),
-        always=lambda training: replace(training, keep_outputs=True, sequence_parallel=True),
+        always=lambda training: replace(
+            training, keep_outputs=True, sequence_parallel=True, kernels=training.kernels or "eager"
+        ),
         rules=torchtitan.RULES,
         files=torchtitan.files,
         options=lambda x: f" --processes {x.space.gpus}",

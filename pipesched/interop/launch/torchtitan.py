@@ -65,6 +65,16 @@ RULES = (
         "torchtitan#773, measured on torch 2.13",
     ),
     Rule(
+        lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.kernels == "fused",
+        "a compiled block is one node of the graph, in which I and W are not apart",
+        "pytorch#161904",
+    ),
+    Rule(
+        lambda x: x.x.kernels == "cpu",
+        "kernels of a CPU are not for its runs",
+        "torchtitan 0.2",
+    ),
+    Rule(
         lambda x: x.choice.p > 1 and x.x.zero != (x.copies > 1),
         "with a pipeline FSDP is ZeRO 1: parameters and gradients stay whole during a step",
         f"{_FSDP}: apply_fsdp",
@@ -143,7 +153,7 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     by_operation = training.recompute == "operations"
     yield from ("", "[activation_checkpoint]", f'mode = "{"selective" if by_operation else training.recompute}"')
     yield from ['selective_ac_option = "op"'] if by_operation else []
-    yield from ("", "[compile]", "enable = false")
+    yield from ("", "[compile]", f"enable = {str(training.kernels == 'fused').lower()}")
     if training.linears == "fp8":
         yield from ("", "[quantize.linear.float8]", 'filter_fqns = ["output"]')
 

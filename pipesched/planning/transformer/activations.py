@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pipesched.planning.transformer import parameters
-from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.config import OWN, Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
 
 SCORES = "attention scores"
@@ -244,7 +244,7 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
         yield Saved("compressed vectors", 2 * z * n * (a.latent.query + a.latent.key_value))
     yield Saved("q, k, v", n * z * _heads(a, x))
     yield Saved(SCORES, scores(a, x))
-    if x.attention == "flash" and x.kernels != "fused":
+    if x.attention == "flash" and x.kernels in OWN:
         yield Saved("sums of the scores", 4 * n * a.heads / t)
     value = a.head_size if a.latent is None else a.latent.value
     yield Saved("input of the projection", n * z * a.heads * value / t)
@@ -253,14 +253,14 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 def _norm(a: Transformer, x: Training) -> Fraction:
     """Return the bytes that a norm keeps: its input; an RMS norm of torch's, which is in fp32, the quotient too."""
-    apart = x.kernels != "fused" and a.norm == "rms"
+    apart = x.kernels in OWN and a.norm == "rms"
     return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else boundary(a, x)
 
 
 def _heads(a: Transformer, x: Training) -> Fraction:
     """Return the entries of q, k and v per token on a rank; each key-value head is on at least one rank."""
     t = x.tensor
-    if x.kernels != "fused" and a.latent is None:
+    if x.kernels in OWN and a.latent is None:
         return Fraction(3 * a.heads * a.head_size, t)
     if a.latent is not None:
         return Fraction(a.heads * (2 * (a.latent.key + a.latent.rope) + a.latent.value), t)
@@ -288,7 +288,7 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
 
 def _inside(a: Transformer, x: Training) -> int:
     """Return the tensors of the inner size that the feed-forward part keeps: gate, value, product, and torch's SiLU."""
-    return 2 if not a.gated else 3 if x.kernels == "fused" else 4
+    return 2 if not a.gated else 4 if x.kernels in OWN else 3
 
 
 def _apart(x: Training) -> int:

@@ -17,6 +17,8 @@ from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """The bytes per number of each dtype."""
+OWN = ("eager", "cpu")
+"""The values of `Training.kernels` for torch's own kernels, neither fused nor compiled."""
 RECOMPUTE = ("none", "selective", "operations", "full")
 """What a backward runs again: nothing, the scores of attention, every second product as torchtitan does, everything."""
 
@@ -149,7 +151,7 @@ class Training:
     keep_outputs: bool | None = None
     trainer: str = ""
     linears: str = ""
-    kernels: str = "fused"
+    kernels: str = ""
     autocast: bool = False
     replicas: int = 1
     kept: Kept | None = None

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from pipesched.planning.transformer.config import Training, Transformer
+from pipesched.planning.transformer.config import OWN, Training, Transformer
 from pipesched.planning.transformer.constants import Constants, fitted
 from pipesched.planning.transformer.devices import Device
 from pipesched.planning.transformer.flops import every_second
@@ -32,6 +32,10 @@ Picoseconds: TypeAlias = int
 TILES = ((256, 128, Fraction(1)), (128, 128, Fraction("0.93")), (128, 64, Fraction("0.8")), (64, 64, Fraction("0.6")))
 """Rows and columns of a tile of a product, and the share of the rate of the largest one."""
 ALIGNED = 64
+EAGER = Fraction("3.5")
+"""Bytes that elementwise work of torch's own kernels passes, over those of compiled ones: 8B on 8 H100 takes 1.157
+times as long uncompiled (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +214,7 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
 def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
     """Add the norms, residuals, dropout, rotations, and an activation that passes `act` numbers of a token."""
     h, width, dropped = a.hidden, Fraction(max(a.dtype_bytes, 2), 2), 6 if a.dropout else 0
+    width *= EAGER if x.kernels in OWN else 1
     whole, norm = h / Fraction(x.tensor if x.sequence_parallel else 1), 16 if a.norm == "rms" else 14
     made.moved(
         n * width * ((norm + dropped) * whole + Fraction(8 * h + act, x.tensor)),
