@@ -72,7 +72,9 @@ class Model:
         """Return the tensors that a layer keeps of one microbatch on a rank, without recomputation."""
         a, x = self.trained
         sizes = grouped((one.name, one.bytes) for one in activations.items(a, x, index) if one.bytes)
-        return [(name, sum(found, Fraction(0))) for name, found in sizes.items()]
+        copies = activations.weights(a, x, index)
+        made = [(name, sum(found, Fraction(0))) for name, found in sizes.items()]
+        return [*made, *([("copies of weights in 16 bits", copies)] if copies else [])]
 
     @property
     def sent(self) -> list[tuple[str, Fraction]]:
