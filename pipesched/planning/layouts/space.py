@@ -146,16 +146,20 @@ class Space:
             zeros = self._listed("zero", range(4) if c * d > 1 else (0,))
             experts = self._of("e", t * c * d if self.transformer.experts else 1)
             sizes = self._listed("b", [b for b in MICROBATCHES if d * b <= batch] or [1])
-            for schedule, e, b, recompute, zero in product(
-                self._schedules(p), experts, sizes, self._recompute(), zeros
-            ):
-                training = replace(
-                    self.training, tensor=t, context=c, data=d, expert=e, microbatch=b, recompute=recompute, zero=zero
-                )
-                row = SCHEDULES[schedule]
-                for v in self._chunks(row, p):
-                    for layout in self._layouts(row, p * v):
-                        yield Choice(schedule, p, v, replace(training, layout=layout) if layout else training)
+            made: dict[tuple[Size, Size, Size, Size, tuple[int, ...] | None], Training] = {}  # schedules share them
+            for schedule in self._schedules(p):
+                cuts = self._cuts(SCHEDULES[schedule], p)
+                for e, b, recompute, zero, (v, layout) in product(experts, sizes, self._recompute(), zeros, cuts):
+                    own = e, b, recompute, zero, layout
+                    if own not in made:
+                        degrees = replace(self.training, tensor=t, context=c, data=d, expert=e, microbatch=b)
+                        cut = layout or self.training.layout
+                        made[own] = replace(degrees, recompute=recompute, zero=zero, layout=cut)
+                    yield Choice(schedule, p, v, made[own])
+
+    def _cuts(self, row: Row, p: int) -> list[tuple[int, tuple[int, ...] | None]]:
+        """Return the stages of a rank with the layout of all stages, for every division of the layers."""
+        return [(v, layout) for v in self._chunks(row, p) for layout in self._layouts(row, p * v)]
 
     def _recompute(self) -> list[str]:
         """Return the values of recompute to try; selective recomputation is for scores, which flash attention does not
