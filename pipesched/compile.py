@@ -53,7 +53,7 @@ def load(source: Source, options: Options) -> Loaded:
 
 def examine(loaded: Loaded, options: Options) -> Examination:
     """Examine a loaded schedule; every fact and finding is derived on demand."""
-    return Examination(loaded, options)
+    return Examination(loaded, options.beside(loaded))
 
 
 def examined(source: Source, options: Options) -> Examination:

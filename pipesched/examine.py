@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Self
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, parse_model
 from pipesched.check import checks
@@ -56,6 +57,11 @@ class Options(Extended):
     def __post_init__(self) -> None:
         """Check the sizes; raise PipeschedError, PS225, if one is below 1."""
         require_counts(self.parameters.items())
+
+    def beside(self, loaded: Loaded) -> Self:
+        """Return the options with the values of the file's statements that they do not replace."""
+        own, of_file = {*map(type, self.owned)}, loaded.unit.owned if loaded.unit else ()
+        return replace(self, owned=(*self.owned, *(value for value in of_file if type(value) not in own)))
 
     def counted(self, loaded: Loaded) -> Costs:
         """Return the costs in effect: the requested costs, over the costs of a cost model or of the file.

@@ -163,6 +163,16 @@ class ClaimName(Row):
     by_rank: bool = True
 
 
+class Statement(Row):
+    """A statement of the language whose value belongs to an extension. node: its class in `language.ast`.
+
+    read: returns the value of all such statements of a file, from the checked file, its known names and the placement.
+    """
+
+    node: str
+    read: Lazy[Callable[..., object]]
+
+
 class Measure(Row):
     """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
     `report.parts.Part` of an examination, None if there is nothing to report. inside: only of orders with STEPs inside.

@@ -37,6 +37,9 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 BATCH = "BATCH"
 """An instruction whose parts are messages that are posted together."""
 
+OVERLAPS = (("F", "B"), ("F", "I"), ("F", "W"), ("I", "W"))
+"""The kinds of the parts of an OVERLAP."""
+
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
 """The fields that are omitted if they have this value."""
 
@@ -59,7 +62,7 @@ class StreamError(ValueError):
 class Instruction:
     """An instruction of a rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: omitted in the text if the placement has one route. parts: in an OVERLAP, an F and a B or I; in a BATCH,
+    route: omitted in the text if the placement has one route. parts: in an OVERLAP, as in `OVERLAPS`; in a BATCH,
     messages. other: the stage at the other end of a message, -1 for the neighbour.
     """
 
@@ -384,6 +387,6 @@ def _compound(op: str, listed: list[object], path: str, routes: int) -> Instruct
     if op == BATCH:
         _need(parts == made.messages != (), path, "sends and receives")
     else:
-        good = len(parts) == 2 and parts[0].op == "F" and parts[1].op in ("B", "I")
-        _need(good, path, "an F, then a B or I")
+        good = len(parts) == 2 and (parts[0].op, parts[1].op) in OVERLAPS
+        _need(good, path, "an F, then a B, I or W; or an I, then a W")
     return made

@@ -22,8 +22,8 @@ from pipesched.analysis.copies import Copies
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.lists import Lists, Runner, Waits, run
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import PLACE, Column, Ints, among
-from pipesched.model.costs import Costs, Ticks
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among
+from pipesched.model.costs import PAIRS, Costs, Ticks
 from pipesched.model.ops import COPIES, Op
 from pipesched.model.schedule import Schedule
 
@@ -63,9 +63,10 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
     second = np.flatnonzero(schedule.joined)
     if len(second):
         first = second - 1
-        pair, whole = cost[first] + cost[second], ticks.pairs(schedule.stage[first], schedule.microbatch[first])
-        if whole is not None:
-            pair = np.where(schedule.op[second] == Op.B, whole, pair)
+        pair = cost[first] + cost[second]
+        for key in ticks.pair:
+            whole = ticks.pairs(key, schedule.stage[first], schedule.microbatch[first])
+            pair = np.where(paired(schedule, key)[second], whole, pair)
         cost[first], cost[second] = pair, 0
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
         raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
@@ -74,13 +75,20 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the costs that times depend on: the costs of the kinds that run, and FB for each overlapping F and B."""
-    second = np.flatnonzero(schedule.joined)
-    pairs, count = second[schedule.op[second] == Op.B], np.array(schedule.counts)
-    if len(pairs) and "FB" in costs.given:
-        count -= np.bincount(schedule.op[np.union1d(pairs - 1, pairs)], minlength=len(count))
-    kinds = {Op(op).name for op in np.flatnonzero(count).tolist()}
-    return kinds | {"FB"} if len(pairs) else kinds
+    """Return the costs that times depend on: those of the kinds that run, of given pairs, and FB if F and B overlap."""
+    count, used = np.array(schedule.counts), set()
+    for key in PAIRS if bool(schedule.joined.any()) else ():
+        second = np.flatnonzero(paired(schedule, key))
+        used |= {key} if len(second) and (key == "FB" or key in costs.given) else set()
+        if key in costs.given:
+            count -= np.bincount(schedule.op[np.union1d(second - 1, second)], minlength=len(count))
+    return used | {Op(op).name for op in np.flatnonzero(count).tolist()}
+
+
+def paired(schedule: Schedule, key: str) -> Bools:
+    """Return a mask of the second parts of overlap pairs of these two kinds."""
+    first, second = (schedule.op == Op[letter] for letter in key)
+    return np.asarray(schedule.joined & second & np.roll(first, 1))
 
 
 def entries(

@@ -17,12 +17,14 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.standstill import compute_cycle
+from pipesched.analysis.timeline import paired
 from pipesched.check.checks import Subject
 from pipesched.check.findings import by_statement, label, limited, notes, rows
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.model.columns import Ints, among, makes
+from pipesched.model.costs import PAIRS
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, MAKERS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
@@ -88,20 +90,22 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
-    """Yield pairs that are not an F and a B or I of different microbatches: in one microbatch, B depends on F."""
+    """Yield pairs of other kinds, or where the second part depends on the first: B on F in a microbatch, W on its I."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     if not len(second):
         return
-    kinds = makes(schedule.op[second - 1], Result.ACTIVATION) & makes(schedule.op[second], Result.GRADIENT)
-    dependent = schedule.microbatch[second - 1] == schedule.microbatch[second]
+    kinds = np.any([paired(schedule, key)[second] for key in PAIRS], axis=0)
+    own = schedule.stage[second - 1] == schedule.stage[second]
+    alike = makes(schedule.op[second - 1], Result.ACTIVATION) | own
+    dependent = alike & (schedule.microbatch[second - 1] == schedule.microbatch[second])
     for (i, _), more in by_statement(rows(*(x[dependent | ~kinds] for x in (second, second - 1))), schedule):
         first, part = schedule[i - 1], schedule[i]
         if not overlap(first.op, part.op):
-            what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B or I"
+            what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B, I or W, or an I and a W"
         else:
             what = f"{first} and {part} overlap, but {part} depends on {first}"
-            why = "the backward of a microbatch starts after all of its forward"
+            why = "the backward of a microbatch starts after all of its forward, W after the I of its stage"
         yield Diagnostic(
             CheckCode.OVERLAP_DEPENDENT,
             what,

@@ -3,6 +3,7 @@
     feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
     kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
     overlap       it has 4 overlap slots              -          known      known    known       known
+    W overlaps    it has 4 overlap slots with a W       -          -          -        -            -
     copies        stage 0 is on ranks 0 and 3         known      known      -        -           -
     skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -
     slices        every 4 microbatches are one        -          -          -        -           -
@@ -55,8 +56,13 @@ class Feature:
 
 
 def _overlap(schedule: Schedule, costs: Costs) -> Found | None:
-    at = np.flatnonzero(schedule.joined)
+    at = np.flatnonzero(schedule.joined & (schedule.op != Op.W))
     return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]}", int(at[0]) - 1) if len(at) else None
+
+
+def _weights(schedule: Schedule, costs: Costs) -> Found | None:
+    at = np.flatnonzero(schedule.joined & (schedule.op == Op.W))
+    return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]} with a W", int(at[0]) - 1) if len(at) else None
 
 
 def _copies(schedule: Schedule, costs: Costs) -> Found | None:
@@ -100,6 +106,7 @@ def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
 
 
 OVERLAP = Feature("overlap", _overlap)
+WEIGHTS = Feature("W overlaps", _weights)
 COPIES = Feature("copies", _copies)
 SKIPS = Feature("skips", _skips)
 SLICES = Feature("slices", _slices)
@@ -108,7 +115,7 @@ FORWARD_ONLY = Feature("forward-only", _forward_only)
 EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
 STEPS = Feature("STEP inside", _steps)
 UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)
-FEATURES = (OVERLAP, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, STEPS, UNEVEN_COSTS)
+FEATURES = (OVERLAP, WEIGHTS, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, STEPS, UNEVEN_COSTS)
 
 
 @dataclass(frozen=True)

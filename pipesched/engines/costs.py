@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipesched.analysis.timeline import slot_costs
+from pipesched.analysis.timeline import paired, slot_costs
 from pipesched.diagnostics import Code, fail
 from pipesched.engines.codes import EngineCode
-from pipesched.engines.parts import Parts, Slots
-from pipesched.model.costs import Costs
+from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Stage, least, slot
+from pipesched.model.columns import Ints
+from pipesched.model.cost_values import Cost, common_scale
+from pipesched.model.costs import PAIRS, Costs
+from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, percent
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from pipesched.examine import Examination, Options
     from pipesched.formats.readers import Loaded
 
-_LOADS = {Op.F: "F", Op.I: "I", Op.W: "W", Op.B: "IW"}
-"""The letters whose parts an operation runs."""
+_COARSER = "a larger unit of time"
+_KINDS = {Op.F: "F", Op.I: "I", Op.W: "W", Op.B: "B"}
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
@@ -35,52 +37,82 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 
     Raises:
         PipeschedError: PS225, with a device; PS263, a stage has no whole number of layers; PS264, the order has
-            operations or pairs whose times do not follow from parts.
+            operations whose times do not follow from parts.
     """
     parts, schedule = options.of(Parts), loaded.schedule
     if options.of(Workload).device is not None:
-        raise fail(Code.USAGE, "--parts and --device both give the costs", help="give one of them")
-    made = slots(parts, schedule)
+        raise fail(Code.USAGE, f"parts of {parts.name} and --device both give the costs", help="give one of them")
+    stages, index = made(parts, schedule)
     _require_known(schedule)
-    unit, given = parts.unit, {"F": made.row("F"), "I": made.row("I"), "W": made.row("W"), "B": made.backward}
-    said = f"parts of {parts.name}, {made.layers} layers a stage"
-    if bool(schedule.joined.any()):
-        given["FB"] = made.overlap
-        said += f": FB {unit.text(made.overlap)} as issued, no order is below {unit.text(made.least)}"
-    return Costs(given, said, unit)
+    given: dict[str, Cost] = {}
+    for kind in _KINDS.values():
+        times = [slot(kind, stage, stage) for stage in stages]
+        given[kind] = times[0] if len(times) == 1 else tuple(times[at] for at in index)
+    said = [f"parts of {parts.name}" + ("" if parts.stages else f", {stages[0].F.layers} layers a stage")]
+    own = loaded.own_costs.given
+    kept = {**{key: own[key] for key in (MORE if parts.stages else "MK") if key in own}, **parts.costs}
+    measured = {*kept, *(options.costs.given if options.costs else ())}
+    for key in PAIRS:
+        second = np.flatnonzero(paired(schedule, key))
+        if len(second):
+            given[key] = _pairs(key, schedule, second, stages, index)
+            said += _said(key, given[key], parts, stages) if key not in measured else [f"{key} as given"]
+    return Costs({**given, **kept}, ": ".join([said[0], ", ".join(said[1:])] if said[1:] else said), parts.unit)
 
 
-def slots(parts: Parts, schedule: Schedule) -> Slots:
-    """Return the times of the slots of a schedule's stages.
+def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
+    """Return the time of pairs that are alike in words, and of F + B the bound."""
+    if not isinstance(cost, Fraction):
+        return [f"{key} by stage" + " as issued" * (key == "FB")]
+    text = f"{key} {parts.unit.text(cost)}"
+    if key != "FB":
+        return [text]
+    lowest = min(least(one, other) for one in stages for other in stages)
+    return [f"{text} as issued, no order is below {parts.unit.text(lowest)}"]
+
+
+def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], index: list[int]) -> Cost:
+    """Return the times of the pairs of two kinds, by stage and microbatch of the first part where these differ."""
+    of = np.array(index, dtype=np.int64)
+    first, other = (schedule.stage[at] for at in (second - 1, second))
+    which, inverse = np.unique(of[first] * len(stages) + of[other], return_inverse=True)
+    times = [slot(key, stages[at // len(stages)], stages[at % len(stages)]) for at in which.tolist()]
+    if len(set(times)) == 1:
+        return times[0]
+    scale = common_scale(times, _COARSER)
+    whole = np.zeros((schedule.stages, schedule.microbatches), dtype=np.int64)
+    whole[first, schedule.microbatch[second - 1]] = np.array([int(x * scale) for x in times])[inverse]
+    return Grid(whole, scale)
+
+
+def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
+    """Return the distinct parts of stages, and for each stage the index of its own.
 
     Raises:
         PipeschedError: PS263.
     """
-    ranks, stages = schedule.ranks, schedule.stages
-    layers = parts.of_stage(ranks, stages)
+    if parts.stages:
+        stages = list(dict.fromkeys({id(x): x for x in parts.stages}.values()))
+        number = {id(stage): stages.index(stage) for stage in {id(x): x for x in parts.stages}.values()}
+        return stages, [number[id(stage)] for stage in parts.stages]
+    count = schedule.stages
+    layers = parts.of_stage(schedule.ranks, count)
     if layers.denominator > 1 or layers < 1:
         raise fail(
             EngineCode.PARTS_LAYERS,
-            f"{parts.layers} layers of 1/p of the model are {layers} of a stage: {stages} stages on {ranks} ranks",
-            help=f"give `layers` a multiple of {Fraction(stages, ranks).numerator}, or another v",
+            f"{parts.layers} layers of 1/p are {layers} of a stage: {count} stages on {schedule.ranks} ranks",
+            help=f"give `layers` a multiple of {Fraction(count, schedule.ranks).numerator}, or another v",
         )
-    return Slots(parts.letters, int(layers))
+    return [Stage(*(Chain(int(layers), parts.letters.get(letter, ())) for letter in LETTERS))], [0] * count
 
 
 def _require_known(schedule: Schedule) -> None:
-    """Raise PipeschedError, PS264, for operations and pairs whose times do not follow from parts."""
-    if others := sorted({Op(op).name for op in np.unique(schedule.op).tolist()} - {op.name for op in _LOADS}):
+    """Raise PipeschedError, PS264, for operations whose times do not follow from parts."""
+    if others := sorted({Op(op).name for op in np.unique(schedule.op).tolist()} - {*_KINDS.values()}):
         raise fail(
             EngineCode.PARTS_PAIR,
             f"the times of {' and '.join(others)} do not follow from parts",
             help=f"give --cost for all kinds instead: {', '.join(others)} too",
-        )
-    second = np.flatnonzero(schedule.joined)
-    if len(other := second[schedule.op[second] != Op.B]):
-        raise fail(
-            EngineCode.PARTS_PAIR,
-            f"the time of {schedule.slot(int(other[0]))} does not follow from parts: only F + B has an issue list",
-            help="give the times of operations with --cost instead",
         )
 
 
@@ -132,28 +164,27 @@ def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | No
     return 1 - sum(exposed, Fraction(0)) / total if total else None
 
 
-def exposed(made: Examination) -> Exposed | None:
+def exposed(examination: Examination) -> Exposed | None:
     """Return the communication that a schedule does not hide; None for an order that does not end."""
-    analysis: Analysis = made.analysis
-    asked = analysis.of(Parts)
-    if not (analysis.finished and asked.letters):
+    analysis: Analysis = examination.analysis
+    asked, schedule, ticks = analysis.of(Parts), analysis.schedule, analysis.ticks
+    if not (analysis.finished and asked.given and len(schedule)):
         return None
-    schedule, times, ticks = analysis.schedule, slots(asked, analysis.schedule), analysis.ticks
-    unit = analysis.costs.unit
+    (stages, index), unit = made(asked, schedule), analysis.costs.unit
     factor = asked.unit.seconds / unit.seconds if unit and asked.unit else Fraction(1)
-    rows = {op: sum((times.row(letter) for letter in letters), Fraction(0)) for op, letters in _LOADS.items()}
-    loads = {op: times.load(letters) for op, letters in _LOADS.items()}
-    times_of = [factor * x for x in (*loads.values(), *rows.values())]
-    scale = lcm(ticks.scale, *(x.denominator for x in times_of))
-    own, every = np.zeros((2, len(Op)), dtype=np.int64)
-    own[list(loads)], every[list(rows)] = np.array([int(x * scale) for x in times_of], dtype=np.int64).reshape(2, -1)
-    if not len(schedule):
-        return None
+
+    def times(load: Callable[[Chain], Fraction]) -> list[Fraction]:
+        return [factor * sum(map(load, stage.chains(kind))) for kind in _KINDS.values() for stage in stages]
+
+    rows = times(lambda chain: chain.load(OWN)), times(Chain.load)
+    scale = common_scale([Fraction(1, ticks.scale), *(x for row in rows for x in row)], _COARSER)
+    tables = np.zeros((2, len(Op), len(stages)), dtype=np.int64)
+    tables[:, list(_KINDS)] = np.array([[int(x * scale) for x in row] for row in rows]).reshape(2, -1, len(stages))
+    own, every = tables[:, schedule.op, np.array(index)[schedule.stage]]
     head = np.flatnonzero(~schedule.joined)
     took = slot_costs(schedule, ticks)[head] * (scale // ticks.scale)
-    alone = np.maximum(took - np.add.reduceat(own[schedule.op], head), 0)
     by_rank = np.zeros((2, schedule.ranks), dtype=np.int64)
-    np.add.at(by_rank[0], schedule.rank, (every - own)[schedule.op])
-    np.add.at(by_rank[1], schedule.rank[head], alone)
+    np.add.at(by_rank[0], schedule.rank, every - own)
+    np.add.at(by_rank[1], schedule.rank[head], np.maximum(took - np.add.reduceat(own, head), 0))
     total, left = ([Fraction(x, scale) for x in row] for row in by_rank.tolist())
     return Exposed(tuple(total), tuple(left), asked)

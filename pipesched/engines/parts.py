@@ -8,12 +8,13 @@ of one layer; a stage repeats them. F and I are chains: each part waits for the 
 for the part of I that has its name, in its layer. An engine runs its parts one at a time, in the order in which they
 are issued; parts that name no engine are on the rank's own, `compute`.
 
-    F, I, W    their parts in a row
-    B          as issued: I_1 W(I_1) I_2 W(I_2) ...
-    F + B      as issued: I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of Megatron-core's combined 1F1B
+    F, I, W                their parts in a row
+    B                      as issued: I_1 W(I_1) I_2 W(I_2) ...
+    F + I, F + W, I + W    the shortest of all orders of two chains (`pair`); W is a chain here, as it is written
+    F + B                  as issued: I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of Megatron-core's combined 1F1B
 
 where W(x) is the part of W with the name of x, and I_k, F_k are the k-th parts over all layers. No order of F + B is
-shorter than its fullest engine, nor than F + I alone (`pair`).
+shorter than its fullest engine, nor than F + I alone.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import lru_cache
 from itertools import zip_longest
 from math import lcm
 from os import PathLike
 from typing import TypeAlias
 
 from pipesched.engines.pair import pair
+from pipesched.model.cost_values import Cost
+from pipesched.model.costs import PAIRS
 from pipesched.model.units import NO_UNIT, Unit
 
 OWN = "compute"
+LETTERS = ("F", "I", "W")
+MORE = ("C", "M", "K", *PAIRS)
+"""The costs that do not follow from parts, and those of pairs, which win over the derived ones."""
 Step: TypeAlias = tuple[str, int, "Piece"]
 """A part as it is issued: its letter, its layer, the part."""
 
@@ -45,16 +51,53 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """The parts of a letter on a stage: those of one of its layers, in order."""
+
+    layers: int = 0
+    each: tuple[Piece, ...] = ()
+
+    def load(self, engine: str | None = None) -> Fraction:
+        """Return the time for which its parts use an engine; None for the time of all parts in a row."""
+        return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
+
+    def steps(self, letter: str) -> list[Step]:
+        """Return its parts over all layers."""
+        return [(letter, layer, part) for layer in range(self.layers) for part in self.each]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The parts of a stage: of F, of I, of W."""
+
+    F: Chain
+    I: Chain
+    W: Chain
+
+    def chains(self, kind: str) -> list[Chain]:
+        """Return the chains of F, I, W, or of B."""
+        return [getattr(self, letter) for letter in kind.replace("B", "IW")]
+
+
+@dataclass(frozen=True)
 class Parts:
     """The parts of a layer by letter. layers: those of 1/p of the model; a stage of S has layers * p / S of them.
 
-    name: their source, for people.
+    unit: of their times. name: their source, for people. stages: instead of layers and letters, the parts of each stage
+    of one schedule. costs: further costs of their file.
     """
 
     layers: int = 0
     letters: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
     unit: Unit = NO_UNIT
     name: str = ""
+    stages: tuple[Stage, ...] = ()
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+
+    @property
+    def given(self) -> bool:
+        """False for the defaults of a request without parts."""
+        return bool(self.letters or self.stages)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:
         """Return the layers of a stage."""
@@ -65,54 +108,41 @@ PartsLike: TypeAlias = "str | PathLike[str] | Parts | None"
 """Parts, the path of their file, or the name of a file that ships with pipesched."""
 
 
-@dataclass(frozen=True)
-class Slots:
-    """The times of the slots of a stage with a number of layers."""
+@lru_cache(maxsize=1024)
+def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
+    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one of each stage."""
+    if kinds in LETTERS:
+        return first.chains(kinds)[0].load()
+    if kinds == "B":
+        return fifo(issued(Chain(), first))
+    return (
+        fifo(issued(first.F, second)) if kinds == "FB" else _shortest(first.chains(kinds[0]), second.chains(kinds[1]))
+    )
 
-    letters: Mapping[str, tuple[Piece, ...]]
-    layers: int
 
-    def row(self, letter: str) -> Fraction:
-        """Return the time of all parts of a letter in a row."""
-        return self.layers * sum((part.time for part in self.letters.get(letter, ())), Fraction(0))
+def least(first: Stage, second: Stage) -> Fraction:
+    """Return a time below which no order of the parts of an F and a B ends."""
+    chains = [first.F, *second.chains("B")]
+    engines = {part.engine for chain in chains for part in chain.each}
+    loads = (sum((chain.load(engine) for chain in chains), Fraction(0)) for engine in engines)
+    return max(_shortest([first.F], [second.I]), *loads)
 
-    def load(self, letters: str, engine: str = OWN) -> Fraction:
-        """Return the time for which the parts of some letters use an engine."""
-        parts = (part for letter in letters for part in self.letters.get(letter, ()) if part.engine == engine)
-        return self.layers * sum((part.time for part in parts), Fraction(0))
 
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The engines of all parts, sorted."""
-        return tuple(sorted({part.engine for parts in self.letters.values() for part in parts}))
+def _shortest(*both: Sequence[Chain]) -> Fraction:
+    """Return the least time of two chains side by side."""
+    rows = [[part for chain in chains for _, _, part in chain.steps("")] for chains in both]
+    scale = lcm(*(part.time.denominator for row in rows for part in row))
+    one, other = ([(int(part.time * scale), part.engine) for part in row] for row in rows)
+    return Fraction(pair(one, other), scale)
 
-    @cached_property
-    def backward(self) -> Fraction:
-        """The time of B as issued."""
-        return fifo(self.issued(""))
 
-    @cached_property
-    def overlap(self) -> Fraction:
-        """The time of an overlap pair of F and B as issued."""
-        return fifo(self.issued("F"))
-
-    @cached_property
-    def least(self) -> Fraction:
-        """A time below which no order of the parts of F and B ends."""
-        scale = lcm(*(part.time.denominator for parts in self.letters.values() for part in parts))
-        forward, back = ([(int(x.time * scale), x.engine) for _, _, x in self._chain(letter)] for letter in "FI")
-        return max(Fraction(pair(forward, back), scale), *(self.load("FIW", engine) for engine in self.engines))
-
-    def issued(self, forward: str) -> Iterator[Step]:
-        """Yield the parts of a B in the order in which the rank issues them, beside the parts of `forward`."""
-        weights = {part.name: part for part in self.letters.get("W", ())}
-        for back, ahead in zip_longest(self._chain("I"), self._chain(forward)):
-            yield from (step for step in (back, ahead) if step is not None)
-            if back is not None and back[2].name in weights:
-                yield "W", back[1], weights[back[2].name]
-
-    def _chain(self, letter: str) -> list[Step]:
-        return [(letter, layer, part) for layer in range(self.layers) for part in self.letters.get(letter, ())]
+def issued(forward: Chain, back: Stage) -> Iterator[Step]:
+    """Yield the parts of a B in the order in which the rank issues them, beside the parts of a forward."""
+    weights = {part.name: part for part in back.W.each}
+    for own, ahead in zip_longest(back.I.steps("I"), forward.steps("F")):
+        yield from (step for step in (own, ahead) if step is not None)
+        if own is not None and own[2].name in weights:
+            yield "W", own[1], weights[own[2].name]
 
 
 def fifo(issued: Iterator[Step] | Sequence[Step]) -> Fraction:

@@ -5,12 +5,13 @@ layers = 4                                     # of 1/p of the model
 F = "attn 4.36, dispatch 6.69 on comm, mlp 4.60, combine 8.68 on comm"
 I = "combine 5.77 on comm, mlp 5.31, dispatch 7.49 on comm, attn 9.34"
 W = "mlp 6.38, attn 2.39"
+C = 0.5                                        # further costs, which do not follow from parts
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib.resources import files
 from os import PathLike, fsdecode
@@ -19,13 +20,17 @@ from os.path import exists
 from pipesched.command.values import text
 from pipesched.diagnostics import AnyCode, Code, Label, PipeschedError, fail
 from pipesched.engines.codes import EngineCode
-from pipesched.engines.parts import OWN, Parts, Piece
+from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Piece, Stage
+from pipesched.language import ast
+from pipesched.language.execution import Names
+from pipesched.language.typecheck import Checked
 from pipesched.library.inputs import read_path
+from pipesched.model.cost_values import read as read_cost
+from pipesched.model.placement import Placement
 from pipesched.model.units import UNITS
 from pipesched.planning.toml import exact, place, read
 from pipesched.support.source import Source, Span
 
-_LETTERS = ("F", "I", "W")
 _PIECE = re.compile(r"([A-Za-z_]\w{0,30})\s+(\d{1,12}(?:\.\d{1,12})?(?:/\d{1,12})?)(?:\s+on\s+([A-Za-z_]\w{0,30}))?")
 _MOST = 64  # parts of a letter
 _LAYERS = 1024
@@ -42,11 +47,11 @@ def read_parts(source: Source) -> Parts:
     values, places = read(source, EngineCode.PARTS_SYNTAX, exact)
     table = _Table(values, places)
     for key in values:
-        if key not in ("unit", "layers", *_LETTERS):
+        if key not in ("unit", "layers", *LETTERS, *MORE):
             raise table.fault(
                 key,
                 f"parts have no key {key!r}",
-                f"keys are unit, layers, {', '.join(_LETTERS)}; --cost gives FB and C",
+                f"keys are unit, layers, {', '.join((*LETTERS, *MORE))}",
             )
     unit, layers = values.get("unit", ""), values.get("layers", 1)
     if not isinstance(unit, str) or unit not in UNITS:
@@ -55,12 +60,23 @@ def read_parts(source: Source) -> Parts:
         raise table.fault(
             "layers", f"layers is {layers!r}"[:60], f"give the layers of 1/p of the model, 1 to {_LAYERS}"
         )
-    letters = {key: tuple(table.parts(key)) for key in _LETTERS if key in values}
+    letters = {key: tuple(table.parts(key)) for key in LETTERS if key in values}
     for key in ("F", "I"):
         if key not in letters:
             raise fail(EngineCode.PARTS_WRONG, f"{source.name} has no parts of {key}", help=_HELP.replace("F", key, 1))
-    table.check(letters)
-    return Parts(layers, letters, UNITS[unit], source.name)
+    _check(
+        {letter: [(part.name, part.engine) for part in each] for letter, each in letters.items()},
+        lambda letter, message, help: table.fault(letter, message, help, EngineCode.PARTS_WRONG),
+    )
+    more = {key: read_cost(_texts(values[key]), f"cost {key}") for key in MORE if key in values}
+    return Parts(layers, letters, UNITS[unit], source.name, costs=more)
+
+
+def _texts(value: object) -> object:
+    """Return a value as a file of costs has it, whose decimals are texts."""
+    if isinstance(value, list):
+        return [_texts(each) for each in value]
+    return value if isinstance(value, int) else str(value)
 
 
 class _Table:
@@ -91,26 +107,105 @@ class _Table:
                 raise self.fault(key, f"the time of {found[1]} is {found[2]}", "a denominator is above 0")
             yield Piece(found[1], Fraction(whole) / int(below or 1), found[3] or OWN)
 
-    def check(self, letters: Mapping[str, tuple[Piece, ...]]) -> None:
-        """Check that names are unique within a letter, that every part of W has its part of I, and that an engine other
-        than the rank's own has a part in two letters or more.
-        """
-        wrong = EngineCode.PARTS_WRONG
-        for key, parts in letters.items():
-            names = [part.name for part in parts]
-            if twice := next((name for name in names if names.count(name) > 1), None):
-                raise self.fault(key, f"{key} has two parts {twice}", "give each part of a letter its own name", wrong)
-        inputs = {part.name for part in letters["I"]}
-        for part in letters.get("W", ()):
-            if part.name not in inputs:
-                message = f"{part.name} of W waits for {part.name} of I, which is no part"
-                raise self.fault("W", message, f"the parts of I are {', '.join(sorted(inputs))}", wrong)
-        engines = {key: {part.engine for part in parts} for key, parts in letters.items()}
-        for key, used in engines.items():
-            others = set().union(*(engines[other] for other in engines if other != key))
-            if alone := sorted(used - others - {OWN}):
-                message = f"only {key} has parts on the engine {alone[0]}"
-                raise self.fault(key, message, f"engines of other letters are {', '.join(sorted(others))}", wrong)
+
+def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[str, str, str], PipeschedError]) -> None:
+    """Check that names are unique within a letter, that every part of W has its part of I, and that an engine other
+    than the rank's own has a part in two letters or more.
+
+    letters: the name and the engine of each part. fault: the error at a letter, from its message and remedy.
+    """
+    for letter, parts in letters.items():
+        names = [name for name, _ in parts]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise fault(letter, f"{letter} has two parts {twice}", "give each part of a letter its own name")
+    inputs = {name for name, _ in letters["I"]}
+    for name, _ in letters.get("W", ()):
+        if name not in inputs:
+            message = f"{name} of W waits for {name} of I, which is no part"
+            raise fault("W", message, f"the parts of I are {', '.join(sorted(inputs))}")
+    engines = {letter: {engine for _, engine in parts} for letter, parts in letters.items()}
+    for letter, used in engines.items():
+        others = set().union(*(engines[other] for other in engines if other != letter))
+        if alone := sorted(used - others - {OWN}):
+            message = f"only {letter} has parts on the engine {alone[0]}"
+            raise fault(letter, message, f"engines of other letters are {', '.join(sorted(others))}")
+
+
+def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
+    """Return the parts that a file states, of every stage of its placement.
+
+    Raises:
+        PipeschedError: PS222, a cost that follows from parts is given too; PS262, parts that contradict each other;
+            PS263, layers that are not a whole number.
+    """
+    by_letter = _by_letter(checked)
+    chains = {letter: _chains(item, names, placement.stages) for letter, item in by_letter.items()}
+    none = [Chain()] * placement.stages
+    alike: dict[tuple[int, ...], Stage] = {}
+    of_all = zip(*(chains.get(letter, none) for letter in LETTERS), strict=True)
+    stages = tuple(alike.setdefault(tuple(map(id, of)), Stage(*of)) for of in of_all)
+    if "W" in chains and (wrong := [s for s, x in enumerate(stages) if x.W.layers != x.I.layers]):
+        here, s = by_letter["W"], wrong[0]
+        message = f"stage {s} has {stages[s].I.layers} layers of I and {stages[s].W.layers} of W"
+        raise _fault(here, message, "a part of W belongs to a part of I in its layer")
+    return Parts(name=by_letter["F"].span.source.name, stages=stages)
+
+
+def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
+    """Return the statements of a file by letter, after checking what does not depend on a stage."""
+    items = checked.items(ast.Parts)
+    if both := [x for item in checked.items(ast.Costs) for x in item.entries if x.name in ("F", "I", "W", "B")]:
+        help = "take one of them away; a cost of the command line takes the place of a derived one"
+        message = f"the file gives the cost {both[0].name}, and parts from which it follows"
+        raise fail(Code.COSTS, message, Label(both[0].span, "a cost"), Label(items[0].span, "parts"), help=help)
+    by_letter: dict[str, ast.Parts] = {}
+    for item in items:
+        if item.letter not in LETTERS or item.letter in by_letter:
+            known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} has no parts"
+            raise _fault(item, known, f"parts are those of {', '.join(LETTERS)}, each given once")
+        if len(item.each) > _MOST:
+            raise _fault(item, f"{item.letter} has {len(item.each)} parts", f"a letter has at most {_MOST} of a layer")
+        by_letter[item.letter] = item
+    for letter in {"F", "I"} - by_letter.keys():
+        raise _fault(items[0], f"{letter} has no parts", f"give `parts {letter}` too: times of pairs need both")
+    _check(
+        {letter: [(x.name.id, _engine(x)) for x in item.each] for letter, item in by_letter.items()},
+        lambda letter, message, help: _fault(by_letter[letter], message, help),
+    )
+    return by_letter
+
+
+def _chains(item: ast.Parts, names: Names, stages: int) -> list[Chain]:
+    """Return the parts of a letter on every stage."""
+    nodes = [item.layers, *(part.time for part in item.each)]
+    made = [names.function(node) if item.of else names.number(node) for node in nodes]
+    found: dict[tuple[Fraction, ...], Chain] = {}
+    return [_chain(item, s, [Fraction(x(s) if callable(x) else x) for x in made], found) for s in range(stages)]
+
+
+def _chain(item: ast.Parts, stage: int, values: list[Fraction], found: dict[tuple[Fraction, ...], Chain]) -> Chain:
+    """Return the parts of a letter on a stage: the same object for the same values."""
+    layers, *times = values
+    where = f" on stage {stage}" if item.of else ""
+    if layers.denominator > 1 or not 1 <= layers <= _LAYERS:
+        message, help = f"{item.letter} has {layers} layers{where}", f"give a whole number from 1 to {_LAYERS}"
+        raise fail(EngineCode.PARTS_LAYERS, message, Label(item.layers.span, "here"), help=help)
+    for part, time in zip(item.each, times, strict=True):
+        if time < 0:
+            raise _fault(part, f"the time of {part.name.id} is {time}{where}", "a time is at least 0")
+    key = tuple(values)
+    if key not in found:
+        each = (Piece(x.name.id, time, _engine(x)) for x, time in zip(item.each, times, strict=True))
+        found[key] = Chain(int(layers), tuple(each))
+    return found[key]
+
+
+def _engine(part: ast.Part) -> str:
+    return OWN if part.engine is None else part.engine.id
+
+
+def _fault(node: ast.Node, message: str, help: str) -> PipeschedError:
+    return fail(EngineCode.PARTS_WRONG, message, Label(node.span, "here"), help=help)
 
 
 def parts(value: object) -> Parts:

@@ -1,6 +1,6 @@
 """The rows that add parts on engines: the option `--parts`, the costs that follow, exposed communication."""
 
-from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Row
+from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Row, Statement
 
 _OWNER = Lazy[type]("engines.parts:Parts")
 
@@ -15,6 +15,7 @@ ROWS: tuple[Row, ...] = (
         after="costs",
         into=Lazy("engines.read:asked"),
     ),
+    Statement("Parts", Lazy("engines.read:stated")),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),
     Measure("exposed", Lazy("engines.costs:exposed"), place=20, owner=_OWNER),
 )

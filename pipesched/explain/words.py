@@ -16,7 +16,20 @@ from pipesched.model.ops import LETTERS
 from pipesched.support.source import Source
 
 COMMENT, UNCLOSED = "COMMENT", "UNCLOSED"
-ITEMS = ("schedule", "require", "let", "route", "stage", "frozen", "slices", "versions", "rank", "costs", "claim")
+ITEMS = (
+    "schedule",
+    "require",
+    "let",
+    "route",
+    "stage",
+    "frozen",
+    "slices",
+    "versions",
+    "rank",
+    "costs",
+    "parts",
+    "claim",
+)
 STATEMENTS = (*LETTERS, "overlap", "drain", "STEP", "for", "repeat", "if", "greedy")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
@@ -82,7 +95,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
     """Return True if a token can only begin a statement or an item, judged by its neighbours."""
     word, before = tokens[at].text, tokens[max(0, at - 1)].text
     if word in tuple(LETTERS):
-        return before not in ("(", ",", "drain", "release", "costs")
+        return before not in ("(", ",", "drain", "release", "costs", "parts")
     if word in ("let", "repeat", "overlap", "drain"):
         return before not in ("(", ",") or first_in_line(tokens, at, source)
     if word in ("for", "if", "greedy", "stage", "rank"):  # these are inside statements and items too

@@ -113,6 +113,7 @@ def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
     """
     try:
         loaded = load(source, options)
+        options = options.beside(loaded)
         costs = scaled(loaded, options, per_stage=per_stage)
     except PipeschedError as error:
         if any(found.code is Code.PARAMETER_MISSING for found in error.diagnostics):
@@ -196,7 +197,7 @@ def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
 
 def _by_stage(options: Options) -> bool:
     """Return True if the costs follow from what a stage runs, so that they are per stage already."""
-    return options.of(Workload).device is not None or bool(options.of(Parts).letters)
+    return options.of(Workload).device is not None or bool(options.of(Parts).given)
 
 
 def share(placement: Placement) -> Fraction:
@@ -216,7 +217,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
         return None
     mixed = bool((schedule.op == Op.B).any()) and bool((schedule.op == Op.W).any())
     shorter = ("FB" in costs.given and bool(schedule.joined.any())) or (bool(costs.disagreement) and mixed)
-    if shorter or len(schedule) > _BOUNDED or options.of(Parts).letters:
+    if shorter or len(schedule) > _BOUNDED or options.of(Parts).given:
         return None
     from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
     from pipesched.optimizer.solve.instance import BOUNDED, Instance

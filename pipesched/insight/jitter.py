@@ -324,8 +324,8 @@ def decided(drawn: Drawn, rule: Rule, block: int, draws: int) -> Iterator[int]:
         alike = replace(schedule, op=np.full(len(cells), op), stage=stage, microbatch=microbatch)
         factors[op] = drawn.factors(alike, cells, block, draws)
         grids[op.name] = drawn.whole(given.ticks.durations(alike.op, stage, microbatch), factors[op])
-    pair = given.ticks.pairs(stage, microbatch)
-    grids |= {} if pair is None else {"FB": drawn.whole(pair, factors[Op.F])}
+    for pair in [pair for pair in given.ticks.pair if Op[pair[0]] in factors]:
+        grids[pair] = drawn.whole(given.ticks.pairs(pair, stage, microbatch), factors[Op[pair[0]]])
     messages = given.dependencies.messages()
     source = schedule.stage[messages.producer]
     late = drawn.factors(schedule, messages.consumer, block, draws, source)

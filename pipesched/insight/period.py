@@ -101,7 +101,7 @@ def period(made: Analysis) -> Period | None:
     An order whose costs differ between microbatches, or that copies to host memory, has none here.
     """
     schedule, ticks, times = made.schedule, made.ticks, made.timeline
-    alike = ticks.compute.ndim == 2 and ticks.message.ndim == 1 and (ticks.pair is None or ticks.pair.ndim == 1)
+    alike = ticks.compute.ndim == 2 and ticks.message.ndim == 1 and all(each.ndim == 1 for each in ticks.pair.values())
     if not (made.finished and len(schedule) and alike) or times.copies is not None:
         return None
     cost = slot_costs(schedule, ticks)

@@ -87,14 +87,13 @@ def _over(cost: Grid, axis: int) -> Grid:
 def _same(a: Ticks, b: Ticks) -> bool:
     """Return True if every operation and message takes the same time."""
 
-    def equal(x: Ints | None, y: Ints | None) -> bool:
-        if x is None or y is None:
-            return x is y
+    def equal(x: Ints, y: Ints) -> bool:
         axes = max(x.ndim, y.ndim)  # a cost that is the same for all microbatches has fewer axes
         x, y = (table if table.ndim == axes else table[..., None] for table in (x, y))
         return bool((x * b.scale == y * a.scale).all())
 
-    return equal(a.compute, b.compute) and equal(a.message, b.message) and equal(a.pair, b.pair)
+    pairs = a.pair.keys() == b.pair.keys() and all(equal(a.pair[key], b.pair[key]) for key in a.pair)
+    return equal(a.compute, b.compute) and equal(a.message, b.message) and pairs
 
 
 def _growth(source: Source, examined: Examination, split: Split) -> Growth | None:

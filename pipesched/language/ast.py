@@ -244,6 +244,23 @@ class Costs(Node):
     entries: tuple[Cost, ...]
 
 
+class Part(Node):
+    """``dispatch 6.7 on comm``: a part of an operation; engine is None without ``on``."""
+
+    name: Name
+    time: Expression
+    engine: Name | None
+
+
+class Parts(Node):
+    """``parts F[s] = 4 of (attn 4.4, dispatch 6.7 on comm)``; `of` has the name of the stage, if there is one."""
+
+    letter: str
+    of: tuple[Name, ...]
+    layers: Expression
+    each: tuple[Part, ...]
+
+
 class Claim(Node):
     """``claim E release R when C``; `release` is the rule as text: ``I``, ``torch``, ``split:1/2``."""
 
@@ -252,7 +269,7 @@ class Claim(Node):
     condition: Expression | None
 
 
-Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Versions | Rank | Costs | Claim
+Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Versions | Rank | Costs | Parts | Claim
 
 
 class File(Node):

@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched import render
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError, fail
-from pipesched.extension import explained
+from pipesched.extension import Extended, Statement, explained, rows
 from pipesched.language import ast
 from pipesched.language.execution import Budget, Names, reported
 from pipesched.language.lanes import Lanes, Unsuited, Values
@@ -44,8 +44,8 @@ _A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 
 @dataclass(frozen=True)
-class Unit:
-    """A file at one size: its schedule, its default costs (only given ones), and its claims."""
+class Unit(Extended):
+    """A file at one size: its schedule, its default costs (only given ones), its claims, values of its statements."""
 
     schedule: Schedule
     costs: Costs
@@ -71,6 +71,8 @@ def at_size(
         names, values, placement = _placed(checked, parameters, max_ops)
         costs = _costs(checked, names, placement)
         placement = replace(placement, slices=_slices(checked, names, placement))
+        stated = (row for row in rows(Statement) if checked.items(getattr(ast, row.node)))
+        owned = tuple(row.read.load()(checked, names, placement) for row in stated)
         programs = Programs(checked, names, placement, max_ops, deciding or costs)
         keys, second = programs.run()
     op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
@@ -97,7 +99,7 @@ def at_size(
         title=checked.file.title or "",
         steps=steps,
     )
-    return Unit(schedule, costs, checked, names)
+    return Unit(schedule, costs, checked, names, owned=owned)
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:

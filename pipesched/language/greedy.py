@@ -49,7 +49,7 @@ class Clock:
         self.sites = sites = checked.sites
         self.microbatches = placement.microbatches
         ticks = costs.ticks(placement.stages, self.microbatches)
-        self.scale, self.pairs = ticks.scale, None if ticks.pair is None else _full(ticks.pair, placement)
+        self.scale, self.pairs = ticks.scale, {key: _full(each, placement) for key, each in ticks.pair.items()}
         self.times, self.delays = [_full(row, placement) for row in ticks.compute], _full(ticks.message, placement)
         self.rank_of = placement.table.tolist()
         self.near = [(placement.read(s), (s,), placement.readers[s]) for s in range(placement.stages)]
@@ -145,8 +145,8 @@ class Clock:
         return 0 if self.rank_of[stage][microbatch] == rank else self.delays[stage][microbatch]
 
     def _start(self, emitter: Emitter, parts: Sequence[tuple[Op, int, int]]) -> None:
-        if len(parts) == 2 and parts[1][0].parts and self.pairs is not None:
-            duration = self.pairs[parts[0][1]][parts[0][2]]
+        if pair := self.pairs.get("".join(op.name for op, _, _ in parts)):
+            duration = pair[parts[0][1]][parts[0][2]]
         else:
             duration = sum(self.times[op][stage][microbatch] for op, stage, microbatch in parts)
         self.free[emitter.rank] = end = self.now + duration

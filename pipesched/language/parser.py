@@ -157,6 +157,7 @@ PARTS: dict[str, Callable[[Children], object]] = {
     "block": lambda c: tuple(c[1:-1]),
     "otherwise": lambda c: (c[1],) if isinstance(c[1], ast.If) else c[1].value,
     "range": lambda c: (c[0], c[2]),
+    "of": lambda c: (c[1],),
     **dict.fromkeys(("size", "route", "condition", "chunk", "microbatch"), _inner),
 }
 """The value of a part, by its rule; a part without children is omitted."""
@@ -172,6 +173,8 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
     "rank": (ast.Rank, lambda c: (c[1], c[2].value)),
     "costs": (ast.Costs, lambda c: (tuple(c[1::2]),)),
     "cost": (ast.Cost, _cost),
+    "parts": (ast.Parts, lambda c: (c[1].text, _value(c[2]) or (), c[4], tuple(c[7:-1:2]))),
+    "part": (ast.Part, lambda c: (*c[:2], c[3] if len(c) > 2 else None)),
     "claim": (ast.Claim, lambda c: (c[1], _value(c[2]), _value(c[3]))),
     "operation": (ast.Operation, lambda c: (c[0].text, _value(c[1]), _value(c[2]))),
     "overlap": (ast.Overlap, lambda c: (c[2], c[4])),

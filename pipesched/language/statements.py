@@ -134,7 +134,7 @@ class Statements:
 
     def _overlap(self, node: ast.Overlap, scope: Scope) -> tuple[list[python.stmt], int]:
         if not overlap(Op[node.first.op], Op[node.second.op]):
-            message = f"an overlap is an F and a B or I, not {node.first.op} and {node.second.op}"
+            message = f"an overlap is an F and a B, I or W, or an I and a W, not {node.first.op} and {node.second.op}"
             help = "write `overlap(F[…], B[…])`, the forward first"
             scope.report(Code.OVERLAP_PARTS, message, node.span, "these two cannot share a slot", help)
         first, cost = self._operation(node.first, scope)

@@ -13,7 +13,22 @@ from typing import NamedTuple
 
 LONGEST = 18  # most digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
-SOFT = ("frozen", "reads", "slices", "greedy", "R", "O", "L", "STEP", "versions", "stash", "latest", "delay")
+SOFT = (
+    "frozen",
+    "reads",
+    "slices",
+    "greedy",
+    "parts",
+    "of",
+    "R",
+    "O",
+    "L",
+    "STEP",
+    "versions",
+    "stash",
+    "latest",
+    "delay",
+)
 """The words that are also names, wherever a name is allowed."""
 
 

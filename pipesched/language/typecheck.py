@@ -145,6 +145,8 @@ class _Checker:
             case ast.Costs():
                 for entry in item.entries:
                     self._cost(entry)
+            case ast.Parts():
+                self._of(item.of, item.layers, *(part.time for part in item.each))
             case ast.Claim():
                 pass
 
@@ -180,11 +182,14 @@ class _Checker:
         if entry.name not in KEYS:
             help = f"costs are {', '.join(KEYS)}"
             self.scope.report(Code.COSTS, f"no cost is called `{entry.name}`", entry.span, "unknown", help)
+        self._of(entry.of, entry.value, *(entry.values or ()))
+
+    def _of(self, names: Sequence[ast.Name], *nodes: ast.Expression | None) -> None:
+        """Compile exact expressions, in which these names are known too."""
         inside = self.scope.inner()
-        for name in entry.of:
+        for name in names:
             inside.define(name)
-        of = [name.id for name in entry.of] or None
-        self._keep("number", entry.value, *(entry.values or ()), scope=inside, of=of, exact=True)
+        self._keep("number", *nodes, scope=inside, of=[name.id for name in names] or None, exact=True)
 
     def _variable(self, item: ast.Rank) -> str:
         """Return the rank variable of ``rank r { … }``; "" for one rank's own program, also if its name is known."""

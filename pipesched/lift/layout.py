@@ -84,7 +84,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
     before, token = tokens[at - 1], tokens[at]
     tight_left = before.text in ("(", "[") or _unary(tokens, at - 1) or _in_share(tokens, at)
     tight_right = token.text in (")", "]", ",", ":") or (before.text == "{" and token.text == "}")
-    return "" if tight_left or tight_right or _argument(before, token) else " "
+    return "" if tight_left or tight_right or _argument(tokens, at) else " "
 
 
 def breakable(tokens: Sequence[Token], at: int) -> bool:
@@ -101,8 +101,11 @@ def _operates(token: Token) -> bool:
     return token.kind in _OPERATORS or token.text in _OPERATOR_WORDS
 
 
-def _argument(before: Token, token: Token) -> bool:
-    """Return True if a bracket belongs to the word before it: a call, a chunk, a microbatch."""
+def _argument(tokens: Sequence[Token], at: int) -> bool:
+    """Return True if a bracket belongs to the word before it: a call, a chunk, a microbatch; not to `4 of (…)`."""
+    before, token = tokens[at - 1], tokens[at]
+    if before.text == "of" and (tokens[at - 2].named or tokens[at - 2].kind == "NUMBER" or tokens[at - 2].text in ")]"):
+        return False
     named = before.named or before.text in tuple(LETTERS)
     return (token.text in ("(", "[") and named) or (token.text == "(" and before.text in ("overlap", "]"))
 

@@ -17,10 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from pipesched.analysis.timeline import paired
 from pipesched.diagnostics import Code, fail
 from pipesched.language.operations import Pending, Turn
 from pipesched.lift.folding import LETTER, Word
-from pipesched.model.columns import Bools, Column, Ints, makes
+from pipesched.model.columns import Bools, Column, Ints
+from pipesched.model.costs import PAIRS
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -176,11 +178,10 @@ def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
 def _check_pairs(schedule: Schedule) -> None:
     second = np.flatnonzero(schedule.second)
     first = second - 1
-    right = schedule.joined[second] & ~schedule.joined[first] & makes(schedule.op[first], Result.ACTIVATION)
-    right &= makes(schedule.op[second], Result.GRADIENT)
+    right = np.any([paired(schedule, key)[second] for key in PAIRS], axis=0) & ~schedule.joined[first]
     if not bool(np.all(right)):
         i = int(second[np.argmin(right)])
-        raise _nowhere(schedule, i, "is the second part of an overlap that is not an F and then an I or B")
+        raise _nowhere(schedule, i, "is the second part of an overlap of kinds that the language does not pair")
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:

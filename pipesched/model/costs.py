@@ -3,7 +3,7 @@
     tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 if none of them is given
     tR               a recomputed forward                     default tF
     tO, tL           a copy to host memory, and one back      default tF, and tO
-    tFB              an overlap pair F + B as one slot        default tF + tB   (F + I: tF + tI)
+    tFB              an overlap pair F + B as one slot        default tF + tB   (tFI, tFW, tIW: likewise)
     tC               a message between ranks                  default 0
     tM               activations of one F, 1 on an even stage default 1
     tK               the part kept until its R                default 0
@@ -52,7 +52,8 @@ from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import Foreign, json_of, toml_of
 
-TIMES = (*LETTERS, "FB", "C")
+PAIRS = ("FB", "FI", "FW", "IW")
+TIMES = (*LETTERS, *PAIRS, "C")
 KEYS = (*TIMES, "M", "K")
 UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
 """The costs of all computes if none of them is given: 1 for each of their results."""
@@ -69,23 +70,23 @@ _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas i
 class Ticks:
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
-    compute: int64, shape (computes, S), indexed by Op; pair: an overlap F + B by the stage of the F, shape (S,), or
-    None if it is the sum of its parts; message: shape (S,), by the stage that sends. Costs that differ between
+    compute: int64, shape (computes, S), indexed by Op; pair: overlaps that are not the sum of their parts, by letters
+    and the stage of the first, shape (S,); message: shape (S,), by the stage that sends. Costs that differ between
     microbatches have one more axis, of length m.
     """
 
     scale: int
     compute: Ints
-    pair: Ints | None
+    pair: Mapping[str, Ints]
     message: Ints
 
     def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
         """Return the duration of each of these computes by itself."""
         return self._of(self.compute, 2, stage, microbatch, op)
 
-    def pairs(self, stage: Column, microbatch: Column) -> Ints | None:
-        """Return the duration of an overlap pair with each of these F; None if it is the sum of its parts."""
-        return None if self.pair is None else self._of(self.pair, 1, stage, microbatch)
+    def pairs(self, key: str, stage: Column, microbatch: Column) -> Ints:
+        """Return the duration of an overlap pair of a kind in `pair`, by the stage and microbatch of its first part."""
+        return self._of(self.pair[key], 1, stage, microbatch)
 
     def delays(self, stage: Column, microbatch: Column) -> Ints:
         """Return the duration of a message that each of these stages sends."""
@@ -169,7 +170,7 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return the cost of F, I, W, B, R, O, L, FB, C, M or K; None for FB if it is the sum of its parts.
+        """Return the cost of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that is the sum of its parts.
 
         Raises:
             PipeschedError: PS222, if B is less than the given I or W.
@@ -186,14 +187,14 @@ class Costs:
         """Yield, in words, costs that contradict each other or are not used, if times depend on these kinds."""
         if self.disagreement:
             yield self.disagreement
-        if "FB" in self.given and "FB" not in kinds:
-            yield "the cost FB is not used: no F overlaps a B"
+        for key in (key for key in PAIRS if key in self.given and key not in kinds):
+            yield f"the cost {key} is not used: no {key[0]} overlaps a{'n' * (key[1] == 'I')} {key[1]}"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
         """Yield the source of the costs, the assumptions for these kinds, and doubts; nothing if all are given."""
         wanted = set(kinds)
         if self.note:
-            yield f"{self.unit.words}: {self.note}"
+            yield f"{self.unit.words or 'times'}: {self.note}"
         yield from (f"assumed: {said}" for said in self.guesses(wanted))
         yield from self.doubts(wanted)
 
@@ -279,7 +280,7 @@ class Costs:
     def scaled(self, factor: Fraction) -> Costs:
         """Return all computes scaled by a factor; since every rule for missing ones is linear, these are scaled too."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
-        times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, "FB")}
+        times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)
 
     def require_fit(self, stages: int, microbatches: int | None = None) -> None:
@@ -302,7 +303,7 @@ class Costs:
                 64 bits, or a derived cost that would be negative.
         """
         if one := self._of_one_stage:
-            pair = None if one.pair is None else np.repeat(one.pair, stages)
+            pair = {key: np.repeat(each, stages) for key, each in one.pair.items()}
             return Ticks(one.scale, np.repeat(one.compute, stages, axis=1), pair, np.repeat(one.message, stages))
         return self._ticks(stages, microbatches)
 
@@ -322,7 +323,7 @@ class Costs:
             made = np.stack(of) if len(of) > 1 else of[0]
             return made[..., 0] if made.shape[-1] == 1 else made
 
-        return Ticks(scale, whole(*LETTERS), whole("FB") if "FB" in tables else None, whole("C"))
+        return Ticks(scale, whole(*LETTERS), {key: whole(key) for key in PAIRS if key in tables}, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
         """Return the activations that one F of each stage holds, shape (S,), in ranks / stages of the unit of `peak`.
@@ -362,7 +363,9 @@ class Costs:
 
     @cached_property
     def _json(self) -> dict[str, object]:
-        left_out = (UNIT.keys() - BASE | {"K"}) - self.given.keys() | ({"M"} if self.scalar("M") == 1 else set())
+        left_out = (UNIT.keys() - BASE | {*PAIRS[1:], "K"}) - self.given.keys() | (
+            {"M"} if self.scalar("M") == 1 else set()
+        )
         return {key: in_json(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod

@@ -200,8 +200,8 @@ def making(results: Collection[Result]) -> Op | None:
 
 
 def overlap(first: Op, second: Op) -> bool:
-    """Return True if these may share a slot, in this order: an F, and an I or B."""
-    return first in MAKERS[ACTIVATION] and second in MAKERS[GRADIENT]
+    """Return True if these may share a slot, in this order: an F, and an I, B or W; an I, and a W."""
+    return (first, second) in ((Op.F, Op.B), (Op.F, Op.I), (Op.F, Op.W), (Op.I, Op.W))
 
 
 @dataclass(frozen=True, slots=True)

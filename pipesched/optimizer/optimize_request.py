@@ -12,8 +12,9 @@ from pipesched.check.complete import check_complete
 from pipesched.check.dataflow import check_dataflow
 from pipesched.command.options import Given, costs, settings_of
 from pipesched.compile import Options, load, read
-from pipesched.diagnostics import Code, PipeschedError, fail, of_the_caller
+from pipesched.diagnostics import Code, Label, PipeschedError, fail, of_the_caller
 from pipesched.formats.readers import Loaded
+from pipesched.language import ast
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
@@ -21,6 +22,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.asked import Asked, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
@@ -132,6 +134,7 @@ def _target_at(source: Source, request: Request) -> Target:
     schedule = loaded.schedule
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, but the schedule has one", help="leave one of them out")
+    require_costs(loaded)
     costs = _costs(request, schedule.placement, loaded.own_costs)
     with_r = replace(OPTIMIZER, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else OPTIMIZER
     with_r.require(schedule, costs)
@@ -143,6 +146,18 @@ def _target_at(source: Source, request: Request) -> Target:
         return _target(request, none, costs, False, loaded, loaded.sizes)
     fused = not schedule.split if request.fused is None else request.fused
     return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
+
+
+def require_costs(loaded: Loaded) -> None:
+    """Refuse a file with `parts`: bounds on its orders would count the fullest engine, and those here count sums.
+
+    Raises:
+        PipeschedError: PS702.
+    """
+    for item in loaded.unit.checked.items(ast.Parts) if loaded.unit else ():
+        message = f"{OPTIMIZER.title} cannot {OPTIMIZER.verb} {loaded.schedule.name}: its times follow from parts"
+        help = "write them as `costs`; `pipesched verify` prints the times that follow"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, Label(item.span, "parts of a slot"), help=help)
 
 
 def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:

@@ -31,6 +31,7 @@ LOOP = "rank r { repeat m { F  B } }\n"
 WITH = {  # a schedule that has the feature and, of the rest of the table, nothing
     "kinds": CHAIN + "rank r { repeat m { F  R  B } }\n",
     "overlap": CHAIN + "rank r { F  overlap(F, B)  B }\n",
+    "W overlaps": CHAIN + "rank r { F  F  I  overlap(I, W)  W }\n",
     "copies": "schedule two(p = 2, m = 2)\nroute down: stage s in 0 .. p on rank s for microbatch 0 .. 1\n"
     "route up: stage s in 0 .. p on rank p - 1 - s for microbatch 1 .. 2\n"
     "rank r { F[r] F[1 - r] B[r] B[1 - r] }\n",

@@ -137,7 +137,7 @@ class Question:
 
     def __init__(self, terms: Terms) -> None:
         placement, ticks = terms.placement, terms.costs.ticks(terms.placement.stages)
-        pair = ticks.pair if ticks.pair is not None else ticks.compute[Op.F] + ticks.compute[Op.B]
+        pair = ticks.pair.get("FB", ticks.compute[Op.F] + ticks.compute[Op.B])
         self.stages, self.scale = placement.stages, ticks.scale
         self.count = _copies(placement)
         self.all = [*self.count]

@@ -27,6 +27,7 @@ from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_request import require_costs
 from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
 from pipesched.optimizer.proof.slots import Question, SlotClauses
@@ -198,6 +199,7 @@ def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
     if request.source is not None:
         options = Options(request.parameters, max_ops=MAX_OPS, settings=request.settings)
         given = load(request.source, options)
+        require_costs(given)
         placement, own = given.schedule.placement, given.own_costs
         request = replace(request, fused=not given.schedule.split if request.fused is None else request.fused)
         known = replace(BOUNDED, kinds=(*BOUNDED.kinds, Op.R)) if request.recompute else BOUNDED

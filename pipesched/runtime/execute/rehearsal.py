@@ -147,7 +147,7 @@ class _Clock:
     def after(self, instruction: Instruction, index: int) -> None:
         if instruction.op in TIMED:
             stage = (instruction.parts or (instruction,))[0].stage
-            key = ("FB" if instruction.parts else instruction.op, stage)
+            key = ("".join(part.op for part in instruction.parts) or instruction.op, stage)
             self.seconds.setdefault(key, []).append(self._now() - self._began)
 
 
