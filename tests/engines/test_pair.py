@@ -3,36 +3,10 @@
 from __future__ import annotations
 
 import random
-from functools import cache
 
-from pipesched.engines.pair import Chain, pair
+from pipesched.engines.pair import pair
 from tests.depth import deep
-
-
-def tried(a: Chain, b: Chain) -> int:
-    """Return the least time by breadth: at every tick each chain goes on, begins its next part, or waits."""
-    a, b = [x for x in a if x[0]], [x for x in b if x[0]]
-
-    @cache
-    def steps(i: int, left: int, on: Chain) -> tuple[tuple[int, int, str], ...]:
-        """What a chain may do in a tick: the next state, and the engine that it uses."""
-        if left:
-            return ((i, left - 1, on[i - 1][1]),)
-        idle = ((i, 0, ""),)
-        return idle if i == len(on) else (*idle, (i + 1, on[i][0] - 1, on[i][1]))
-
-    states, time = {(0, 0, 0, 0)}, 0
-    first, second = tuple(a), tuple(b)
-    while (len(a), 0, len(b), 0) not in states:
-        time += 1
-        states = {
-            (i, u, j, v)
-            for x, y, z, w in states
-            for i, u, one in steps(x, y, first)
-            for j, v, other in steps(z, w, second)
-            if not one or one != other
-        }
-    return time
+from tests.oracles.engines_by_ticks import shortest
 
 
 def test_equals_a_search_by_single_ticks() -> None:
@@ -41,7 +15,7 @@ def test_equals_a_search_by_single_ticks() -> None:
     for _ in range(deep(250)):
         engines = "xyz"[: rng.randint(1, 3)]
         a, b = (tuple((rng.randint(0, 5), rng.choice(engines)) for _ in range(rng.randint(0, 6))) for _ in range(2))
-        assert pair(a, b) == tried(a, b) == pair(b, a), (a, b)
+        assert pair(a, b) == shortest(a, b) == pair(b, a), (a, b)
 
 
 def test_chains_of_64_layers() -> None:

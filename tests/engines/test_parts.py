@@ -16,66 +16,34 @@ from pipesched.__main__ import main
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from tests.depth import deep
+from tests.oracles.engines_by_ticks import Part, Slot, swept, took
 
-Part: TypeAlias = tuple[str, Fraction, str]
 Letters: TypeAlias = Mapping[str, Sequence[Part]]
 
 
-def slot(kinds: str, letters: Letters, layers: int) -> Fraction:
-    """Run the parts of a slot: each engine serves its queue, a part waits for the one before it or for its I."""
-    chains = {letter: [part for _ in range(layers) for part in letters[letter]] for letter in "FI"}
-    if kinds in ("F", "I", "W"):
-        return layers * sum((time for _, time, _ in letters[kinds]), Fraction(0))
-    queue: list[tuple[str, int, Part]] = []
-    for k in range(max(len(chains["F"]), len(chains["I"]))):
-        if k < len(chains["I"]):
-            queue.append(("I", k, chains["I"][k]))
-        if "F" in kinds and k < len(chains["F"]):
-            queue.append(("F", k, chains["F"][k]))
-        if k < len(chains["I"]):
-            queue += [("W", k, part) for part in letters["W"] if part[0] == chains["I"][k][0]]
-    ends: dict[tuple[str, int], Fraction] = {}
-    engines: dict[str, Fraction] = {}
-    for letter, k, (_, time, engine) in queue:
-        needs = ends["I", k] if letter == "W" else ends.get((letter, k - 1), Fraction(0))
-        ends[letter, k] = engines[engine] = max(engines.get(engine, Fraction(0)), needs) + time
-    return max(engines.values())
-
-
 def simulated(schedule: Schedule, letters: Letters, layers: int) -> tuple[Fraction, list[Fraction]]:
-    """Return the makespan, and by rank the time of slots beyond its own parts, by sweeping over the ranks."""
+    """Return the makespan, and by rank the time of slots beyond its own parts."""
     lists: list[list[list[tuple[str, int, int]]]] = [[] for _ in range(schedule.ranks)]
     columns = (schedule.op, schedule.stage, schedule.microbatch, schedule.joined, schedule.rank)
     for op, s, i, joined, rank in zip(*(column.tolist() for column in columns), strict=True):
         if not joined:
             lists[rank].append([])
         lists[rank][-1].append((Op(op).name, s, i))
-    done: dict[tuple[str, int, int], Fraction] = {}
-    clock, exposed = [Fraction(0)] * schedule.ranks, [Fraction(0)] * schedule.ranks
-    last, moved = schedule.stages - 1, True
-    while moved:
-        moved = False
-        for rank, waiting in enumerate(lists):
-            while waiting:
-                needs = []
-                for letter, s, i in waiting[0]:
-                    if letter == "F":
-                        needs += [("F", s - 1, i)] if s else []
-                    elif letter != "W":
-                        needs.append(("F", s, i) if s == last else ("G", s + 1, i))
-                if any(need not in done for need in needs):
-                    break
-                operations, moved = waiting.pop(0), True
-                kinds = "".join(letter for letter, _, _ in operations)
-                time = slot(kinds, letters, layers)
-                own = kinds.replace("B", "IW")
-                compute = sum((x for c in own for _, x, engine in letters[c] if engine == "compute"), Fraction(0))
-                clock[rank] = max([clock[rank], *(done[need] for need in needs)]) + time
-                exposed[rank] += time - layers * compute
-                for letter, s, i in operations:
-                    done["G" if letter in "BI" else letter, s, i] = clock[rank]
-    assert not any(lists)
-    return max(clock), exposed
+    times = {}
+
+    def time(slot: Slot) -> Fraction:
+        kinds = "".join(letter for letter, _, _ in slot)
+        if kinds not in times:
+            times[kinds] = took(slot, lambda letter, _: (layers, letters[letter]))
+        return times[kinds]
+
+    ends = swept(lists, schedule.stages, time)
+    own = {c: layers * sum((x for _, x, engine in letters[c] if engine == "compute"), Fraction(0)) for c in "FIW"}
+    exposed = [
+        sum((time(slot) - sum(own[c] for a, _, _ in slot for c in a.replace("B", "IW")) for slot in slots), Fraction(0))
+        for slots in lists
+    ]
+    return max(map(max, ends)), exposed
 
 
 def written(letters: Letters, layers: int) -> str:

@@ -98,6 +98,13 @@ costs = made(
         least=1,
     ),
 )
+parts = st.builds(
+    lambda letter, of, layers, each: ast.Parts(NOWHERE, letter, of, layers, each),
+    st.sampled_from(LETTERS),
+    some(names, 1),
+    expressions,
+    some(made(ast.Part, names, expressions, st.none() | names), least=1),
+)
 releases = st.none() | st.sampled_from(["W", "I", "torch", "split:1/2", "split:0.25", "split:1"])
 items = (
     made(ast.Require, expressions, st.none() | texts)
@@ -107,6 +114,7 @@ items = (
     | made(ast.Slices, expressions)
     | made(ast.Rank, expressions, some(statements | rules, 5))
     | costs
+    | parts
     | made(ast.Claim, expressions, releases, maybe)
 )
 documents = st.none() | st.text(st.sampled_from("ab \n#{}'é"), max_size=30)
@@ -210,6 +218,11 @@ def item(node: Any) -> list[str]:
         case ast.Cost(name=name, value=value, values=values, of=of):
             known = ["[", *listed(of), "]"] if of else []
             return [name, *known, "=", *(words(value) if values is None else ["[", *listed(values), "]"])]
+        case ast.Parts(letter=letter, of=of, layers=layers, each=each):
+            known = ["[", *listed(of), "]"] if of else []
+            return ["parts", letter, *known, "=", *words(layers), "of", "(", *listed(each), ")"]
+        case ast.Part(name=name, time=time, engine=engine):
+            return [name.id, *words(time), *([] if engine is None else ["on", engine.id])]
         case ast.Claim(claim=claim, release=release, condition=condition):
             rule = [] if release is None else ["release", *release.replace(":", " : ").replace("/", " / ").split()]
             return ["claim", *words(claim), *rule, *([] if condition is None else ["when", *words(condition)])]
