@@ -1,6 +1,14 @@
 """The rows that add parts on engines: the option `--parts`, the costs that follow, exposed communication."""
 
-from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Row, Statement
+import re
+
+from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement
+
+
+def _calls(first: str, text: str) -> bool:
+    """Return True for a text whose first meaningful line is of calls on engines."""
+    return re.match(r"(?:group|pipeline)\s+\w+\s*:", first) is not None
+
 
 _OWNER = Lazy[type]("engines.parts:Parts")
 
@@ -14,6 +22,15 @@ ROWS: tuple[Row, ...] = (
         on=("verify", "why", "compare", "diff", "show"),
         after="costs",
         into=Lazy("engines.read:asked"),
+    ),
+    Reader(
+        "calls",
+        "calls on engines",
+        ".calls",
+        _calls,
+        Lazy("engines.calls:schedule"),
+        verify=Lazy("engines.verify_calls:verify"),
+        place=6,
     ),
     Statement("Parts", Lazy("engines.read:stated")),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),

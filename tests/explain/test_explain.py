@@ -18,7 +18,7 @@ from pipesched.__main__ import main
 from pipesched.diagnostics import AnyCode, Code
 from pipesched.explain.explain_command import Word, codes, find, page, slug, words
 
-_LANGUAGES = "model|device|parts|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
+_LANGUAGES = "model|device|parts|calls|ps|csv|order|json|trace|recorded|python|console|toml|sh|deepspeed"
 _BLOCK = re.compile(rf"^```({_LANGUAGES})([^\n]*)\n(.*?)^```$", re.M | re.S)
 CONFIGURATIONS = {"toml": "toml", "sh": "sh", "deepspeed": "json"}  # of trainers, by their endings
 

@@ -57,7 +57,7 @@ MEASURED = re.compile(
 )
 TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
-KNOWN = {"console", "python", "py", "ps", "text", "sh", "json", "toml"}
+KNOWN = {"console", "python", "py", "ps", "text", "sh", "json", "toml", "calls"}
 
 
 def blocks(readme: str, kind: str) -> list[str]:
@@ -77,8 +77,8 @@ def run(command: str, folder: Path) -> str:
 
 
 def saved(above: str) -> dict[str, str]:
-    """Return the files that a page asks its reader to save, by name: `ps` blocks with a name after that word."""
-    return dict(re.findall(r"^```ps (\w+\.ps)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
+    """Return the files that a page asks its reader to save, by name: `ps` and `calls` with a name after that word."""
+    return dict(re.findall(r"^```(?:ps|calls) (\w+\.\w+)[^\n]*\n(.*?)^```$", above, re.MULTILINE | re.DOTALL))
 
 
 def replayed(block: str, above: str = "") -> str:

@@ -1,0 +1,200 @@
+"""The calls of every rank on its engines: what a framework's code issues, in order.
+
+    pipeline a: 0 1                 optional: expert peers have one place in pipelines of one length
+    pipeline b: 2 3
+    group ep: 0 2                   a communicator and its members
+    rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
+    rank 1: F0<0@comm ...
+
+A rank issues its calls in the order of its line. NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
+one from rank 0; @ENGINE is the engine that runs it, `compute` by default; *GROUP makes it a collective call, for which
+all members of the group meet; +NAME is a call of the same rank that must have ended. An engine runs its calls one at a
+time, in the order in which they are issued.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipesched.diagnostics import Code, Label, PipeschedError, fail
+from pipesched.engines.codes import EngineCode
+from pipesched.engines.parts import OWN
+from pipesched.support.source import Source, Span
+
+_NAME = r"[A-Za-z_][\w.]{0,60}"
+_CALL = re.compile(rf"({_NAME})(?:([<>])(\d{{1,6}}))?(?:@({_NAME}))?(?:\*({_NAME}))?((?:\+{_NAME}(?:[<>]\d{{1,6}})?)*)")
+_LINE = re.compile(r"[ \t]*(?:(rank)[ \t]+(\d{1,6})|(group|pipeline)[ \t]+(\w{1,60}))[ \t]*:([^\n]*)")
+_MOST, _RANKS = 2_000_000, 10_000
+_FORM = "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for others.
+
+    group: its communicator, if it is collective. needs: the texts of calls of this rank that must have ended.
+    """
+
+    name: str
+    engine: str = OWN
+    group: str = ""
+    way: str = ""
+    peer: int = -1
+    needs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.way}{self.peer}" if self.way else self.name
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls by rank, and the members of groups. places: of each call by rank; empty without a text."""
+
+    ranks: tuple[tuple[Call, ...], ...] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    places: tuple[tuple[Span, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check groups and calls.
+
+        Raises:
+            PipeschedError: PS266, a group with one member, a call of a group by another rank or on two engines, a
+                message to the own rank or to none, or a call that waits for a name that is not called once.
+        """
+        for group, members in self.groups.items():
+            if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
+                many = "one member" if len(members) < 2 else f"members {', '.join(map(str, members))}"
+                raise wrong(f"group {group} has {many}; there are ranks 0 .. {len(self.ranks) - 1}")
+        for rank, calls in enumerate(self.ranks):
+            self._check(rank, calls)
+
+    def _check(self, rank: int, calls: Sequence[Call]) -> None:
+        engines: dict[str, str] = {}
+        times = Counter(map(str, calls))
+        for at, call in enumerate(calls):
+            if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank and not call.group):
+                raise wrong(f"{call} on rank {rank} is a message to no other rank", *self.label(rank, at))
+            if call.group and rank not in self.groups.get(call.group, ()):
+                known = (
+                    f"group {call.group} has no rank {rank}" if call.group in self.groups else "there is no such group"
+                )
+                raise wrong(f"{call} on rank {rank} is a call of group {call.group}: {known}", *self.label(rank, at))
+            if call.group and engines.setdefault(call.group, call.engine) != call.engine:
+                both = f"{engines[call.group]} and {call.engine}"
+                message = f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided"
+                raise wrong(message, *self.label(rank, at))
+            if missing := next((need for need in call.needs if times[need] != 1), None):
+                what = "is not there" if not times[missing] else f"is there {times[missing]} times"
+                raise wrong(f"{call} on rank {rank} waits for {missing}, which {what}", *self.label(rank, at))
+
+    def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
+        """Return a label at a call, if it has a place."""
+        return [Label(self.places[rank][at], message)] if self.places else []
+
+
+def wrong(message: str, *labels: Label) -> PipeschedError:
+    """Return an error in calls, PS266."""
+    return fail(EngineCode.CALLS_WRONG, message, *labels, help="each member of a group calls it on one engine")
+
+
+def read(source: Source) -> Calls:
+    """Return the calls in a text.
+
+    Raises:
+        PipeschedError: PS265, a line or a call that cannot be read; PS266, calls that contradict each other.
+    """
+    groups: dict[str, tuple[int, ...]] = {}
+    pipelines: dict[str, tuple[int, ...]] = {}
+    ranks: dict[int, list[tuple[Call, Span]]] = {}
+    places: dict[str, Span] = {}
+    for start, line in _lines(source.text):
+        found = _LINE.fullmatch(line)
+        here = source.span(start, start + len(line))
+        if found is None:
+            raise fail(
+                EngineCode.CALLS_SYNTAX,
+                "a line begins with `group NAME:`, `pipeline NAME:` or `rank NUMBER:`",
+                Label(here, "here"),
+                help=_FORM,
+            )
+        begin = start + found.start(5)
+        if found[1]:
+            if int(found[2]) in ranks:
+                raise fail(EngineCode.CALLS_SYNTAX, f"rank {int(found[2])} is given twice", Label(here, "here"))
+            ranks[int(found[2])] = list(_read(source, begin, found[5]))
+        else:
+            into = groups if found[3] == "group" else pipelines
+            places[found[4]] = here
+            if found[4] in into or not re.fullmatch(r"(?:\s*\d{1,6}\b)+\s*", found[5]):
+                message = (
+                    f"{found[3]} {found[4]} is given twice" if found[4] in into else "members are numbers of ranks"
+                )
+                raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
+            into[found[4]] = tuple(map(int, found[5].split()))
+    _require_size(source, ranks)
+    for name, members in groups.items():
+        if len(members) < 2:
+            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
+        _require_one_place(name, members, pipelines, places[name])
+    rows = [ranks[rank] for rank in range(len(ranks))]
+    return Calls(
+        tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
+    )
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield every line that says something, without its comment, with its offset."""
+    for found in re.finditer(r"[^\r\n]+", text.lstrip("\ufeff")):
+        line = found[0].partition("#")[0].rstrip()
+        if line.strip():
+            yield found.start() + len(text) - len(text.lstrip("\ufeff")), line
+
+
+def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
+    for word in re.finditer(r"\S+", text):
+        at = source.span(begin + word.start(), begin + word.end())
+        found = _CALL.fullmatch(word[0])
+        if found is None:
+            raise fail(EngineCode.CALLS_SYNTAX, f"{word[0][:60]!r} is no call", Label(at, "here"), help=_FORM)
+        name, way, peer, engine, group, needs = found.groups()
+        after = tuple(filter(None, needs.split("+")))
+        yield Call(name, engine or OWN, group or "", way or "", int(peer or -1), after), at
+
+
+def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None:
+    if sorted(ranks) != [*range(len(ranks))] or not ranks or len(ranks) > _RANKS:
+        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: give each from 0 up"
+        raise fail(EngineCode.CALLS_SYNTAX, message)
+    if (count := sum(map(len, ranks.values()))) > _MOST:
+        raise fail(Code.TOO_MANY_OPERATIONS, f"{source.name} has {count:,} calls; the limit is {_MOST:,}")
+
+
+def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str, Sequence[int]], at: Span) -> None:
+    """Raise PipeschedError, PS266, for members at different places of their pipelines."""
+    found = {rank: (place, line) for line, ranks in pipelines.items() for place, rank in enumerate(ranks)}
+    places = {rank: found[rank][0] for rank in members if rank in found}
+    if len(set(places.values())) > 1 or (places and len(places) < len(members)):
+        said = ", ".join(
+            f"rank {rank} is number {found[rank][0]} of {found[rank][1]}"
+            if rank in found
+            else f"rank {rank} is in none"
+            for rank in members
+        )
+        message = f"members of group {name} are at different places of their pipelines"
+        raise fail(EngineCode.CALLS_WRONG, message, Label(at, said), help="expert peers run the same stages")
+
+
+def schedule(source: Source, **_: object) -> object:
+    """Refuse a file of calls where a schedule is needed.
+
+    Raises:
+        PipeschedError: PS265.
+    """
+    raise fail(
+        EngineCode.CALLS_SYNTAX,
+        f"{source.name} has calls on engines, and no order of stages",
+        help="`pipesched verify` judges it",
+    )

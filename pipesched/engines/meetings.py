@@ -1,0 +1,260 @@
+"""Collective calls as meetings: do all members make the same calls, and can no call wait for itself?
+
+    rank 0, comm    I.combine   F.dispatch            agree: call k of a group is the same on every member
+    rank 1, comm    F.dispatch  I.combine             acyclic: with all calls of a meeting as one node, no cycle
+
+A call begins when the call before it on its engine and those that it names have ended; a meeting when that holds for
+the call of every member. Messages follow a communication model:
+
+    strict         a send and its receive are a meeting of two, on the engines where they stand
+    buffered(k)    a receive waits for its send, a send for the receive k messages before it
+    one-stream     they meet, on an engine of their own on each rank
+    pair-stream    likewise, on one for each peer
+    async          likewise, on none: each waits only for what it names and for its partner
+
+The i-th send from one rank to another is received by the i-th receive. All prerequisites must hold together, so calls
+stop for ever exactly if this graph has a cycle, whatever the timing. It is linear in the calls.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, buffered
+from pipesched.diagnostics import Diagnostic
+from pipesched.engines.calls import Call, Calls
+from pipesched.engines.codes import EngineCode
+
+_NOTE = "a member gets wrong data, or waits for ever"
+_SEARCHED = 64  # nodes of a cycle from which a shorter one is searched
+MODELS = (STRICT, buffered(1), UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC)
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """The judgement of calls on engines. A call is a rank and its number in the rank's list."""
+
+    calls: Calls
+
+    @cached_property
+    def at(self) -> list[tuple[int, int]]:
+        """Rank and number of every call."""
+        return [(rank, k) for rank, calls in enumerate(self.calls.ranks) for k in range(len(calls))]
+
+    def call(self, i: int) -> Call:
+        """Return a call by its index."""
+        rank, k = self.at[i]
+        return self.calls.ranks[rank][k]
+
+    @cached_property
+    def collective(self) -> dict[str, list[list[int]]]:
+        """By group, the calls of each member, in their order."""
+        found: dict[str, dict[int, list[int]]] = {
+            group: {rank: [] for rank in members} for group, members in self.calls.groups.items()
+        }
+        for i, (rank, k) in enumerate(self.at):
+            if group := self.calls.ranks[rank][k].group:
+                found[group][rank].append(i)
+        return {group: list(of.values()) for group, of in found.items()}
+
+    @cached_property
+    def channels(self) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+        """By sender and receiver, the sends and the receives, in their order."""
+        found: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for i, (rank, k) in enumerate(self.at):
+            call = self.calls.ranks[rank][k]
+            if call.way == ">":
+                found[rank, call.peer][0].append(i)
+            elif call.way:
+                found[call.peer, rank][1].append(i)
+        return dict(found)
+
+    @cached_property
+    def uneven(self) -> bool:
+        """True if a call of a group or a message has no partner."""
+        collective = any(len(set(map(len, of))) > 1 for of in self.collective.values())
+        return collective or any(len(sends) != len(receives) for sends, receives in self.channels.values())
+
+    def differing(self) -> Iterator[Diagnostic]:
+        """Yield, of each group and each channel, the first call that is another, or none, on another member."""
+        for group, of in self.collective.items():
+            members = [f"rank {rank}" for rank in self.calls.groups[group]]
+            yield from self._differing(f"group {group}: call", members, of)
+        for (source, target), (sends, receives) in self.channels.items():
+            ends = [f"the sends of rank {source}", f"the receives of rank {target}"]
+            yield from self._differing(f"rank {source} to {target}: message", ends, [sends, receives])
+
+    def _differing(self, what: str, members: Sequence[str], of: Sequence[Sequence[int]]) -> Iterator[Diagnostic]:
+        for k in range(max(map(len, of))):
+            names = [self.call(row[k]).name if k < len(row) else "" for row in of]
+            if len(set(names)) > 1:
+                said = ", ".join(f"{name or 'nothing'} by {who}" for name, who in zip(names, members, strict=True))
+                there = [(self.at[row[k]], name) for row, name in zip(of, names, strict=True) if k < len(row)]
+                labels = [x for at, name in there for x in self.calls.label(*at, f"call {k} here is {name}")]
+                help = "issue the calls of a group in one order on all of its members"
+                yield Diagnostic(EngineCode.MEETING_DIFFERS, f"{what} {k} is {said}", tuple(labels), (_NOTE,), help)
+                return
+
+    def holds(self, model: Model) -> bool:
+        """Return True if every call ends under a model, whatever the timing."""
+        return not self._stuck(model)
+
+    def capacity(self) -> int | None:
+        """Return the least number of buffered messages per channel with which every call ends; None if none does."""
+        if self.holds(STRICT):
+            return 0
+        if not self.holds(UNBOUNDED):
+            return None
+        low, high = 0, max((len(sends) for sends, _ in self.channels.values()), default=0)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.holds(buffered(middle)) else (middle, high)
+        return high
+
+    # The graph of a model: nodes are calls, those of a meeting one node; edges lead to what waits.
+
+    def _graph(self, model: Model) -> tuple[list[int], list[list[tuple[int, int]]]]:
+        """Return the node of every call, and the waits of every node: one of its calls, and the call that it needs."""
+        node = list(range(len(self.at)))
+        for of in self.collective.values():
+            for together in zip(*of, strict=False):
+                node = _joined(node, together)
+        before: list[list[tuple[int, int]]] = [[] for _ in node]
+        buffers = model.kind == "buffered"
+        for sends, receives in self.channels.values():
+            for i, (send, receive) in enumerate(zip(sends, receives, strict=False)):
+                if not buffers:
+                    node = _joined(node, (send, receive))
+                else:
+                    before[receive].append((receive, send))
+                    if model.capacity is not None and i >= model.capacity:
+                        before[send].append((send, receives[i - model.capacity]))
+        for i, needed in self._queued(model):
+            before[i].append((i, needed))
+        waits: list[list[tuple[int, int]]] = [[] for _ in node]
+        for i, of_call in enumerate(before):
+            waits[node[i]] += of_call
+        return node, waits
+
+    def _queued(self, model: Model) -> Iterator[tuple[int, int]]:
+        """Yield every call with the one before it on its engine, and with those that it names."""
+        start = 0
+        for calls in self.calls.ranks:
+            last: dict[str, int] = {}
+            named = {str(call): start + k for k, call in enumerate(calls)}
+            for k, call in enumerate(calls):
+                engine, i = _engine(call, model), start + k
+                if engine in last:
+                    yield i, last[engine]
+                yield from ((i, named[need]) for need in call.needs)
+                if engine:
+                    last[engine] = i
+            start += len(calls)
+
+    def _stuck(self, model: Model) -> dict[int, list[tuple[int, int]]]:
+        """Return the nodes that never end, each with its waits for such nodes."""
+        node, waits = self._graph(model)
+        count = [len(of) for of in waits]
+        after: list[list[int]] = [[] for _ in node]
+        for n, of in enumerate(waits):
+            for _, other in of:
+                after[node[other]].append(n)
+        ready = deque(n for n in set(node) if not count[n])
+        ended = [False] * len(node)
+        while ready:
+            n = ready.popleft()
+            ended[n] = True
+            for later in after[n]:
+                count[later] -= 1
+                if not count[later]:
+                    ready.append(later)
+        return {n: [(i, x) for i, x in waits[n] if not ended[node[x]]] for n in set(node) if not ended[n]}
+
+    def cycle(self, model: Model) -> list[tuple[int, int]]:
+        """Return a short cycle: pairs of a call and the one that it needs, which is of the next pair's meeting."""
+        stuck, node = self._stuck(model), self._graph(model)[0]
+        at, seen = min(stuck), dict[int, int]()
+        path: list[int] = []
+        while at not in seen:
+            seen[at] = len(path)
+            path.append(at)
+            at = node[stuck[at][0][1]]
+        around = path[seen[at] :]
+        found = (_shortest(n, stuck, node) for n in around[:_SEARCHED])
+        return min(found, key=len)
+
+    def deadlock(self, model: Model) -> Iterator[Diagnostic]:
+        """Yield the shortest cycle that was found, if calls wait for each other under a model."""
+        if self.holds(model):
+            return
+        cycle = self.cycle(model)
+        ranks = sorted({self.at[i][0] for i, _ in cycle})
+        holds = [str(other) for other in MODELS if self.holds(other)]
+        notes = [self._said(i, needed, model, cycle[(at + 1) % len(cycle)][0]) for at, (i, needed) in enumerate(cycle)]
+        labels = tuple(
+            label for (i, _), note in zip(cycle, notes, strict=True) for label in self.calls.label(*self.at[i], note)
+        )
+        who = (
+            f"rank {ranks[0]} waits for itself"
+            if len(ranks) == 1
+            else f"ranks {', '.join(map(str, ranks))} wait in a cycle"
+        )
+        under = (f"holds under: {', '.join(holds)}" if holds else "fails under every model",)
+        yield Diagnostic(
+            EngineCode.MEETING_CYCLE,
+            f"deadlock: {who} under {model} communication",
+            labels,
+            (*(() if labels else notes), *under),
+            "issue calls that wait for each other in one order on all ranks, or on engines of their own",
+        )
+
+    def _said(self, i: int, needed: int, model: Model, joined: int) -> str:
+        """Return what a call waits for, in words. joined: the call of the same meeting that waits in turn."""
+        (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
+        if self.at[needed][0] != rank:
+            why = f"waits for {other} of rank {self.at[needed][0]}"
+        elif str(other) in call.needs:
+            why = f"waits for {other}"
+        else:
+            why = f"is behind {other} on {_engine(call, model)}"
+        meets = f", which meets {self.call(joined)} of rank {self.at[joined][0]}" if joined != needed else ""
+        return f"rank {rank}, call {k}: {call} {why}{meets}"
+
+
+def _engine(call: Call, model: Model) -> str:
+    """Return the queue in which a call waits under a model; empty for none."""
+    if not call.way or not model.posted:
+        return call.engine
+    return {"one-stream": "the stream of messages", "pair-stream": f"the stream of rank {call.peer}"}.get(
+        model.kind, ""
+    )
+
+
+def _joined(node: list[int], together: Sequence[int]) -> list[int]:
+    """Give these calls the node of the first. A call is in one meeting only."""
+    for i in together:
+        node[i] = together[0]
+    return node
+
+
+def _shortest(start: int, stuck: dict[int, list[tuple[int, int]]], node: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the shortest cycle through a node, by breadth."""
+    came: dict[int, tuple[int, tuple[int, int]]] = {}
+    queue = deque([start])
+    while queue:
+        n = queue.popleft()
+        for wait in stuck[n]:
+            then = node[wait[1]]
+            if then == start:
+                path = [wait]
+                while n != start:
+                    n, before = came[n]
+                    path.append(before)
+                return path[::-1]
+            if then not in came:
+                came[then] = n, wait
+                queue.append(then)
+    raise AssertionError("the node is on a cycle")
