@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +161,11 @@ def test_a_cycle_behind_long_lists_is_short() -> None:
     made = Meetings(read(Source("made.calls", text)))
     (found,) = made.deadlock(Model("strict"))
     assert len(found.labels) == 2 and not list(made.differing())
+
+
+def test_real_processes_end_and_stop_as_predicted() -> None:
+    """Some sets on gloo processes with real all-to-alls, one thread an engine: more by the command above."""
+    pytest.importorskip("torch.distributed")
+    command = [sys.executable, "-m", "tests.engines.meetings_on_gloo", "5", "8"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0 and "'ended': 2, 'stopped': 2, 'wrong': 1" in ran.stdout, ran.stdout + ran.stderr
