@@ -17,6 +17,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
@@ -26,6 +27,7 @@ from types import ModuleType, SimpleNamespace
 
 from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.fakes import Fake, Finder
+from pipesched.interop.frameworks.megatron_combined import FILES, LAYERS, OPTION, Passes, combined, modules, plans
 from pipesched.interop.frameworks.megatron_rank import (
     PIPELINE,
     WORLD,
@@ -54,6 +56,7 @@ REAL = (
     "pipeline_parallel.schedules",
     "pipeline_parallel.p2p_communication",
     "pipeline_parallel.utils",
+    *FILES,
 )
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
 """The packages whose Fakes would send or compute: calling one is an error."""
@@ -61,13 +64,22 @@ TORCH = "2.13.0"
 
 
 class Module:
-    """A chunk of the model."""
+    """A chunk of the model, whole or as a plan of its parts."""
+
+    input: object = None
 
     def __init__(self, chunk: int, config: object, kind: object) -> None:
         self.chunk, self.config, self.model_type = chunk, config, kind
 
     def parameters(self) -> list[object]:
         return []
+
+    def set_input_tensor(self, tensor: list[object]) -> None:
+        """Take the input of the next plan."""
+        self.input = tensor[0]
+
+    def build_schedule_plan(self) -> None:
+        """Mark that it has plans: our `forward_step_func` makes them."""
 
 
 class _Version(tuple[int, ...]):
@@ -90,6 +102,9 @@ class Core:
     torch: Fake
     faked: list[str]
     pairs: bool
+    finder: Finder
+    plans: ModuleType | None
+    modules: Mapping[str, ModuleType]
 
     def options(self) -> dict[str, object]:
         """Return the options with their defaults; the sizes are left out, since they are given as p, v and m."""
@@ -114,7 +129,7 @@ def record(name: str, options: Options) -> Recorded:
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
-    rows, places, asked, later = [], [], set[str](), False
+    rows, places, asked, later, issued = [], [], set[str](), False, list[str]()
     for here in range(ranks):
         rank = Rank(str(core.folder), ranks, here)
         asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
@@ -122,7 +137,13 @@ def record(name: str, options: Options) -> Recorded:
         later = later or waits_later(rank)
         rows.append([word for word, _ in found])
         places.append([place_of(at) for _, at in found])
-    return Recorded(rows, places, core.version, _notes(asked), later=later)
+        issued = issued or rank.issued
+    return Recorded(rows, places, core.version, [*_notes(asked), *_issued(issued)], later=later)
+
+
+def _issued(parts: list[str]) -> list[str]:
+    """Return a note on the parts of the first pair of a forward and a backward, with their streams."""
+    return [f"a pair as issued, {LAYERS} layers a chunk assumed: {' '.join(parts)}"] if parts else []
 
 
 @cache
@@ -176,6 +197,7 @@ def load(folder: Path) -> Core:
             import_module(f"megatron.core.{name}")
             for name in ("pipeline_parallel.schedules", "parallel_state", "model_parallel_config")
         )
+        found, loaded = plans(finder, Module), modules()
     return Core(
         folder,
         _release(folder),
@@ -185,6 +207,9 @@ def load(folder: Path) -> Core:
         torch=torch,
         faked=finder.faked,
         pairs=_gives_pairs(schedules),
+        finder=finder,
+        plans=found,
+        modules=loaded,
     )
 
 
@@ -240,16 +265,18 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
     steps = {"forward_step": _forward(core, rank), "backward_step": _backward(core, rank)}
     kept = {step: vars(core.schedules)[step] for step in steps}
     vars(core.schedules).update(steps)
+    by_parts = bool(options.get(OPTION)) and core.plans is not None
     try:
-        function(
-            forward_step_func=None,
-            data_iterator=[None] * chunks if name == "interleaved" else None,
-            model=models if name == "interleaved" else models[0],
-            num_microbatches=microbatches,
-            seq_length=1,
-            micro_batch_size=1,
-            forward_only=bool(options.get("forward_only", False)),
-        )
+        with combined(core, rank, Passes(rank), config) if by_parts else nullcontext() as step:
+            function(
+                forward_step_func=step,
+                data_iterator=[None] * chunks if name == "interleaved" else None,
+                model=models if name == "interleaved" else models[0],
+                num_microbatches=microbatches,
+                seq_length=1,
+                micro_batch_size=1,
+                forward_only=bool(options.get("forward_only", False)),
+            )
     finally:
         vars(core.schedules).update(kept)
     return asked

@@ -32,7 +32,10 @@ class Token:
     label: tuple[str, int, int] | None = None
     of: Token | None = None
     shape: Token | None = None
-    device = dtype = _base = data = None
+    device = dtype = _base = data = grad = None
+
+    def retain_grad(self) -> None:
+        """Do nothing: whoever computes a gradient sets it."""
 
     def size(self) -> Size:
         return Size(self)
@@ -104,6 +107,7 @@ class Event:
     what: str
     place: Lines = ()
     label: tuple[str, int, int] | None = None  # for a compute
+    beside: tuple[str, int, int] | None = None  # for an overlap, its second part
     token: Token | None = None
     peer: int = -1
     communicator: int = 0
@@ -127,7 +131,7 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed of one rank, which records its calls."""
+    """torch.distributed of one rank, which records its calls. issued: the parts of its first combined pass."""
 
     folder: str
     ranks: int
@@ -135,6 +139,7 @@ class Rank:
     events: list[Event] = field(default_factory=list)
     under_way: dict[Event, None] = field(default_factory=dict)
     batches: Iterator[int] = field(default_factory=count)
+    issued: list[str] = field(default_factory=list)
 
     def place(self) -> Lines:
         """Return the innermost line of the framework, and the line of `schedules.py` that led to it."""
@@ -152,7 +157,7 @@ class Rank:
         name = group.name if isinstance(group, Group) else PIPELINE if group is None else str(group)
         if name not in COMMUNICATORS:
             raise Undecided(f"the process group {name}")
-        event = Event(what, self.place(), None, token, peer, communicator=COMMUNICATORS[name], batch=batch)
+        event = Event(what, self.place(), None, None, token, peer, communicator=COMMUNICATORS[name], batch=batch)
         self.events.append(event)
         self.under_way[event] = None
         return event
@@ -194,8 +199,9 @@ class Rank:
             raise Nonsense(f"rank {self.here} takes {_name(tensor.label)} for {_name(label)}, without a message")
         tensor.label = label
 
-    def compute(self, label: tuple[str, int, int]) -> None:
-        self.events.append(Event("compute", self.place(), label))
+    def compute(self, label: tuple[str, int, int], beside: tuple[str, int, int] | None = None) -> None:
+        """Record a compute, or an overlap of two."""
+        self.events.append(Event("compute", self.place(), label, beside))
 
     def made(self, token: Token) -> None:
         """Handle a token that a compute has made; a hook for subclasses."""
@@ -238,7 +244,7 @@ def waits_later(rank: Rank) -> bool:
 
 def _word(rank: Rank, event: Event) -> str | None:
     if event.what == "compute":
-        return _name(event.label)
+        return _name(event.label) + (f"+{_name(event.beside)}" if event.beside else "")
     if event.what == "reduce":
         return f"reduce:{event.stage}"
     if event.awaited is not None:

@@ -1,0 +1,191 @@
+"""Megatron-core's combined 1F1B on tokens: one pass runs a forward and a backward, layer by layer, part by part.
+
+    overlap_moe_expert_parallel_comm     combined_1f1b.py and model_chunk_schedule_plan.py run as installed
+
+Ours are the nodes of a layer, the loss and `forward_step_func`; streams and events are Fakes. Both parts of a pass are
+one overlap of the recorded order, which stands where the first node runs. Which parts the first pair launches, and on
+which stream, is a note.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pipesched.interop.frameworks.fakes import Fake, Finder
+from pipesched.interop.frameworks.megatron_rank import Rank, Token
+
+if TYPE_CHECKING:
+    from pipesched.interop.frameworks.megatron import Core
+
+OPTION = "overlap_moe_expert_parallel_comm"
+FILES = ("pipeline_parallel.combined_1f1b", "models.common.model_chunk_schedule_plan")
+LAYERS = 2
+_STREAMS = {"moe_dispatch": "comm", "moe_combine": "comm"}
+Label: TypeAlias = tuple[str, int, int]
+
+
+class Passes:
+    """The current pass of a rank. waiting: its computes that are not recorded yet; both: it is an overlap of two."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank, self.waiting, self.both = rank, list[Label](), False
+        self.done = False
+
+    def begin(self, labels: list[Label]) -> None:
+        """Begin a pass of these computes."""
+        self.done = self.done or bool(self.rank.issued)
+        self.waiting, self.both = labels, len(labels) == 2
+
+    def node(self, kind: str, name: str, layer: str) -> None:
+        """Record a node; the first one of a pass also records its computes."""
+        if self.waiting:
+            self.rank.compute(*self.waiting)
+            self.waiting = []
+        if self.both and not self.done:
+            stream = f"@{_STREAMS[name]}" if name in _STREAMS else ""
+            self.rank.issued.append(f"{kind}.{name.removeprefix('moe_')}{layer}{stream}")
+
+
+class _Node:
+    """A part of a layer."""
+
+    def __init__(self, passes: Passes, name: str, layer: str, delayed: bool) -> None:
+        self._passes, self._name, self._layer, self._delayed = passes, name, layer, delayed
+
+    def forward(self, tensor: object) -> object:
+        self._passes.node("F", self._name, self._layer)
+        return tensor
+
+    def backward(self, tensor: object) -> object:
+        whole = not self._delayed and self._name not in _STREAMS
+        self._passes.node("B" if whole else "I", self._name, self._layer)
+        return tensor
+
+    def backward_dw(self) -> None:
+        if self._delayed:
+            self._passes.node("W", self._name, self._layer)
+
+
+class _Loss:
+    """The node of the loss, in which the last stage's backward begins."""
+
+    def __init__(self, *given: object, **named: object) -> None:
+        self.forward = None
+
+    def get_grad(self) -> Token:
+        return Token()
+
+
+def _plan(core: Core, rank: Rank, passes: Passes, config: object) -> type:
+    """Return the class of plans, whose `run` is the release's own."""
+    real: Any = core.plans
+    through = SimpleNamespace(forward=lambda x: x, backward=lambda x: x)
+
+    class Plan(real.TransformerModelChunkSchedulePlan):  # type: ignore[misc]
+        def __init__(self, model: Any, label: Label) -> None:
+            self.label, self.source, self.vp_stage = label, model.input, model.chunk
+            self._event, self._model_chunk_state = SimpleNamespace(record=_nothing, wait=_nothing), SimpleNamespace()
+            self._transformer_layers = [self._layer(number) for number in range(LAYERS)]
+            self.pre_process = SimpleNamespace(forward=self._begun, backward=self._ended)
+            self.post_process = None
+
+        def _layer(self, number: int) -> SimpleNamespace:
+            delayed = bool(getattr(config, "delay_wgrad_compute", False))
+            names = ("attn", "post_attn", "moe_dispatch", "mlp", "moe_combine")
+            nodes = {name: _Node(passes, name, str(number), delayed and name in ("attn", "mlp")) for name in names}
+            return SimpleNamespace(
+                **nodes, mtp_post_process=through, config=config, get_fp8_context=nullcontext, release_state=_nothing
+            )
+
+        def _begun(self) -> Token:
+            """Make the output of the stage; its input was there before the pass."""
+            made = Token(self.label)
+            rank.made(made)
+            return made
+
+        def _ended(self, gradient: object) -> None:
+            if self.source is not None:
+                self.source.grad = gradient
+
+        @staticmethod
+        def run(ahead: Any, back: Any, b_grad: object = None, **named: object) -> object:
+            computes = []
+            if ahead is not None:
+                kind, stage, microbatch = ahead.label
+                rank.take(ahead.source, (kind, stage - 1, microbatch))
+                computes.append(ahead.label)
+            if back is not None:
+                _, stage, microbatch = back.label
+                if stage < rank.ranks * core_chunks(config) - 1:
+                    rank.take(b_grad, ("B", stage + 1, microbatch))
+                computes.append(("B", stage, microbatch))
+                first, made = back.get_layer(0).attn, Token(("B", stage, microbatch))
+                first.backward = _then(first.backward, made)
+                rank.made(made)
+            passes.begin(computes)
+            return real.TransformerModelChunkSchedulePlan.run(ahead, back, b_grad=b_grad, **named)
+
+    return Plan
+
+
+def core_chunks(config: Any) -> int:
+    """Return the number of stages of a rank."""
+    return int(config.virtual_pipeline_model_parallel_size or 1)
+
+
+def _nothing(*given: object) -> None: ...
+
+
+def _then(run: Any, made: Token) -> Any:
+    """Return a function that runs a node and returns a token."""
+
+    def backward(tensor: object) -> Token:
+        run(tensor)
+        return made
+
+    return backward
+
+
+@contextmanager
+def combined(core: Core, rank: Rank, passes: Passes, config: Any) -> Iterator[Any]:
+    """Put our nodes, loss and steps in the release's modules, and these in `sys.modules`; yield `forward_step_func`."""
+    schedules, found = vars(core.schedules), vars(core.modules["megatron.core.pipeline_parallel.combined_1f1b"])
+    plan, taken = _plan(core, rank, passes, config), dict[int, int]()
+
+    def forward_step_func(data: object, model: Any, return_schedule_plan: bool = False) -> tuple[object, None]:
+        taken[model.chunk] = microbatch = taken.get(model.chunk, -1) + 1
+        return plan(model, ("F", model.chunk * rank.ranks + rank.here, microbatch)), None
+
+    ours = {
+        "forward_step_calc_loss": lambda model, output, *given: (output, Fake("num_tokens")),
+        "set_current_microbatch": _nothing,
+    }
+    kept, loss = {name: schedules[name] for name in ours if name in schedules}, found["ScheduleNode"]
+    schedules.update({name: ours[name] for name in kept})
+    found["ScheduleNode"] = _Loss
+    try:
+        with core.finder:
+            sys.modules.update(core.modules)
+            yield forward_step_func
+    finally:
+        schedules.update(kept)
+        found["ScheduleNode"] = loss
+
+
+def plans(finder: Finder, module: type) -> ModuleType | None:
+    """Load the plans of a release that has them, within its Finder. module: the class that takes GPTModel's place."""
+    if f"megatron.core.{FILES[1]}" not in finder.files:
+        return None
+    made = import_module(f"megatron.core.{FILES[1]}")
+    vars(import_module("megatron.core.models.gpt.gpt_model"))["GPTModel"] = module
+    return made
+
+
+def modules() -> Mapping[str, ModuleType]:
+    """Return the loaded modules of megatron and torch."""
+    return {name: found for name, found in sys.modules.items() if name.partition(".")[0] in ("megatron", "torch")}
