@@ -12,6 +12,7 @@ import numpy as np
 from pipesched.analysis.timeline import paired, slot_costs
 from pipesched.diagnostics import Code, fail
 from pipesched.engines.codes import EngineCode
+from pipesched.engines.pair import TooLong
 from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Stage, least, slot
 from pipesched.model.columns import Ints
 from pipesched.model.cost_values import Cost, common_scale
@@ -76,7 +77,11 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
     of = np.array(index, dtype=np.int64)
     first, other = (schedule.stage[at] for at in (second - 1, second))
     which, inverse = np.unique(of[first] * len(stages) + of[other], return_inverse=True)
-    times = [slot(key, stages[at // len(stages)], stages[at % len(stages)]) for at in which.tolist()]
+    try:
+        times = [slot(key, stages[at // len(stages)], stages[at % len(stages)]) for at in which.tolist()]
+    except TooLong:
+        message = f"the least time of {key[0]} + {key[1]} is not found: their parts are too many to try"
+        raise fail(EngineCode.PARTS_PAIR, message, help=f"give --cost {key}=..., or fewer parts or layers") from None
     if len(set(times)) == 1:
         return times[0]
     scale = common_scale(times, _COARSER)

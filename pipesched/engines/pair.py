@@ -13,7 +13,7 @@ optimum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from typing import TypeAlias
@@ -22,22 +22,45 @@ Chain: TypeAlias = Sequence[tuple[int, str]]
 """Parts in order: ticks and engine."""
 
 
+_MOST = 50_000  # corners that are looked at, about a second
+
+
+class TooLong(Exception):
+    """Two chains whose least time is not found within the budget."""
+
+
 def pair(a: Chain, b: Chain) -> int:
-    """Return the least time at which both chains have ended, if both may start at 0; parts are not interrupted."""
+    """Return the least time at which both chains have ended, if both may start at 0; parts are not interrupted.
+
+    Raises:
+        TooLong: more corners would have to be looked at than the budget allows.
+    """
+    return begun(a, b)[0]
+
+
+def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
+    """Return the least time as for `pair`, and the starts of the parts of both chains in such an order.
+
+    Raises:
+        TooLong: as for `pair`.
+    """
     shop = _Shop([part for part in a if part[0]], [part for part in b if part[0]])
     best: dict[tuple[int, int], int] = {(0, 0): 0}
+    came: dict[tuple[int, int], tuple[int, int]] = {}
     queue = [(shop.rest(0, 0), 0, 0, 0)]  # bound, time before it with its sign changed: of equal bounds the latest
     while queue:
         _, before, i, j = heappop(queue)
         time = -before
         if (i, j) == shop.end:
-            return time
+            return time, *shop.starts(best, came)
         if time > best[i, j]:
             continue
+        if len(came) > _MOST:
+            raise TooLong
         for later, x, y in shop.after(i, j):
             then = time + later
             if (x, y) not in best or then < best[x, y]:
-                best[x, y] = then
+                best[x, y], came[x, y] = then, (i, j)
                 heappush(queue, (then + shop.rest(x, y), -then, x, y))
     raise AssertionError("the far corner is always reached")
 
@@ -80,3 +103,16 @@ class _Shop:
             gone = min(x[n + 1] - u, y[m + 1] - v)
             n, m = n + (x[n + 1] - u == gone), m + (y[m + 1] - v == gone)
         return [(max(x[-1] - u, y[-1] - v), *self.end)]
+
+    def starts(
+        self, best: Mapping[tuple[int, int], int], came: Mapping[tuple[int, int], tuple[int, int]]
+    ) -> tuple[list[int], list[int]]:
+        """Return the starts of the parts of both chains, which run without a wait from each state to the next."""
+        found: tuple[list[int], list[int]] = ([0] * self.end[0], [0] * self.end[1])
+        at = self.end
+        while at in came:
+            before = came[at]
+            for starts, sums, low, high in zip(found, self.at, before, at, strict=True):
+                starts[low:high] = [best[before] + sums[k] - sums[low] for k in range(low, high)]
+            at = before
+        return found

@@ -20,6 +20,7 @@ shorter than its fullest engine, nor than F + I alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -28,7 +29,7 @@ from math import lcm
 from os import PathLike
 from typing import TypeAlias
 
-from pipesched.engines.pair import pair
+from pipesched.engines.pair import TooLong, pair
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import PAIRS
 from pipesched.model.units import NO_UNIT, Unit
@@ -110,7 +111,11 @@ PartsLike: TypeAlias = "str | PathLike[str] | Parts | None"
 
 @lru_cache(maxsize=1024)
 def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
-    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one of each stage."""
+    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one of each stage.
+
+    Raises:
+        TooLong: the chains of FI, FW or IW are too long for their least time.
+    """
     if kinds in LETTERS:
         return first.chains(kinds)[0].load()
     if kinds == "B":
@@ -124,8 +129,10 @@ def least(first: Stage, second: Stage) -> Fraction:
     """Return a time below which no order of the parts of an F and a B ends."""
     chains = [first.F, *second.chains("B")]
     engines = {part.engine for chain in chains for part in chain.each}
-    loads = (sum((chain.load(engine) for chain in chains), Fraction(0)) for engine in engines)
-    return max(_shortest([first.F], [second.I]), *loads)
+    bounds = [sum((chain.load(engine) for chain in chains), Fraction(0)) for engine in engines]
+    with suppress(TooLong):
+        bounds.append(_shortest([first.F], [second.I]))
+    return max(*bounds, first.F.load(), second.I.load())
 
 
 def _shortest(*both: Sequence[Chain]) -> Fraction:

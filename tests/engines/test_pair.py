@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
-from pipesched.engines.pair import pair
+import pytest
+
+from pipesched.engines.pair import TooLong, begun, pair
 from tests.depth import deep
 from tests.oracles.engines_by_ticks import shortest
 
@@ -16,6 +19,31 @@ def test_equals_a_search_by_single_ticks() -> None:
         engines = "xyz"[: rng.randint(1, 3)]
         a, b = (tuple((rng.randint(0, 5), rng.choice(engines)) for _ in range(rng.randint(0, 6))) for _ in range(2))
         assert pair(a, b) == shortest(a, b) == pair(b, a), (a, b)
+
+
+def test_starts_are_an_order_of_that_length() -> None:
+    """Each chain in order, one part at a time on an engine, the last end at the least time."""
+    rng = random.Random(1957)
+    for _ in range(deep(250)):
+        chains = [[(rng.randint(1, 5), rng.choice("xy")) for _ in range(rng.randint(0, 8))] for _ in range(2)]
+        time, *starts = begun(*chains)
+        placed = [
+            [(start, start + ticks, engine) for start, (ticks, engine) in zip(row, chain, strict=True)]
+            for row, chain in zip(starts, chains, strict=True)
+        ]
+        for row in placed:
+            assert all(before[1] <= after[0] for before, after in pairwise(row))
+        for one in placed[0]:
+            assert all(one[1] <= x[0] or x[1] <= one[0] for x in placed[1] if x[2] == one[2])
+        assert max([0, *(end for row in placed for _, end, _ in row)]) == time
+
+
+def test_a_search_without_end_is_given_up() -> None:
+    """4,096 parts in no pattern on three engines: the budget is left within seconds."""
+    rng = random.Random(3)
+    chains = [[(rng.randint(1, 99), rng.choice("xyz")) for _ in range(64)] * 64 for _ in range(2)]
+    with pytest.raises(TooLong):
+        pair(*chains)
 
 
 def test_chains_of_64_layers() -> None:
