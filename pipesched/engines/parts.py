@@ -19,7 +19,7 @@ shorter than its fullest engine, nor than F + I alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,7 +29,7 @@ from math import lcm
 from os import PathLike
 from typing import TypeAlias
 
-from pipesched.engines.pair import TooLong, pair
+from pipesched.engines.pair import TooLong, begun, pair
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import PAIRS
 from pipesched.model.units import NO_UNIT, Unit
@@ -152,15 +152,66 @@ def issued(forward: Chain, back: Stage) -> Iterator[Step]:
             yield "W", own[1], weights[own[2].name]
 
 
-def fifo(issued: Iterator[Step] | Sequence[Step]) -> Fraction:
+@dataclass(frozen=True)
+class Placed:
+    """A part of a slot and when it runs, from the start of the slot."""
+
+    letter: str
+    layer: int
+    part: Piece
+    begin: Fraction
+    end: Fraction
+
+
+def fifo(issued: Iterable[Step]) -> Fraction:
     """Return the end of the last part, if each engine runs its parts in the order in which they are issued."""
+    return max((x.end for x in queued(issued)), default=Fraction(0))
+
+
+def queued(issued: Iterable[Step]) -> Iterator[Placed]:
+    """Yield when the parts run, if each engine runs its parts in the order in which they are issued."""
     free: dict[str, Fraction] = {}
     ended: dict[str, Fraction] = {}
     inputs: dict[tuple[int, str], Fraction] = {}
     for letter, layer, part in issued:
         after = inputs[layer, part.name] if letter == "W" else ended.get(letter, Fraction(0))
-        free[part.engine] = max(free.get(part.engine, Fraction(0)), after) + part.time
-        ended[letter] = free[part.engine]
+        begin = max(free.get(part.engine, Fraction(0)), after)
+        ended[letter] = free[part.engine] = end = begin + part.time
         if letter == "I":
-            inputs[layer, part.name] = free[part.engine]
-    return max(free.values(), default=Fraction(0))
+            inputs[layer, part.name] = end
+        yield Placed(letter, layer, part, begin, end)
+
+
+def placed(kinds: str, first: Stage, second: Stage) -> list[Placed]:
+    """Return when the parts of a slot run; arguments as for `slot`.
+
+    Raises:
+        TooLong: as for `slot`.
+    """
+    if kinds in ("B", "FB"):
+        return list(queued(issued(first.F if kinds == "FB" else Chain(), second)))
+    rows = [
+        chain.steps(kind) for kind, stage in zip(kinds, (first, second), strict=False) for chain in stage.chains(kind)
+    ]
+    rows = [[step for step in row if step[2].time] for row in rows]
+    scale = lcm(*(part.time.denominator for row in rows for _, _, part in row))
+    ticks = [[(int(part.time * scale), part.engine) for _, _, part in row] for row in [*rows, []][:2]]
+    _, *starts = begun(*ticks)
+    return [
+        Placed(*step, Fraction(start, scale), Fraction(start, scale) + step[2].time)
+        for row, begins in zip(rows, starts, strict=False)
+        for step, start in zip(row, begins, strict=True)
+    ]
+
+
+def critical(runs: Sequence[Placed]) -> list[Placed]:
+    """Return parts from the start of a slot to its end, each of which begins when the one before it ends."""
+    at = max(runs, key=lambda x: x.end, default=None)
+    path: list[Placed] = []
+    while at is not None:
+        path.append(at)
+        now = at
+        before = [x for x in runs if x.end == now.begin and x.part.time and now.begin]
+        ours = [x for x in before if x.letter == now.letter or x.part.engine == now.part.engine or now.letter == "W"]
+        at = next(iter([*ours, *before]), None)
+    return path[::-1]

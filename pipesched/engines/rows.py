@@ -3,6 +3,7 @@
 import re
 
 from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement
+from pipesched.views.rows import Overlay
 
 
 def _calls(first: str, text: str) -> bool:
@@ -31,6 +32,21 @@ ROWS: tuple[Row, ...] = (
         Lazy("engines.calls:schedule"),
         verify=Lazy("engines.verify_calls:verify"),
         place=6,
+    ),
+    Option(
+        "slot",
+        None,
+        "text, svg: the parts of one slot on engines, by one of its operations.",
+        "F0.3",
+        on=("show",),
+        after="parts",
+    ),
+    Overlay(
+        "slot",
+        {"text": Lazy("engines.slot_picture:text"), "svg": Lazy("engines.slot_picture:svg")},
+        Lazy("engines.slot_picture:lay"),
+        ("messages", "memory"),
+        "draws a whole schedule, and --slot one of its slots",
     ),
     Statement("Parts", Lazy("engines.read:stated")),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),

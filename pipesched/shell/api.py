@@ -192,6 +192,7 @@ def show(
     model: ModelLike = None,
     device: DeviceLike = None,
     parts: PartsLike = None,
+    slot: str | None = None,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -205,7 +206,8 @@ def show(
 ) -> Picture:
     """Draw a schedule: as ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
-    begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. model: a
+    begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. slot:
+    an operation such as ``F0.3``, the parts of whose slot are drawn on engines, as ``text`` or ``svg``. model: a
     transformer and its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is the
     drawing; in a notebook a figure shows itself. A wrong schedule is drawn as far as it runs, with its diagnostics.
 

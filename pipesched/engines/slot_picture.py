@@ -1,0 +1,201 @@
+"""A slot opened: a lane for each engine, its parts in the colours of F, I and W, and a path from its start to its end.
+
+compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...        a path of parts that wait for each other is outlined
+comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipesched.diagnostics import Code, fail
+from pipesched.engines.costs import made
+from pipesched.engines.pair import TooLong
+from pipesched.engines.parts import OWN, Parts, Placed, Stage, critical, least, placed
+from pipesched.examine import Examination
+from pipesched.model.numbers import exact
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.model.units import Unit
+from pipesched.support.safe import safe
+from pipesched.views import palette
+from pipesched.views.chart.axis import nice
+from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.views import Laid, Request
+from pipesched.views.svg import written
+from pipesched.views.svg_shapes import number
+
+_WIDTH, _ROW, _GAP, _TOP, _LETTER = 1200, 26, 8, 56, 6
+_COLUMNS, _TICKS = 100, 10
+_KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot and its parts. name: its operations; rank: where it runs; below: a bound on any order of its parts."""
+
+    name: str
+    rank: int
+    unit: Unit
+    runs: tuple[Placed, ...]
+    below: Fraction | None = None
+
+    @property
+    def length(self) -> Fraction:
+        """The time from its start to its end."""
+        return max((x.end for x in self.runs), default=Fraction(0))
+
+    @property
+    def engines(self) -> list[str]:
+        """The engines, the rank's own first."""
+        return sorted({OWN, *(x.part.engine for x in self.runs)}, key=lambda engine: (engine != OWN, engine))
+
+    @property
+    def title(self) -> str:
+        """The slot, its time, and the bound of a pair of F and B."""
+        said = self.unit.text
+        bound = "" if self.below is None else f" as issued, no order is below {said(self.below)}"
+        loads = ", ".join(f"{engine} {said(self._load(engine))}" for engine in self.engines)
+        return f"{self.name} on rank {self.rank}: {said(self.length)}{bound} ({loads})"
+
+    def _load(self, engine: str) -> Fraction:
+        return sum((x.end - x.begin for x in self.runs if x.part.engine == engine), Fraction(0))
+
+
+def lay(examination: Examination, how: Request) -> Laid:
+    """Return the slot that `--slot` names.
+
+    Raises:
+        PipeschedError: PS225, no such operation, or no parts.
+    """
+    analysis = examination.analysis
+    parts, schedule = analysis.of(Parts), analysis.schedule
+    if not parts.given:
+        raise fail(
+            Code.USAGE, "--slot opens a slot, and no parts are given", help="give --parts, or `parts` in the file"
+        )
+    head, high = _found(schedule, str(how.more["slot"]))
+    operations = [schedule[i] for i in range(head, high)]
+    stages, index = made(parts, schedule)
+    first, last = (stages[index[operation.stage]] for operation in (operations[0], operations[-1]))
+    kinds = "".join(operation.op.name for operation in operations)
+    runs = _runs(kinds, first, last)
+    below = least(first, last) if kinds == "FB" else None
+    name = "+".join(f"{x.op.name}{x.stage}.{x.microbatch}" for x in operations)
+    slot = Slot(name, int(schedule.rank[head]), parts.unit, tuple(runs), below)
+    return Laid(analysis, slot, {"slot": _published(slot)})
+
+
+def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
+    """Return the first operation of a slot, and the first one after it."""
+    word = re.fullmatch(r"([FIWB])(\d{1,9})\.(\d{1,9})", asked)
+    for i in range(len(schedule)) if word else ():
+        one = schedule[i]
+        if word and (one.op.name, one.stage, one.microbatch) == (word[1], int(word[2]), int(word[3])):
+            head = i - int(schedule.joined[i])
+            return head, head + 1 + int(head + 1 < len(schedule) and schedule.joined[head + 1])
+    help = "name an operation of it with its stage and microbatch, such as F0.3"
+    raise fail(Code.USAGE, f"no slot has the operation {asked!r}", help=help)
+
+
+def _runs(kinds: str, first: Stage, last: Stage) -> list[Placed]:
+    try:
+        return placed(kinds, first, last)
+    except TooLong:
+        raise fail(Code.USAGE, f"the parts of {kinds} are too many for their least time") from None
+
+
+def _published(slot: Slot) -> dict[str, object]:
+    path = critical(slot.runs)
+    return {
+        "name": slot.name,
+        "rank": slot.rank,
+        **exact(time=slot.length, below=slot.below),
+        "parts": [
+            {
+                "letter": x.letter,
+                "layer": x.layer,
+                "part": x.part.name,
+                "engine": x.part.engine,
+                **exact(begin=x.begin, end=x.end),
+                "critical": x in path,
+            }
+            for x in slot.runs
+        ],
+    }
+
+
+def text(chart: Chart, how: Request, slot: Slot) -> str:
+    """Return the lanes in columns, and the parts with their times; those on the path have a star."""
+    columns = (how.width or _COLUMNS) - 2 - max(map(len, slot.engines))
+    path, length = critical(slot.runs), slot.length or Fraction(1)
+    lines = [slot.title, ""]
+    for engine in slot.engines:
+        row = [" "] * columns
+        for x in slot.runs:
+            if x.part.engine == engine:
+                low, high = (int(columns * t / length) for t in (x.begin, x.end))
+                row[low:high] = _bar(f"{x.letter}.{x.part.name}", high - low)
+        lines.append(f"{engine.ljust(max(map(len, slot.engines)))}  {''.join(row)}".rstrip())
+    said = slot.unit.text
+    rows = [
+        f"{'*' if x in path else ' '} {x.letter}.{x.part.name} of layer {x.layer} on {x.part.engine}: "
+        f"{said(x.begin)} to {said(x.end)}"
+        for x in sorted(slot.runs, key=lambda x: (x.begin, x.end))
+    ]
+    return "\n".join([*lines, "", *rows, "", "* a path of parts, each of which begins when the one before it ends", ""])
+
+
+def _bar(name: str, width: int) -> str:
+    """Return a bar of columns, with as much of its name as fits."""
+    return "" if width < 1 else name[0] if width < 2 else f"[{name[: width - 2].ljust(width - 2, '-')}]"
+
+
+def svg(chart: Chart, how: Request, slot: Slot) -> str | bytes:
+    """Return the slot as a figure."""
+    return written("\n".join(_lines(slot)) + "\n", how.written)
+
+
+def _lines(slot: Slot) -> Iterator[str]:
+    left = 20 + 8 * max(map(len, slot.engines))
+    scale = Fraction(_WIDTH - left - 16) / (slot.length or 1)
+    foot = _TOP + len(slot.engines) * (_ROW + _GAP)
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{foot + 56}">'
+    edges = ".edge{stroke:#222;stroke-width:1}.path{stroke:#b00020;stroke-width:3}"
+    yield f"<style>{palette.plain_sheet()}{edges}</style>"
+    yield '<rect class="pipesched" width="100%" height="100%"/>'
+    yield _text(12, 24, slot.title)
+    path = critical(slot.runs)
+    for lane, engine in enumerate(slot.engines):
+        y = _TOP + lane * (_ROW + _GAP)
+        yield _text(12, y + 18, engine)
+        for x in sorted((x for x in slot.runs if x.part.engine == engine), key=lambda x: x in path):
+            yield from _part(x, left + scale * x.begin, y, scale * (x.end - x.begin), path)
+    step = nice(slot.length / _TICKS) if slot.length else Fraction(1)
+    for tick in range(int(slot.length / step) + 1):
+        yield _text(left + scale * step * tick, foot + 12, number(step * tick))
+    key = ", ".join(f"{letter} {op.kind.words}" for letter, op in _KINDS.items())
+    unit = slot.unit.words or "units of time"
+    yield _text(12, foot + 36, f"{unit}; {key}; outlined: parts that each begin when the one before ends")
+    yield "</svg>"
+
+
+def _part(x: Placed, left: Fraction, y: int, width: Fraction, path: Sequence[Placed]) -> Iterator[str]:
+    colour = palette.STYLES["default"].colour(_KINDS[x.letter])
+    name = f"{x.letter}.{x.part.name} {x.layer}"
+    edge = "path" if x in path else "edge"
+    shape = f'x="{number(left)}" y="{y}" width="{number(width)}" height="{_ROW}"'
+    yield f'<rect class="{edge}" {shape} fill="{colour}"><title>{safe(name, "xml")}</title></rect>'
+    fits = name if _LETTER * len(name) <= width else name[2:6] if width >= _LETTER * 4 else ""
+    if fits:
+        yield (
+            f'<text x="{number(left + width / 2)}" y="{y + 17}" text-anchor="middle" font-size="11" '
+            f'font-family="sans-serif" fill="{palette.ink(colour)}">{safe(fits, "xml")}</text>'
+        )
+
+
+def _text(x: Fraction | int, y: int, words: str) -> str:
+    return f'<text class="pipesched" x="{number(x)}" y="{y}">{safe(words, "xml")}</text>'
