@@ -2,7 +2,7 @@
 
 import re
 
-from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement
+from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement, flag
 from pipesched.views.rows import Overlay
 
 
@@ -32,6 +32,15 @@ ROWS: tuple[Row, ...] = (
         Lazy("engines.calls:schedule"),
         verify=Lazy("engines.verify_calls:verify"),
         place=6,
+    ),
+    Option(
+        "traffic",
+        flag,
+        "Draw the makespan against communication : compute instead, 0 to 1.2.",
+        default=False,
+        on=("compare",),
+        after="parts",
+        into=Lazy("engines.traffic:Traffic"),
     ),
     Option(
         "slot",

@@ -66,6 +66,7 @@ def compare(
     model: ModelLike = None,
     device: DeviceLike = None,
     parts: PartsLike = None,
+    traffic: bool = False,
     efficiency: Number | None = None,
     release: str | Release = "W",
     torch_version: str | None = None,
@@ -84,7 +85,8 @@ def compare(
     one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
     rank's links are shared by its messages: `row.queued` of each row. jitter: the standard deviation of every time, as
     "5%": `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided anew
-    in each. executor: who does the work, any of `concurrent.futures`; by default this process.
+    in each. traffic: `plot()` draws makespans against communication : compute, 0 to 1.2, and needs parts on both the
+    rank's own engine and another. executor: who does the work, any of `concurrent.futures`; by default this process.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a missing file.

@@ -9,6 +9,7 @@ stage, whatever its size. Messages cost the same in both cases.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from pipesched import render
 from pipesched.analysis.idle import overhead
 from pipesched.analysis.timeline import costs_used
 from pipesched.check.rows import CheckCode
@@ -25,6 +27,7 @@ from pipesched.compile import examine, load
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.engines.costs import Exposed
 from pipesched.engines.parts import Parts
+from pipesched.engines.traffic import RATIOS, Traffic, makespans
 from pipesched.examine import Examination, Options
 from pipesched.formats.readers import Loaded
 from pipesched.insight.compare_report import Comparison, Row
@@ -45,6 +48,7 @@ from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from pipesched.versions.report import VersionPart
+from pipesched.views.plot import Point
 
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.problem import Problem
@@ -82,9 +86,21 @@ def compare(
     ]
     rows = divided(partial(_rows, per_stage), sized, options.of(Workers))
     timed = _by_stage(options)
+    growing = [*_growing(sized)] if options.of(Traffic).traffic else []
     given = NO_UNIT if options.costs is None else options.costs.unit
     unit = options.of(Parts).unit or given if options.of(Workload).device is None else MILLISECONDS
-    return Comparison(tuple(rows), per_stage or timed, unit, options.comm, timed)
+    return Comparison(tuple(rows), per_stage or timed, unit, options.comm, timed, tuple(growing))
+
+
+def _growing(sized: Sequence[tuple[Source, Options]]) -> Iterator[Point]:
+    """Yield the makespan of each file at its size, at each ratio of communication to compute."""
+    several = Counter(source.name for source, _ in sized)
+    for source, options in sized:
+        loaded = load(source, options)
+        sizes = " ".join(f"{name}={render.size(value)}" for name, value in loaded.sizes.items())
+        series = " ".join([source.name.removesuffix(".ps"), *([sizes] if several[source.name] > 1 else [])])
+        for ratio, makespan in makespans(loaded, options):
+            yield Point(ratio, makespan, series, sizes if ratio == RATIOS[-1] else "")
 
 
 def _once(sizes: Iterable[dict[str, Value]]) -> Iterator[dict[str, Value]]:

@@ -91,7 +91,7 @@ class Row(Judged):
 @dataclass(frozen=True)
 class Comparison:
     """The rows, file by file, sizes in order. unit: the unit of times. timed: whether costs are times of a model's
-    stages on a device.
+    stages on a device. growing: if asked for, makespans against communication : compute.
     """
 
     rows: tuple[Row, ...]
@@ -99,6 +99,7 @@ class Comparison:
     unit: Unit = NO_UNIT
     comm: str | None = None
     timed: bool = False
+    growing: tuple[Point, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -222,9 +223,15 @@ class Comparison:
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Plot bubble against peak memory as SVG, with the omitted schedules and the reasons below it."""
+        """Plot bubble against peak memory as SVG, with the omitted schedules and the reasons below it; or makespans
+        against communication, if these were asked for.
+        """
         from pipesched.views.plot import plot
 
+        if self.growing:
+            title, notes = "makespan as communication grows", ["parts on other engines are scaled, the others stay"]
+            x, y = "communication : compute, of all parts in a row", f"makespan, {self.unit.words or 'units of time'}"
+            return plot(self.growing, x=x, y=y, title=title, notes=notes, said=(shown, self.unit.text))
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
         points = self.points()
         one_size = len(points) == len({point.series for point in points})

@@ -156,3 +156,22 @@ def test_exposed_time_is_said_to_count_as_work(capsys: pytest.CaptureFixture[str
     for verb in ("verify", "compare"):
         assert main([verb, *arguments]) == 0
         assert value["exposed"]["counted"] in capsys.readouterr().out
+
+
+def test_one_comparison_equals_simulations(capsys: pytest.CaptureFixture[str]) -> None:
+    """Makespan and exposed time of each row at p = 8, m = 32, with the layer that was recorded: 32 layers in all."""
+    layer = {
+        "F": [("attn", "4.36", ""), ("dispatch", "6.69", "comm"), ("mlp", "4.60", ""), ("combine", "8.68", "comm")],
+        "I": [("combine", "5.77", "comm"), ("mlp", "5.31", ""), ("dispatch", "7.49", "comm"), ("attn", "9.34", "")],
+        "W": [("mlp", "6.38", ""), ("attn", "2.39", "")],
+    }
+    letters = {x: [(n, Fraction(t), engine or "compute") for n, t, engine in row] for x, row in layer.items()}
+    layers = {"interleaved": 2, "interleaved_overlap": 2, "zb_v": 2, "dualpipev": 2, "dualpipe": 4}
+    rows = told(["compare", *layers, "--p=8", "--v=2", "--m=32", "--parts=deepseek-v3"], capsys)["rows"]
+    assert [row["name"] for row in rows] == list(layers)
+    for row, count in zip(rows, layers.values(), strict=True):
+        sizes = {"v": 2} if row["name"].startswith("interleaved") else {}
+        made = pipesched.load(row["name"], p=8, m=32, **sizes)  # type: ignore[arg-type]
+        makespan, exposed = simulated(made, letters, count)
+        assert Fraction(row["makespan"]) == makespan
+        assert [Fraction(x) for x in row["exposed"]["exposed"]] == exposed

@@ -1,0 +1,64 @@
+"""The makespan of a schedule as communication grows: the times of parts on other engines, scaled, at each ratio of all
+these times to those on the rank's own engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pipesched.compile import Loaded, Options, examine
+from pipesched.diagnostics import Code, fail
+from pipesched.engines.parts import OWN, Chain, Parts, Piece, Stage
+
+RATIOS = tuple(Fraction(tenths, 10) for tenths in range(13))
+"""Communication : compute, from none to more than DeepSeek-V3's technical report gives for its own (about 1)."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Whether the plot of a comparison is of makespans against communication."""
+
+    traffic: bool = False
+
+
+def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Fraction]]:
+    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; nothing for one without end.
+
+    Raises:
+        PipeschedError: PS225, without parts on both the rank's own engine and another; as for `costs`.
+    """
+    asked = options.beside(loaded)
+    parts = asked.of(Parts)
+    every = [part for chain in _chains(parts) for part in chain.each * chain.layers]
+    own = sum((part.time for part in every if part.engine == OWN), Fraction(0))
+    others = sum((part.time for part in every), Fraction(0)) - own
+    if not own or not others:
+        message = f"{loaded.source} has no parts on both its own engine and another, which --traffic compares"
+        raise fail(Code.USAGE, message, help="give --parts, or `parts` in the file, with `on comm`")
+    for ratio in RATIOS:
+        made = examine(loaded, asked.owning(scaled(parts, ratio * own / others))).analysis
+        if made.finished:
+            yield ratio, made.time(made.timeline.makespan)
+
+
+def scaled(parts: Parts, factor: Fraction) -> Parts:
+    """Return parts of which those on other engines take so many times as long."""
+
+    def part(one: Piece) -> Piece:
+        return one if one.engine == OWN else replace(one, time=one.time * factor)
+
+    def chain(one: Chain) -> Chain:
+        return replace(one, each=tuple(map(part, one.each)))
+
+    letters = {letter: tuple(map(part, each)) for letter, each in parts.letters.items()}
+    kept = {stage: Stage(chain(stage.F), chain(stage.I), chain(stage.W)) for stage in parts.stages}
+    return replace(parts, letters=letters, stages=tuple(kept[stage] for stage in parts.stages))
+
+
+def _chains(parts: Parts) -> list[Chain]:
+    """Return the chains of all stages, or those of a layer."""
+    if parts.stages:
+        return [chain for stage in parts.stages for chain in (stage.F, stage.I, stage.W)]
+    return [Chain(1, each) for each in parts.letters.values()]
