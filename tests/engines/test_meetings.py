@@ -169,3 +169,19 @@ def test_real_processes_end_and_stop_as_predicted() -> None:
     command = [sys.executable, "-m", "tests.engines.meetings_on_gloo", "5", "8"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=Path(__file__).parents[2])
     assert ran.returncode == 0 and "'ended': 2, 'stopped': 2, 'wrong': 1" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(deep(1) == 1, reason="by hand: --depth 2, or python -m tests.engines.experts_on_gloo")
+def test_gradients_of_experts_are_those_of_the_model_in_one_piece() -> None:
+    """Two pipelines of two ranks with real all-to-alls, F and B apart and as pairs, in double precision."""
+    command = [sys.executable, "-m", "tests.engines.experts_on_gloo", "2"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_peer_with_fewer_layers_leaves_the_others_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Megatron-LM#1852 and #1810 name odd and empty stages: a peer that issues a call less is named, with the call."""
+    layers = [f"F.dispatch{k}@comm*ep F.combine{k}@comm*ep" for k in range(3)]
+    text = f"group ep: 0 1\nrank 0: {' '.join(layers)}\nrank 1: {' '.join(layers[:2])}\n"
+    status, codes, said = told(text, tmp_path, capsys)
+    assert (status, codes) == (1, ["PS407"]) and "call 4 is F.dispatch2 by rank 0, nothing by rank 1" in said
