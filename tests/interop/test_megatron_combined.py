@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -87,6 +88,27 @@ def test_an_early_release_moves_attention(site: Path) -> None:
         pytest.skip("this release cannot")
     made = layer(recorded(site, 2, 2, 4, delay_wgrad_compute=True, **{option: True})[1])
     assert made == [*ISSUED[:6], "I.attn", "F.mlp", "F.combine", "W.attn"]
+
+
+def asked_at(site: Path, here: int, *, combined: bool) -> list[tuple[int, int]]:
+    """Return the chunks for whose reduction a rank asks, each with the number of events before; then all events."""
+    rank, asked = megatron_rank.Rank(str(core(site).folder), 4, here), list[tuple[int, int]]()
+    functions = [lambda _, chunk=chunk: asked.append((chunk, len(rank.events))) for chunk in range(2)]
+    options = {OPTION: combined, "grad_sync_func": functions, "no_sync_func": nullcontext}
+    megatron.run(core(site), "interleaved", (4, 2, 8), options, rank)
+    return [*asked, (-1, len(rank.events))]
+
+
+@each
+def test_reductions_are_asked_for_at_the_end(site: Path) -> None:
+    """The page in schedules/found: nothing runs behind a backward of chunk 0, so above rank 0 chunk 1 is late."""
+    rows = (Path(__file__).parents[2] / "schedules/found/megatron_combined_sync.md").read_text("utf-8")
+    for here in range(4):
+        plain, combined = (asked_at(site, here, combined=on) for on in (False, True))
+        assert [chunk for chunk, _ in plain] == [1, 0, -1] and plain[0][1] < plain[1][1]
+        assert (sorted(combined)[1][1] == sorted(combined)[2][1]) == (here > 0)
+        said = [f"{dict(x)[1]}, {dict(x)[0]} of {dict(x)[-1]}" for x in (plain, combined)]
+        assert f"| {here} | {said[0]} | {said[1]} |" in rows
 
 
 @executed
