@@ -166,11 +166,13 @@ class ClaimName(Row):
 class Statement(Row):
     """A statement of the language whose value belongs to an extension. node: its class in `language.ast`.
 
-    read: returns the value of all such statements of a file, from the checked file, its known names and the placement.
+    read: returns the value of all such statements of a file, from the checked file, its known names and the placement;
+    it is of the class `owner`. lines: yields statements with that value, as text.
     """
 
     node: str
     read: Lazy[Callable[..., object]]
+    lines: Lazy[Callable[..., Iterable[str]]]
 
 
 class Measure(Row):

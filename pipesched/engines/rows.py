@@ -57,7 +57,7 @@ ROWS: tuple[Row, ...] = (
         ("messages", "memory"),
         "draws a whole schedule, and --slot one of its slots",
     ),
-    Statement("Parts", Lazy("engines.read:stated")),
+    Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),
     Measure("exposed", Lazy("engines.costs:exposed"), place=20, owner=_OWNER),
 )

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Head:
-    """The parts of a file other than its order: parameters, documentation, and given costs."""
+    """The parts of a file other than its order: parameters, documentation, given costs, statements of extensions."""
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
     documentation: str = ""
     costs: Costs | None = None
+    statements: tuple[str, ...] = ()
 
 
 class Writer(ABC):

@@ -53,6 +53,12 @@ class Unit(Extended):
     names: Names
 
     @property
+    def statements(self) -> tuple[str, ...]:
+        """The statements of extensions with their values here, as text."""
+        both = ((row, value) for row in rows(Statement) for value in self.owned if row.owner and row.owner.makes(value))
+        return tuple(line for row, value in both for line in row.lines.load()(value))
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """For an order that follows from a rule: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"

@@ -18,7 +18,9 @@ class Language(Writer):
         """Do nothing: the writer refuses features that the language cannot express."""
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
-        yield writer.write(cast("Schedule", order), documentation=head.documentation, costs=head.costs)
+        yield writer.write(
+            cast("Schedule", order), documentation=head.documentation, costs=head.costs, statements=head.statements
+        )
 
     def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         raise fail(Code.USAGE, "a .ps file has the program of every rank", help="-o FILE.ps writes it")

@@ -41,12 +41,14 @@ def write(
     costs: Costs | None = None,
     claims: Sequence[str] = (),
     kernel: Kernel | None = None,
+    statements: Sequence[str] = (),
 ) -> str:
     """Return the text of a .ps file that evaluates to this schedule, operation for operation.
 
     name: by default the name of the schedule, made legal. documentation: its double quotes become single ones. costs:
     written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
-    for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number.
+    for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number. statements: further
+    ones, in canonical form.
 
     Raises:
         PipeschedError: PS814, if the language cannot express a part.
@@ -68,6 +70,7 @@ def write(
             *placement_writer.lines(placement),
             *_slices(schedule),
             *_costs(costs or Costs()),
+            *(Line(0, [statement]) for statement in statements),
         ],
         *programs(ranks, spelled, growth),
         [Line(0, [f"claim {claim}"]) for claim in claims],

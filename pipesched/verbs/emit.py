@@ -138,7 +138,8 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
         return Emission(Report(None, source.name, dict(options.parameters), diagnostics=error.diagnostics), to)
     head = Head(loaded.sizes, f"The order of {PurePath(source.name).name}")
     if loaded.unit is not None:
-        head = Head(loaded.sizes, loaded.unit.checked.file.documentation or "", loaded.unit.costs)
+        unit, said = loaded.unit, loaded.unit.checked.file.documentation or ""
+        head = Head(loaded.sizes, said, unit.costs, unit.statements)
     return Emission(Report(loaded.schedule.name, source.name, loaded.sizes), to, order, head)
 
 

@@ -210,6 +210,17 @@ def test_the_optimizer_refuses_parts() -> None:
         assert [(str(x.code), bool(x.labels)) for x in caught.value.diagnostics] == [("PS702", True)]
 
 
+def test_a_printed_order_has_the_parts_of_its_file() -> None:
+    """`emit --target ps` writes what every stage takes, and the printed file takes the same times."""
+    rng = random.Random(11)
+    for _ in range(deep(4)):
+        program = drawn(rng)
+        printed = str(pipesched.emit(Source("made.ps", program.text()), to="ps"))
+        ours, again = (pipesched.verify(Source("made.ps", text)).to_json() for text in (program.text(), printed))
+        assert ours["time"]["makespan"] == again["time"]["makespan"]  # type: ignore[index]
+        assert ours["exposed"] == again["exposed"] and format_source(Source("made.ps", printed)) == printed
+
+
 def test_words_of_parts_stay_names() -> None:
     """A file of today may call something `parts` or `of`."""
     text = "schedule named(p = 2, m = 2, parts = m)\nlet of(k) = k + parts\nstage s in 0 .. p on rank s\n"
