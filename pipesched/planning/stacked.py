@@ -29,9 +29,13 @@ from pipesched.views.chart.chart import Chart
 from pipesched.views.chart.views import COLUMNS, Request
 from pipesched.views.svg import written
 
-LETTERS = dict(zip(KINDS, "PGOAWMXR", strict=True))
+LETTERS = dict(zip(KINDS, "PGOAWVMXR", strict=True))
 _FILL = dict(
-    zip(KINDS, ("#7f7f7f", "#a9a9a9", "#cfcfcf", "#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442"), strict=True)
+    zip(
+        KINDS,
+        ("#7f7f7f", "#a9a9a9", "#cfcfcf", "#56b4e9", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#f0e442"),
+        strict=True,
+    )
 )  # distinct for all kinds of colour vision, as in `views.palette`
 _COLUMNS, _LEFT, _TOP, _GAP = 800, 90, 74, 26
 _STYLE = """\
