@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from operator import add
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ from pipesched.optimizer.sameness import same_order
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.certificate import certificate
-from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance
+from pipesched.optimizer.solve.instance import ANY, BOUNDED, MAX_OPS, Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Problem
 from pipesched.optimizer.solve.search.search import search
@@ -67,6 +68,10 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
             cannot be optimized; every fault of the schedule's file.
     """
+    if request.placement == ANY:
+        from pipesched.optimizer.front import best
+
+        return best(request, progress)
     if request.decide is not None:
         from pipesched.optimizer.decisions.request import decided
 
@@ -263,7 +268,9 @@ def _searched(
 ) -> State:
     """Search for a schedule of one m; add a note if a schedule for every m was requested."""
     limits = request.limits
-    candidates = ((k.name, k.apart) for k in known if limits.portfolio and k.apart is not None and k.fits)
+    seeds = ((name, convert.to_orders(problem, schedule)) for name, schedule in request.seeds)
+    played = ((k.name, k.apart) for k in known if limits.portfolio and k.fits)
+    candidates = ((name, orders) for name, orders in chain(seeds, played) if orders is not None)
     found = whole(target.instance)
     scale = target.instance.costs.ticks(target.instance.placement.stages).scale / problem.scale
 

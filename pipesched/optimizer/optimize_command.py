@@ -16,7 +16,10 @@ from pipesched.extension import TEXTS
 from pipesched.planning.progress import Ticker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pipesched.model.numbers import Value
+    from pipesched.optimizer.front import Front
     from pipesched.optimizer.optimize_report import Frontier, Optimum
 
 SHOWN_LINES = 48
@@ -44,6 +47,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     """
     ranged, caps = given["mem_cap"] or (False, ())
     _require_places(given, ranged=ranged)
+    ranged = ranged or given["front"]
     from pipesched.compile import read
     from pipesched.optimizer import optimize as verb
     from pipesched.optimizer.optimize_request import request
@@ -56,18 +60,37 @@ def optimize(schedule: str | None, **given: Any) -> int:
             with Ticker(out) as ticker:
                 answer = verb.optimize(asked, lambda state: ticker.tick(lambda: state.line))
             return _show(answer, out, given, holds)
+        if given["front"] or asked.placement == "any":
+            from pipesched.optimizer.front import front
+
+            with Ticker(out) as ticker:
+                found = front(asked, caps, lambda state: ticker.tick(lambda: state.line))
+            return _shown(found, out, given, found.plot)
         with Ticker(out) as ticker:
             frontier = verb.frontier(asked, caps, lambda state: ticker.tick(lambda: state.line))
-        if given["plot"]:
-            replace_file(given["plot"], verb.frontier_plot(frontier))
-        out.line(dumps(frontier.to_json()) if out.format == "json" else frontier.text())
-        return _status(frontier, given)
+        return _shown(frontier, out, given, lambda: verb.frontier_plot(frontier))
+
+
+def _shown(found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str]) -> int:
+    """Print a table of caps, and draw it where that is asked for; return the exit status."""
+    if given["plot"]:
+        replace_file(given["plot"], plot())
+    out.line(dumps(found.to_json()) if out.format == "json" else found.text())
+    return _status(found, given)
 
 
 def _require_places(given: Given, *, ranged: bool) -> None:
     """Raises PipeschedError: PS225, a plot or a proof that is not made of this, or has no place."""
-    if given["plot"] and not ranged:
-        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8")
+    if given["front"] and given["mem_cap"] and not ranged:
+        raise fail(
+            Code.USAGE, "a front is over several caps", help="leave out --mem-cap, or give a range, such as 2..8"
+        )
+    for name in ("partition", "all_m", "proof") if given["front"] or given["placement"] == "any" else ():
+        if given[name]:
+            message = f"--{name.replace('_', '-')} is for one placement and one cap"
+            raise fail(Code.USAGE, message, help="leave it out, or --front and --placement any")
+    if given["plot"] and not (ranged or given["front"]):
+        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:
         raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
     for path in filter(None, (given["plot"], given["proof"])):
@@ -121,6 +144,6 @@ def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
     return _status(answer, given)
 
 
-def _status(answer: Optimum | Frontier, given: Given) -> int:
+def _status(answer: Optimum | Frontier | Front, given: Given) -> int:
     unproved = given["require_proof"] and not answer.proved
     return answer.exit_status or (NOT_PROVED if unproved else 0)

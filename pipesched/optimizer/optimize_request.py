@@ -25,7 +25,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.asked import Asked, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
-from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.instance import ANY, MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.instance import Asked as Place
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
 from pipesched.planning.byte_counts import Bytes
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    decide, overlap, recompute: what is decided beside the order. placement: linear, loop, vee, ranks by stage, or
-    None (linear; with v > 1 loop). mem_cap: one cap, or one per rank.
+    decide, overlap, recompute: what is decided beside the order. placement: linear, loop, vee, any, ranks by
+    stage, or None (linear; with v > 1 loop). seeds: orders to begin with, with their names. mem_cap: one
+    cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
     on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
     for the source's kind, or split.
@@ -68,6 +69,7 @@ class Request:
     decide: Asked | None = None
     overlap: bool = False
     recompute: str | None = None
+    seeds: tuple[tuple[str, Schedule], ...] = ()
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -214,7 +216,7 @@ def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) 
     Raises:
         PipeschedError: PS810, no placement and no schedule has that name; every fault of the file.
     """
-    if not isinstance(asked, str) or asked in PLACEMENTS:
+    if not isinstance(asked, str) or asked in (*PLACEMENTS, ANY):
         return asked
     try:
         source = read(asked)

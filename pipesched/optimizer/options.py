@@ -19,7 +19,7 @@ OPTIMIZE = (
     replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
     replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
     replace(_D, help="Another parameter."),
-    Option("placement", placement, "Where the stages are.", "linear|loop|vee|0,1,..|FILE"),
+    Option("placement", placement, "Where the stages are.", "linear|loop|vee|any|0,1,..|FILE"),
     replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=caps_or_range),
     replace(COST, help="Costs of F, I, W, B, FB, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
@@ -30,6 +30,13 @@ OPTIMIZE = (
     Option("overlap", flag, "Decide which F runs with which B as a pair, which costs FB.", default=False),
     Option(
         "recompute", stages, "Decide R too: of any F, of all F of any stages, or of these stages.", "any|stages|0,1,.."
+    ),
+    Option(
+        "front",
+        flag,
+        "Find the Pareto front of memory and time.",
+        default=False,
+        terminal=True,
     ),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),

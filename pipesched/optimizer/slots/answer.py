@@ -220,7 +220,7 @@ def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
     search = Search(asked, instance, request.name, meter, request.limits.seed)
     if given is not None and not other_kinds(given.schedule, instance):
         search.offer(replace(given.schedule, name=request.name), given.schedule.name)
-    for name, schedule in starts(request, instance, meter) if request.recompute else ():
+    for name, schedule in starts(request, instance, meter):
         search.offer(schedule, name)
     search.run(asked.sums()[0] * asked.tick)
     if search.best is None:

@@ -33,6 +33,9 @@ _PLAIN = 0.1  # part of the time for the best order without R
 
 def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple[str, Schedule]]:
     """Yield orders with their names; some may be over the caps."""
+    yield from request.seeds
+    if not request.recompute:
+        return
     placement, free = instance.placement, instance.again in (EACH, STAGES)
     if free and request.source is None:
         part = meter.part(_PLAIN)

@@ -47,6 +47,7 @@ BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
 
 NO_CAP = 2**40  # parts; more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")
+ANY = "any"  # the best of these
 MAX_OPS = 2_000_000
 
 Asked: TypeAlias = str | tuple[int, ...] | Placement | None
@@ -79,12 +80,14 @@ class Instance(Terms):
     @property
     def rounded(self) -> tuple[Fraction, ...] | None:
         """Caps, rounded down to multiples of the smallest amount that can be taken or freed."""
-        if self.caps is None:
-            return None
+        return None if self.caps is None else tuple(cap // self.grain * self.grain for cap in self.caps)
+
+    @property
+    def grain(self) -> Fraction:
+        """The smallest amount that can be taken or freed."""
         sizes = self._sizes()
         amounts = [int(x) for column in (*sizes.takes.values(), *sizes.frees.values()) for x in column if x]
-        grain = sizes.part * (gcd(*amounts) if amounts else 1)
-        return tuple(cap // grain * grain for cap in self.caps)
+        return sizes.part * (gcd(*amounts) if amounts else 1)
 
     def _sizes(self) -> Sizes:
         stages = self.placement.stages

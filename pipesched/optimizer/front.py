@@ -1,0 +1,229 @@
+"""Placements side by side, and the Pareto front of peak memory and objective over all of them.
+
+    placement ──> no cap ──> the least cap that has a schedule ──> one step more ──> ... ──> as short as without a cap
+                    │             │ the order found is where the search at the next cap begins
+                    └─ its bound holds at every cap: a bound at a cap holds at all lower ones
+
+Costs are of 1/p of the model, so that a stage of a placement with v stages on each rank takes 1/v of them. A point of
+the front is proved if its own bound reaches it, and the bounds of all other placements at its peak do too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf
+from typing import TypeAlias
+
+from pipesched.diagnostics import Code, fail
+from pipesched.model.costs import Costs
+from pipesched.model.grid import Grid
+from pipesched.model.numbers import exact, percent, shown
+from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.optimize import optimize
+from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_request import Request, target_of
+from pipesched.optimizer.printed import read_back
+from pipesched.optimizer.solve.bounds.least_cap import least_cap
+from pipesched.optimizer.solve.instance import ANY
+from pipesched.optimizer.solve.search.state import INTERRUPTED, State
+from pipesched.optimizer.values import MOST_CAPS
+from pipesched.optimizer.verdict import INFEASIBLE, placement_name
+
+_WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
+
+Progress: TypeAlias = Callable[[State], None]
+Solved: TypeAlias = tuple[Fraction | None, Optimum]
+"""A cap, None for none, and the answer under it."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A placement with its answers, by rising caps; the one without a cap is the last."""
+
+    name: str
+    solved: Sequence[Solved]
+
+    def bound(self, cap: Fraction) -> Fraction | float:
+        """Return the best lower bound under a cap: that of any cap at least as high."""
+        found = [answer for own, answer in self.solved if own is None or own >= cap]
+        return max((inf if x.status == INFEASIBLE else x.lower_bound or Fraction(0) for x in found), default=0)
+
+    def value(self, cap: Fraction | None) -> Fraction | None:
+        """Return the least objective of the answers within a cap."""
+        found = (x for _, x in self.solved if x.value is not None and (cap is None or max(x.peak) <= cap))
+        return min((x.value for x in found if x.value is not None), default=None)
+
+
+@dataclass(frozen=True)
+class Best:
+    """A point of the front. proved: no placement has a better schedule with this peak."""
+
+    way: Way
+    answer: Optimum
+    proved: bool
+
+    @property
+    def peak(self) -> Fraction:
+        return max(self.answer.peak)
+
+    @property
+    def value(self) -> Fraction:
+        assert self.answer.value is not None
+        return self.answer.value
+
+
+@dataclass(frozen=True)
+class Front:
+    """The answers of all placements."""
+
+    ways: Sequence[Way]
+
+    @property
+    def points(self) -> list[Best]:
+        """The answers that no other beats in both peak and objective, by rising peaks."""
+        all_of = [(way, x) for way in self.ways for _, x in way.solved if x.value is not None]
+        kept = list[Best]()
+        for way, answer in sorted(all_of, key=lambda one: (max(one[1].peak), one[1].value or Fraction(0))):
+            assert answer.value is not None
+            if not kept or answer.value < kept[-1].value:
+                proved = all(other.bound(max(answer.peak)) >= answer.value for other in self.ways)
+                kept.append(Best(way, answer, proved))
+        return kept
+
+    @property
+    def proved(self) -> bool:
+        return all(point.proved for point in self.points)
+
+    @property
+    def exit_status(self) -> int:
+        """0 if every point is proved, 1 if there is none, else 3."""
+        return 1 if not self.points else 0 if self.proved else 3
+
+    def text(self) -> str:
+        """Return the front, and the least objective of every placement under each cap."""
+        some = self.ways[0].solved[0][1]
+        unit = some.instance.costs.unit
+        named = [f"for {way.name}: {way.solved[0][1].instance.text_without_cap}" for way in self.ways]
+        rows = [["peak", some.objective, "bubble", "placement", "verdict"]]
+        for x in self.points:
+            figures = [shown(x.peak), unit.text(x.value), percent(x.answer.least_bubble or Fraction(0))]
+            rows.append([*figures, x.way.name, "proved" if x.proved else "best found"])
+        caps = sorted({cap for way in self.ways for cap, _ in way.solved if cap is not None})
+        table = [["cap", *(way.name for way in self.ways)]]
+        for cap in [*caps, None]:
+            values = [way.value(cap) for way in self.ways]
+            table.append(["none" if cap is None else shown(cap), *("-" if x is None else unit.text(x) for x in values)])
+        return "\n".join([*named, "", *_aligned(rows), "", *_aligned(table)])
+
+    def to_json(self) -> dict[str, object]:
+        """Return the front, and every answer with its placement and its cap."""
+        points = [
+            {"placement": x.way.name, **exact(peak=x.peak, value=x.value), "proved": x.proved} for x in self.points
+        ]
+        solved = [(way.name, *one) for way in self.ways for one in way.solved]
+        answers = [{"placement": name, **exact(cap=cap), "answer": x.to_json()} for name, cap, x in solved]
+        return {"ok": self.exit_status == 0, "front": points, "answers": answers}
+
+    def plot(self) -> str:
+        """Return the picture of all answers, the front joined, as SVG."""
+        from pipesched.views.plot import Point, plot
+
+        solved = [(way.name, x) for way in self.ways for _, x in way.solved]
+        points = [Point(max(x.peak), x.value, name) for name, x in solved if x.value is not None]
+        objective, said = solved[0][1].objective, (shown, solved[0][1].instance.costs.unit.text)
+        x = "peak activations of a rank, in microbatches through 1/p of the model"
+        return plot(points, x=x, y=objective, title=f"{objective} against memory", frontier=True, said=said)
+
+
+def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambda state: None) -> Front:
+    """Optimize every placement under each cap. caps: rising; empty for all that matter.
+
+    Raises:
+        PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
+    """
+    ways = []
+    for name, asked in _ways(request):
+        solved = [*_solved(asked, caps, progress)]
+        ways.append(Way(name, solved))
+        if any(answer.reason == INTERRUPTED for _, answer in solved):
+            break
+    return Front(ways)
+
+
+def best(request: Request, progress: Progress = lambda state: None) -> Optimum:
+    """Return the best answer of all placements under one cap, with a note on the others."""
+    found = []
+    for name, asked in _ways(request):
+        found.append((name, optimize(asked, progress)))
+        if found[-1][1].reason == INTERRUPTED:
+            break
+    name, answer = min(found, key=lambda one: (one[1].value is None, one[1].value or Fraction(0)))
+    unit = answer.instance.costs.unit
+    others = []
+    for other, x in found:
+        value = "infeasible" if x.status == INFEASIBLE else "nothing found" if x.value is None else unit.text(x.value)
+        bound = "" if x.status == INFEASIBLE else f", bound {unit.text(x.lower_bound or Fraction(0))}"
+        others += [f"{other}: {value}{bound}"] * (other != name)
+    return replace(answer, notes=(f"the best of {len(found)} placements; {'; '.join(others)}", *answer.notes))
+
+
+def _ways(request: Request) -> Iterator[tuple[str, Request]]:
+    """Yield every placement with its request."""
+    if request.placement != ANY:
+        instance = target_of(replace(request, recompute=None, overlap=False)).instance
+        yield placement_name(instance.placement), request
+        return
+    if request.source is not None:
+        message = "--placement any is given, but the schedule has a placement"
+        raise fail(Code.USAGE, message, help="leave one of them out")
+    costs = request.costs or Costs()
+    uneven = [key for key, cost in costs.given.items() if isinstance(cost, tuple | Grid)]
+    if uneven:
+        message = f"the cost {uneven[0]} is given by stage, but placements differ in their stages"
+        raise fail(OptimizerCode.DECISION, message, help=f"give {uneven[0]} of 1/p of the model, as one number")
+    chunks = request.parameters.get("v")
+    for name, v in _WAYS if chunks is None else (("linear", 1), *((x, chunks) for x in ("loop", "vee") if chunks != 1)):
+        scaled = request.costs if request.workload.device is not None else costs.scaled(1 / Fraction(str(v)))
+        parameters = {**request.parameters, "v": v}
+        yield f"{name} v={v}", replace(request, placement=name, parameters=parameters, costs=scaled)
+
+
+def _solved(request: Request, caps: Sequence[Fraction], progress: Progress) -> Iterator[Solved]:
+    """Yield the answers of one placement, by rising caps."""
+    free = optimize(replace(request, mem_cap=None), progress)
+    last: Optimum | None = None
+    for cap in caps or _steps(free):
+        done = last is not None and last.value is not None and free.value is not None and last.value <= free.value
+        if done and not caps:
+            break
+        seeds = [] if last is None or last.analysis is None else [last]
+        seeds += [free] if free.peak and max(free.peak) <= cap else []
+        known = tuple((f"cap {shown(max(x.peak))}", read_back(x.source).schedule) for x in seeds)
+        last = optimize(replace(request, mem_cap=(cap,), seeds=known), progress)
+        yield cap, last
+        if last.reason == INTERRUPTED:
+            return
+    yield None, free
+
+
+def _steps(free: Optimum) -> Iterator[Fraction]:
+    """Yield the caps that differ, from the least that has a schedule to the peak of the answer without a cap.
+
+    Raises:
+        PipeschedError: PS225, they are too many.
+    """
+    instance = free.instance
+    problem, grain = instance.problem(), instance.grain
+    least, most = int(least_cap(problem).max()) * problem.part, max(free.peak, default=Fraction(0))
+    low, high = -(-least // grain), -(-most // grain)
+    if high - low >= MOST_CAPS:
+        message = f"{high - low + 1:,} caps differ, from {shown(low * grain)} to {shown(high * grain)}"
+        raise fail(Code.USAGE, message, help="give a range, such as --mem-cap 2..8")
+    return (n * grain for n in range(int(low), int(high) + 1))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
