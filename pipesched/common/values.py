@@ -1,10 +1,24 @@
-"""Read a value that only options of extensions have; `command.values` reads the other values."""
+"""Read values that only options of extensions have; `command.values` reads the other values."""
 
 from __future__ import annotations
 
-from pipesched.command.values import listed, text
+from fractions import Fraction
+
+from pipesched.command.values import Not, listed, text
 
 
 def texts(value: object) -> tuple[str, ...]:
     """Return a text or several as a tuple."""
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
+
+
+def deviation(value: object) -> Fraction:
+    """Parse a share of a time: ``5%``, ``0.05``."""
+    text = str(value).strip()
+    try:
+        share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
+        raise Not(value, "a share, as 5% or 0.05") from None
+    if not 0 <= share <= 1:
+        raise Not(value, "a share from 0 to 1, as 5%")
+    return share

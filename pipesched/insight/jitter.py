@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from pipesched.analysis.copies import Copies
 from pipesched.analysis.lists import Lists, run, run_events, run_rounds
 from pipesched.analysis.timeline import entries
-from pipesched.command.values import Not
 from pipesched.diagnostics import Code, fail
 from pipesched.examine import Examination
 from pipesched.language.evaluate import at_size
@@ -144,7 +143,7 @@ def jitter(made: Examination) -> Jitter | None:
         return None
     rule = _rule(made) if asked.rule else None
     ends, finer = makespans(found, float(asked.jitter), rule=rule)
-    p50, p95 = (Fraction(int(ends[ceil(q * len(ends)) - 1]), found.ticks.scale * finer) for q in (0.5, 0.95))
+    p50, p95 = _quantiles(ends, found.ticks.scale * finer)
     messages, room = found.dependencies.messages(), slack(found)
     of = [found.schedule.rank[x].astype(np.int64) for x in (messages.producer, messages.consumer)]
     link = of[0] * found.schedule.ranks + of[1]
@@ -163,6 +162,17 @@ def jitter(made: Examination) -> Jitter | None:
         free=not found.ticks.message.any(),
         rule=rule is not None,
     )
+
+
+def quantiles(made: Analysis, share: Fraction, draws: int) -> tuple[Fraction, Fraction]:
+    """Return the makespans that half and 95 % of the draws do not exceed: the service `quantiles`."""
+    ends, finer = makespans(made, float(share), draws)
+    return _quantiles(ends, made.ticks.scale * finer)
+
+
+def _quantiles(ends: Ints, scale: int) -> tuple[Fraction, Fraction]:
+    p50, p95 = (Fraction(int(ends[ceil(q * len(ends)) - 1]), scale) for q in (0.5, 0.95))
+    return p50, p95
 
 
 def _rule(made: Examination) -> Rule | None:
@@ -365,15 +375,3 @@ def slack(made: Analysis) -> Ints:
     late = made.ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
     room: Ints = int(end.max()) - end[slot[found.producer]] - late - left[slot[found.consumer]]
     return room
-
-
-def deviation(value: object) -> Fraction:
-    """Parse a share of a time: ``5%``, ``0.05``."""
-    text = str(value).strip()
-    try:
-        share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)
-    except (ValueError, ZeroDivisionError):
-        raise Not(value, "a share, as 5% or 0.05") from None
-    if not 0 <= share <= 1:
-        raise Not(value, "a share from 0 to 1, as 5%")
-    return share

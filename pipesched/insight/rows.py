@@ -1,5 +1,6 @@
 """The rows that add `why`, `compare`, `diff` and `--jitter`."""
 
+from pipesched.common.rows import Service
 from pipesched.extension import TEXTS, ClaimName, Lazy, Measure, Option, Row, Verb, flag
 
 _JITTERED = Lazy[type]("insight.jitter:Jittered")
@@ -32,7 +33,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Option(
         "jitter",
-        Lazy("insight.jitter:deviation"),
+        Lazy("common.values:deviation"),
         "Makespan if every time varies by this much, as 5%.",
         "X%",
         on=("verify", "compare"),
@@ -52,5 +53,6 @@ ROWS: tuple[Row, ...] = (
     Measure("period", Lazy("insight.batches:part"), inside=True, place=30),
     ClaimName("period", Lazy("insight.batches:claimed"), by_rank=False),
     ClaimName("period_bubble", Lazy("insight.batches:claimed_bubble"), by_rank=False),
+    Service("quantiles", Lazy("insight.jitter:quantiles")),
     Measure("jitter", Lazy("insight.jitter:jitter"), place=10, owner=_JITTERED),
 )

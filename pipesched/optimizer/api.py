@@ -34,6 +34,7 @@ def optimize(
     head: Number | None = None,
     overlap: bool = False,
     recompute: str | Sequence[int] | None = None,
+    jitter: Number | str | None = None,
     objective: str = "makespan",
     backward: str | None = None,
     all_m: bool = False,
@@ -54,7 +55,9 @@ def optimize(
     microbatches through 1/p of the model, one, or one per rank. partition: layers to divide among the stages, or
     ``model``; embedding, head: their work, in layers. overlap: whether
     pairs F+B are a decision. recompute: which F may run again: ``any``, ``stages`` for all F of a stage or none, or
-    stages whose F do. backward: ``split`` or ``fused``. time_limit: seconds,
+    stages whose F do. jitter: the standard deviation of
+    every time, as a share of it; of orders as short, one with a low p95 is taken.
+    backward: ``split`` or ``fused``. time_limit: seconds,
     each a million steps of work, about a CPU second. certify: give the proof of what an engine refuted a minute more.
     seed: the seed of random choices; the same question, limit and seed have the same answer. progress: called with the
     state of the search about every second; KeyboardInterrupt, also if it raises one, ends the search with the best

@@ -43,7 +43,7 @@ from pipesched.optimizer.solve.bounds.least_cap import infeasible
 from pipesched.optimizer.solve.certificate import certificate
 from pipesched.optimizer.solve.instance import ANY, BOUNDED, MAX_OPS, Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
-from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.optimizer.solve.search.search import search
 from pipesched.optimizer.solve.search.state import INTERRUPTED, Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict
@@ -320,7 +320,8 @@ def _answer(
     )
     if state.best is None:
         return found
-    schedule = replace(convert.to_schedule(problem, state.best), name=request.name)
+    best, said = _steady(request, instance, state, known, meter)
+    schedule = replace(convert.to_schedule(problem, best), name=request.name)
     written, judged, more = _certified(request, instance, state, schedule, repeated, meter)
     kernel = repeated.printed(state.problem) if repeated else None
     made, text, report = printed(schedule, instance, judged, request.name, kernel)
@@ -331,7 +332,7 @@ def _answer(
         analysis=made,
         reason=state.stopped if judged.status == FOUND else "",
         given=known[0] if target.given else None,
-        notes=(*found.notes, *more),
+        notes=(*said, *found.notes, *more),
         source=text,
         certificate=written | verdict,
         checked=report,
@@ -394,6 +395,21 @@ def _believed(
             return proof.entry
         state.disbelieve()
     return None
+
+
+def _steady(
+    request: Request, instance: Instance, state: State, known: list[Known], meter: Meter
+) -> tuple[Orders, list[str]]:
+    """Return the best orders, and with --jitter some as short with a lower p95, and the note on them."""
+    assert state.best is not None
+    if request.jitter is None:
+        return state.best, []
+    from pipesched.optimizer.steady import Steady
+
+    others = [k.orders for k in known if k.fits and k.orders is not None]
+    search = Steady.of(instance, state.problem, request.jitter)
+    found, note = search.best(state.best, others, request.limits.seed, meter)
+    return found, [note]
 
 
 def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:

@@ -23,7 +23,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.decisions.asked import Asked, overlap, recompute
+from pipesched.optimizer.decisions.asked import Asked, jitter, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
 from pipesched.optimizer.solve.instance import ANY, MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.instance import Asked as Place
@@ -70,6 +70,7 @@ class Request:
     overlap: bool = False
     recompute: str | None = None
     seeds: tuple[tuple[str, Schedule], ...] = ()
+    jitter: Fraction | None = None
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -103,6 +104,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         decide=decisions(given),
         overlap=overlap(given),
         recompute=recompute(given),
+        jitter=jitter(given),
     )
 
 

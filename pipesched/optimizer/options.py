@@ -7,6 +7,7 @@ from dataclasses import replace
 from pipesched.command import values
 from pipesched.command.options import COST, COSTS, RELEASE, SIZES, VERBOSE, results
 from pipesched.command.values import seconds, text, whole
+from pipesched.common.values import deviation
 from pipesched.extension import Option, flag
 from pipesched.optimizer.decisions.asked import layers, stages
 from pipesched.optimizer.values import caps_or_range, placement
@@ -38,6 +39,7 @@ OPTIMIZE = (
         default=False,
         terminal=True,
     ),
+    Option("jitter", deviation, "Of orders as short, take one with a low p95 if every time varies by this.", "X%"),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 import pipesched
 from pipesched.analysis.lists import Lists, run
 from pipesched.analysis.timeline import entries
+from pipesched.common.values import deviation
 from pipesched.compile import Options, examine, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination
@@ -33,7 +34,7 @@ SCHEMA = Draft202012Validator(json.loads(asset("emit", "report.schema.json").rea
 
 
 def examined(name: str, share: str = "5%", costs: Any = None, **sizes: int) -> Examination:
-    asked = Options(sizes, costs=costs).owning(jitter.Jittered(jitter.deviation(share)))
+    asked = Options(sizes, costs=costs).owning(jitter.Jittered(deviation(share)))
     return examine(load(read(name), asked), asked)
 
 

@@ -76,6 +76,14 @@ def recompute(given: Given) -> str | None:
     return str(given["recompute"]) if asked else None
 
 
+def jitter(given: Given) -> Fraction | None:
+    """Return how much times vary; raise PipeschedError, PS225, for options that contradict it."""
+    if given.get("objective") == "span" and given.get("jitter"):
+        raise fail(Code.USAGE, "--jitter is about the makespan", help="leave out --jitter, or --objective")
+    asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))
+    return Fraction(given["jitter"]) if asked else None
+
+
 def _in_slots(given: Given, own: str, others: tuple[str, ...]) -> bool:
     if not given.get(own):
         return False
