@@ -194,7 +194,7 @@ def _solved(request: Request, caps: Sequence[Fraction], progress: Progress) -> I
     """Yield the answers of one placement, by rising caps."""
     free = optimize(replace(request, mem_cap=None), progress)
     last: Optimum | None = None
-    for cap in caps or _steps(free):
+    for cap in () if free.reason == INTERRUPTED else caps or _steps(free):
         done = last is not None and last.value is not None and free.value is not None and last.value <= free.value
         if done and not caps:
             break
