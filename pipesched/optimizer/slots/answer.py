@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _CLAUSE = 3  # steps to write a clause
+_CHEAP = 0.03  # part of what is left for a refutation after which the next step is twice as long
 _FIRST, _SHARE = 0.1, 0.6  # part of what is left for one question: about a shorter order, about a bound
 _FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
 _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
@@ -129,12 +130,13 @@ class Search:
         self._raise(low)
 
     def _raise(self, low: int) -> None:
-        """Raise the bound from below, by longer steps while the questions are refuted. low: the least open makespan."""
+        """Raise the bound from below, by longer steps while refutations are cheap. low: the least open makespan."""
         tick = step = self.asked.tick
         while low < self.value - tick and not self.meter.late:
             bound = min(low + step, self.value - tick) - tick
+            left = self.meter.left
             if self._ask(bound, _SHARE) is False:
-                low, step = bound + tick, 2 * step
+                low, step = bound + tick, 2 * step if left - self.meter.left < _CHEAP * left else tick
             elif step > tick:
                 step = tick
             else:
