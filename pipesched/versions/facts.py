@@ -57,7 +57,8 @@ class Versions:
         before = _before(unit, steps.at, units, len(schedule))
         results = made.dependencies.made
         forward, backward, weights = (results[x].astype(np.int64) for x in _RESULTS)
-        return cls(schedule, steps, unit, before, forward, backward, np.maximum(weights, backward))
+        done = np.maximum(weights, backward)
+        return cls(schedule, steps, unit, before, forward=forward, backward=backward, done=done)
 
     @property
     def rule(self) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from torch.distributed.pipelining import schedules as torch_schedules
 
 import pipesched
 from pipesched.__main__ import main
@@ -168,6 +167,8 @@ def test_the_orders_that_lack_backwards() -> None:
 
 def of_torch(name: str, p: int, v: int, m: int) -> str:
     """Return the compute order that a schedule class of torch makes, in our words."""
+    from torch.distributed.pipelining import schedules as torch_schedules
+
     stages = [mock.MagicMock(num_stages=p * v, group_size=p, group_rank=0) for _ in range(v)]
     made = getattr(torch_schedules, name)(stages, m).pipeline_order
     return rules.text([iter([_word(x) for x in made[r] if x is not None]) for r in range(p)])
