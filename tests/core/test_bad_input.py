@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesched import Source, verify
 from pipesched.diagnostics import Code
 from tests.readers.typed import typed
 
@@ -168,6 +169,14 @@ def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:
         done = pipesched("verify", str(file))
         assert done.status == 1 and re.search(r"error\[PS\d{3}\]", done.text) and done.seconds < SECONDS
         assert "Traceback" not in done.text and "internal" not in done.text
+
+
+def test_stages_are_counted_over_all_routes() -> None:
+    """The limit of stages holds for those of all routes together, before the second route is placed."""
+    routes = "route {}: stage s in 0 .. 60000 on rank 0 for microbatch {} .. {}\n"
+    text = f"schedule t(p, m)\n{routes.format('down', 0, 1)}{routes.format('up', 1, 2)}rank r {{ F[0] }}\n"
+    (found,) = verify(Source("t.ps", text), p=1, m=2).diagnostics
+    assert (found.code, found.message) == ("PS210", "more than 100000 stages, counted over all routes")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A kind of operation is a row: added to a copy of the tree in at most six places, it is known everywhere.
+"""A kind of operation is a row: added to a copy of the tree in at most seven places, it is known everywhere.
 
 The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
 another operation takes, and holds as much as the F, for ever. The findings expected of the copy were derived by hand.
@@ -38,6 +38,7 @@ PLACES = (  # file, a text in it, what is inserted after it
     (GRAMMAR, '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
     ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
+    ("emit/v3/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
         "pipesched/runtime/execute/executor.py",
         '    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),\n',
@@ -136,8 +137,8 @@ Answers = dict[str, tuple[int, str]]
 
 
 def test_it_is_a_row() -> None:
-    """At most six places change."""
-    assert len(PLACES) <= 6
+    """At most seven places change."""
+    assert len(PLACES) <= 7
 
 
 def test_few_name_a_kind() -> None:

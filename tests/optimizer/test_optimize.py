@@ -23,6 +23,7 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.solve.search.state import State
 from pipesched.optimizer.verdict import Verdict
+from tests.depth import deep, some
 from tests.optimizer.test_optimize_cli import OPTIMUM, ORDERS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -115,7 +116,7 @@ def named(question: dict[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in question.items())
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=named)
+@pytest.mark.parametrize("question", some(QUESTIONS, 2), ids=named)
 def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -> None:
     """The printed file is verified with its own costs; its certificate is accepted, and no other verdict with it. Three
     times the costs give three times the optimum. A larger cap allows every schedule of a smaller one, and no cap allows
@@ -227,9 +228,9 @@ def test_what_cannot_be_optimized_says_why() -> None:
     ("question", "optimal"),
     [
         ({"p": 3, "mem_cap": 3}, True),
-        ({"p": 3, "mem_cap": 5, "costs": SKEWED}, True),
-        ({"p": 3, "placement": "vee", "mem_cap": 3}, True),
         ({"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}, False),
+        *[({"p": 3, "mem_cap": 5, "costs": SKEWED}, True)][: deep(1) - 1],
+        *[({"p": 3, "placement": "vee", "mem_cap": 3}, True)][: deep(1) - 1],
     ],
     ids=str,
 )

@@ -138,7 +138,7 @@ def compared(seed: int) -> str:
     return answer.status
 
 
-@pytest.mark.parametrize("seed", range(deep(16)))
+@pytest.mark.parametrize("seed", range(deep(7)))
 def test_the_split_is_the_best_of_all(seed: int) -> None:
     """The value is the least over all splits and orders where it is proved, the bound never above it; verify agrees."""
     compared(seed)
@@ -265,8 +265,8 @@ def judged(seed: int) -> str:
 
 def test_no_forged_split_is_proved() -> None:
     """An answer that is proved after a forger was at it is true in all its numbers."""
-    seen = Counter(judged(seed) for seed in range(deep(50)))
-    assert sum(n for what, n in seen.items() if what != "true") > 20
+    seen = Counter(judged(seed) for seed in range(deep(16)))
+    assert sum(n for what, n in seen.items() if what != "true") > 6
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_what_comes_is_a_schedule_and_better_each_time(kind: str, release: str) 
                 kind, 3, 5, [Fraction(4), Fraction(3), Fraction(7, 2)], "F=3,I=4,W=2,C=1", rule, fused=fused
             )
         problem = asked.problem()
-        values = [measured(asked, problem, found) for _, found in orders(problem, deep(30_000))]
+        values = [measured(asked, problem, found) for _, found in orders(problem, deep(12_000))]
         assert values and all(better < worse for worse, better in pairwise(values))
 
 
@@ -108,7 +108,7 @@ def test_there_is_an_order_exactly_if_there_is_a_schedule(seed: int) -> None:
     assert all(value is not None and best is not None and value >= best for value in values)
 
 
-@pytest.mark.parametrize("ranks", range(2, 8, max(1, 3 - deep(1))))
+@pytest.mark.parametrize("ranks", range(2, 4 + 2 * deep(1), max(1, 3 - deep(1))))
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ranks: int) -> None:
     """For any urgency, and any room above the least cap, list scheduling completes."""
@@ -156,7 +156,7 @@ def test_blocks_pushed_together_are_not_worse_than_the_published_ones(cap: int, 
     assert min(measured(asked, problem, justifier.push(found)) for found in fit) <= published
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6, 7][: 3 + deep(1)])
 def test_a_block_never_meets_itself(ranks: int) -> None:
     """Run as early as possible, it ends no later than its last slot; once filled, it holds the stated amount."""
     problem = instance("vee", ranks, 4 * ranks).problem()
@@ -244,7 +244,7 @@ def test_a_pattern_holds_no_more_with_more_microbatches(kind: str) -> None:
         assert short is not None and long is not None and long - short == work
 
 
-@pytest.mark.parametrize("ranks", range(2, 8 + deep(1)))
+@pytest.mark.parametrize("ranks", range(2, 5 + deep(1)))
 def test_the_zero_bubble_heuristic_meets_the_bound_of_meetings(ranks: int) -> None:
     """Unit costs and few microbatches in flight: no schedule is below the bound, and the order meets it if the last
     trip is not a whole one.
