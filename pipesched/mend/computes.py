@@ -65,13 +65,13 @@ class Slots:
             for op, stage, microbatch in zip(*(x[head].tolist() for x in columns), strict=True)
         ]
         return cls(
-            [[*range(*ends)] for ends in pairwise(cut)],
-            schedule.rank[head].tolist(),
-            slot_costs(schedule, ticks)[head].tolist(),
-            kinds,
-            needs,
-            users,
-            head,
+            lists=[[*range(*ends)] for ends in pairwise(cut)],
+            rank=schedule.rank[head].tolist(),
+            costs=slot_costs(schedule, ticks)[head].tolist(),
+            kinds=kinds,
+            needs=needs,
+            users=users,
+            head=head,
         )
 
 

@@ -76,9 +76,7 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     target, way = targets()[to], writer(to)
     if not (target.judged or counting(Rewrite, options)):
         return _as_it_is(source, options, to)
-    waits = "WAIT_" in source.text and "torch_version" in reader_of(source).takes
-    version = first_with(Op.WAIT_SEND_F) if waits else None
-    own = replace(options, torch_version=version, comm=None if target.blocks else options.comm)
+    own = replace(options, torch_version=_written_for(source), comm=None if target.blocks else options.comm)
     try:
         loaded, own = _rewritten(compile.load(source, own), own, target.messages)
         way.require(loaded.schedule, loaded.program if target.messages else None)
@@ -94,6 +92,12 @@ def emit(source: Source, options: Options, to: str) -> Emission:
     if order is None:
         return Emission(first.report, to)
     return _finished(first, loaded, order, to, options.torch_version or DEFAULT if target.torch else None)
+
+
+def _written_for(source: Source) -> TorchVersion | None:
+    """Return the first version of torch whose files have waits, if a torch CSV has some."""
+    waits = "WAIT_" in source.text and "torch_version" in reader_of(source).takes
+    return first_with(Op.WAIT_SEND_F) if waits else None
 
 
 def _rewritten(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
