@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.library.assets import asset
+from pipesched.model.units import NO_UNIT
 from pipesched.report.parts import Claim, Communication, Memory, Parts, Time
 from pipesched.report.report import Report
 from pipesched.support.source import Source
@@ -288,3 +289,10 @@ def test_the_schema_refuses_what_is_no_report(change: dict[str, object]) -> None
     """The schema is strict: it refuses another key, a float, and a wrong type."""
     Draft202012Validator.check_schema(SCHEMA)
     assert not VALIDATOR.is_valid({**INTERLEAVED.to_json(), **change})
+
+
+def test_a_short_makespan_that_grows_by_queueing_is_longer() -> None:
+    """Three quarters of a unit are 50 % more than half a unit, also where both are below 1."""
+    part = Communication("one-stream", ("one-stream",), (), 0, Fraction(3, 4))
+    (line,) = part.queued(Fraction(1, 2), NO_UNIT)
+    assert line.startswith("makespan 0.75 under one-stream") and line.endswith("50 % more")

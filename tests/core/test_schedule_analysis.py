@@ -110,3 +110,11 @@ def test_what_was_forgotten_is_derived_again() -> None:
     before = made.timeline
     made.forget("timeline", "program")
     assert made.timeline is not before and np.array_equal(made.timeline.end, before.end)
+
+
+def test_a_slot_has_both_parts_of_a_pair() -> None:
+    """Both parts of a pair have one text, from either of them; the last operation of the last rank has its own."""
+    schedule = load(read("dualpipe"), Options({"p": 4, "m": 8})).schedule
+    pairs = [i for i in range(1, len(schedule)) if schedule.joined[i]]
+    assert pairs and all(schedule.slot(i) == schedule.slot(i - 1) == f"{schedule[i - 1]}+{schedule[i]}" for i in pairs)
+    assert schedule.slot(len(schedule) - 1) == str(schedule[len(schedule) - 1])
