@@ -251,7 +251,7 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
         several = [stage for stage, count in enumerate(counts) if count == copies]
         which = "every stage" if len(several) == schedule.stages else f"stages {ranges(several)}"
         yield f"{copies} copies of {which}: parameters and their gradients take {copies} times as much"
-    if any(schedule.counts[op] for op in MAKERS[Result.RECOMPUTED]):
+    if schedule.has(MAKERS[Result.RECOMPUTED]):
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
         much = "its stage's value" if kept is None else shown(kept)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -56,37 +57,41 @@ class Dependencies:
         stages, microbatches = schedule.stages, schedule.microbatches
         stage, microbatch = schedule.stage, schedule.microbatch
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
-        made: dict[Result, Column] = {}
         key, there, clean = schedule.key(), schedule.counts, bool(valid.all())
-        nowhere = np.broadcast_to(PLACE(-1), stages * microbatches)
-        for result, makers in MAKERS.items():
-            made[result] = nowhere
-            if any(there[op] for op in makers):
-                which = makes(schedule.op, result)
-                at = np.flatnonzero(which if clean else which & valid)[::-1]
-                made[result] = nowhere.copy()
-                made[result][key[at]] = at
+
+        @cache
+        def places(kinds: tuple[Op, ...]) -> Ints:
+            which = among(schedule.op, kinds)
+            return (which if clean else which & valid).nonzero()[0]
+
+        @cache
+        def first(kinds: tuple[Op, ...]) -> Column:
+            found = np.full(stages * microbatches, -1, dtype=PLACE)
+            at = places(kinds)[::-1]
+            found[key[at]] = at  # of equal keys the first place remains
+            return found
+
+        made = {result: first(tuple(op for op in makers if there[op])) for result, makers in MAKERS.items()}
         producer = np.full(len(schedule), -1, dtype=PLACE)
-        found: list[tuple[Column, Column]] = [(producer[:0], producer[:0])]
+        found: list[tuple[Column, Column]] = []
         for (taken, of, own), kinds in _ALIKE.items():
-            if not any(there[op] for op in kinds):
+            if not (alike := tuple(op for op in kinds if there[op])):
                 continue
-            alike = np.flatnonzero(valid & among(schedule.op, kinds))
+            consumer = places(alike)
             nearest, others, begins = schedule.placement.neighbours(of)
-            source = nearest[stage[alike]]
-            inner, last = source >= 0, alike[source < 0]
-            producer[alike[inner]] = made[taken][source[inner] * microbatches + microbatch[alike[inner]]]
-            if own is not None:
-                producer[last] = made[own][key[last]]
+            table = made[taken].reshape(stages, microbatches)[nearest]
+            table[nearest < 0] = -1 if own is None else made[own].reshape(stages, microbatches)[nearest < 0]
+            producer[consumer] = table.reshape(-1)[key[consumer]]
             if len(others):
-                count = np.diff(begins)[stage[alike]]
-                consumer = np.repeat(alike, count)
+                count = np.diff(begins)[stage[consumer]]
+                consumer = np.repeat(consumer, count)
                 number = np.arange(len(consumer)) - np.repeat(np.cumsum(count) - count, count)
                 source = others[begins[stage[consumer]] + number]
                 found.append((made[taken][source * microbatches + microbatch[consumer]], consumer))
         crosses = (producer >= 0) & (schedule.rank[producer] != schedule.rank)
-        producers, consumers = (np.concatenate(column) for column in zip(*found, strict=True))
-        return cls(made, producer, crosses, valid, _further(schedule, producers, consumers))
+        none = Edges(producer[:0], producer[:0], crosses[:0])
+        further = _further(schedule, *map(np.concatenate, zip(*found, strict=True))) if found else none
+        return cls(made, producer, crosses, valid, further)
 
     def edges(self) -> Edges:
         """Return every producer of every operation; the one in the column comes first."""
@@ -100,8 +105,10 @@ class Dependencies:
 
     def messages(self) -> Edges:
         """Return the edges that are messages: one for each consumer of a result on another rank."""
-        found = self.edges()
-        return _chosen(found, found.crosses)
+        if len(self.further):
+            return _chosen(found := self.edges(), found.crosses)
+        consumer = self.crosses.nonzero()[0].astype(PLACE)
+        return Edges(self.producer[consumer], consumer, np.ones(len(consumer), dtype=np.bool_))
 
 
 def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:

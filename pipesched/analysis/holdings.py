@@ -33,7 +33,7 @@ from math import lcm
 import numpy as np
 
 from pipesched.diagnostics import Code, fail
-from pipesched.model.columns import Bools, Ints, among, first_of, makes, running_sum
+from pipesched.model.columns import Bools, Ints, among, first_of, makes, nearest, running_sum
 from pipesched.model.grid import Grid, spread
 from pipesched.model.ops import COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
@@ -62,7 +62,7 @@ class Memory:
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
         """The most activations live at once, by rank, in the unit."""
-        return tuple(max(self.at(i), Fraction(0)) if i >= 0 else Fraction(0) for i in self.peak_at)
+        return tuple((max(int(self.held[i]), 0) if i >= 0 else 0) * self.part for i in self.peak_at)
 
     @property
     def passing(self) -> bool:
@@ -91,24 +91,14 @@ class Memory:
         return [key for key, parts in left.items() if parts > 0]
 
 
-def changes(schedule: Schedule, release: Release) -> tuple[Ints, Ints]:
-    """Return, by kind and stage, what a compute takes or frees, and what it holds only while it runs; in parts of size
-    1.
-
-    Both have the shape (computes, S).
-    """
-    _, *whole = _shares(release)
-    trained, frozen = (np.array(x, dtype=np.int64)[:, None] for x in whole)
-    table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
-    return np.where(keeps, table, 0), np.where(keeps, 0, np.maximum(table, 0))
-
-
 @lru_cache(maxsize=64)
-def _shares(release: Release) -> tuple[int, list[int], list[int]]:
-    """Return the parts of an activation, and by kind how many it takes or frees, on trained stages and on others."""
+def _shares(release: Release) -> tuple[int, Ints, Ints]:
+    """Return the parts of an activation, and by kind how many it takes or frees, on trained stages and on others; both
+    have the shape (computes, 1).
+    """
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
-    trained, frozen = ([int(release.change(op, trained=t) * parts) for op in COMPUTES] for t in (True, False))
-    return parts, trained, frozen
+    trained, frozen = ([[int(release.change(op, trained=t) * parts)] for op in COMPUTES] for t in (True, False))
+    return parts, np.array(trained), np.array(frozen)
 
 
 def memory(
@@ -128,24 +118,24 @@ def memory(
     sizes = _grid((Fraction(1),) * schedule.stages if sizes is None else sizes)
     forward, again = _run_again(schedule)
     small = _grid((Fraction(0),) * schedule.stages if small is None or not len(again) else small)
-    shares, change, _ = _shares(release)
+    shares, trained, frozen = _shares(release)
     scale = lcm(sizes.scale, small.scale)
     parts = shares * scale
-    if max(map(abs, change)) * scale * sizes.most * max(len(schedule), 1) >= 2**62:
+    if int(abs(trained).max()) * (scale // sizes.scale) * sizes.most_whole * max(len(schedule), 1) >= 2**62:
         raise fail(Code.COSTS, "the amounts held overflow 64 bits", help="use rounder shares for M and the release")
-    size, stage = _amounts(schedule, sizes, scale), np.clip(schedule.stage, 0, schedule.stages - 1)
-    keeping, passing = changes(schedule, release)
-    after = keeping[schedule.op, stage] * size
-    more = None if schedule.keeps.all() else passing[schedule.op, stage] * size
+    size, stage = _amounts(schedule, sizes, scale), nearest(schedule.stage, schedule.stages)
+    table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
+    after = (table * keeps)[schedule.op, stage] * size
+    more = None if keeps.all() else (np.maximum(table, 0) * ~keeps)[schedule.op, stage] * size
     if len(again):
-        left = _amounts(schedule, small, scale) * shares
+        left = np.broadcast_to(_amounts(schedule, small, scale) * shares, len(schedule))
         if (left[forward] > after[forward]).any():
             raise fail(Code.COSTS, "cost K is more than M: an F keeps more for its R than it holds", help=_SMALL)
         more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
         more[forward], after[forward] = after[forward] - left[forward], left[forward]
         after[again] = -left[again]
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
-    if among(schedule.op, HOLDING).any():
+    if schedule.has(HOLDING):
         moved = np.where(_kept_of(schedule), _HOLDS[schedule.op] * size * shares, 0)
         after = after + moved
         if (copied := among(schedule.op, COPIES)).any():
@@ -160,21 +150,18 @@ def _grid(amounts: Sequence[Fraction] | Grid) -> Grid:
 
 
 def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
-    """Return the entry of each operation, in 1 / scale; out-of-range values count as the nearest entry."""
+    """Return the entry of each operation, in 1 / scale, or of all; out-of-range values count as the nearest entry."""
     whole = amounts.whole * (scale // amounts.scale)
     if (whole == whole[:1, :1]).all():
-        return np.broadcast_to(whole[0, 0], len(schedule))
-    stage, microbatch = (
-        np.clip(column, 0, most - 1)
-        for column, most in zip((schedule.stage, schedule.microbatch), whole.shape, strict=True)
-    )
-    return np.asarray(whole[stage, microbatch])
+        return np.asarray(whole[0, 0])
+    columns = zip((schedule.stage, schedule.microbatch), whole.shape, strict=True)
+    return np.asarray(whole[tuple(nearest(*of) for of in columns)])
 
 
 def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
     """Return, by rank, the first entry at which the most is held, -1 if there is none."""
     ends = pairwise(start.tolist())
-    return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in ends)
+    return tuple(low + int(total[low:high].argmax()) if high > low else -1 for low, high in ends)
 
 
 def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
@@ -188,7 +175,7 @@ _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
     """Return the F that have an R, and the R, on stages that keep anything."""
-    if not makes(schedule.op, Result.RECOMPUTED).any():
+    if not schedule.has(MAKERS[Result.RECOMPUTED]):
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
     again, forward = (np.flatnonzero(inside & makes(schedule.op, x)) for x in (Result.RECOMPUTED, Result.ACTIVATION))

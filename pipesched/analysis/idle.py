@@ -21,7 +21,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.analysis.timeline import Timeline, slot_costs
+from pipesched.analysis.timeline import Timeline
 from pipesched.model.costs import Ticks
 from pipesched.model.numbers import percent, share
 from pipesched.model.schedule import Schedule
@@ -63,17 +63,18 @@ class Idle:
 
 def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
     """Return the times of a schedule that finishes."""
-    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(slot_costs(schedule, ticks))])
-    work = total[schedule.start[1:]] - total[schedule.start[:-1]]
     low, high = schedule.start[:-1], schedule.start[1:]
-    some = high > low
-    spans = np.zeros(schedule.ranks, dtype=np.int64)
+    some = (high > low).nonzero()[0]
+    took = times.end - times.start
+    took[schedule.joined] = 0
+    work, spans = np.zeros((2, schedule.ranks), dtype=np.int64)
+    work[some] = np.add.reduceat(took, low[some])
     spans[some] = times.end[high[some] - 1] - times.start[low[some]]
     scale = ticks.scale
     return Idle(
         Fraction(times.makespan, scale),
-        tuple(Fraction(int(x), scale) for x in spans),
-        tuple(Fraction(int(x), scale) for x in work),
+        tuple(Fraction(x, scale) for x in spans.tolist()),
+        tuple(Fraction(x, scale) for x in work.tolist()),
     )
 
 

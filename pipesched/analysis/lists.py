@@ -55,22 +55,23 @@ class Lists:
     def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
         """Return the lists with entries that wait in this order."""
         consumer, producer, delay = waits
-        size, late, number = len(cost), bool(delay.any()), np.broadcast_to(PLACE(0), len(consumer))
+        size, late, parts = len(cost), bool(delay.any()), list[Ints | slice]([slice(None), slice(0)])
         waiting = np.zeros(size, dtype=np.bool_)
         waiting[consumer] = True
         if np.count_nonzero(waiting) < len(consumer):  # some entries wait for several others
             order = np.argsort(consumer, kind="stable")
             consumer, producer, delay = consumer[order], producer[order], delay[order]
-            number = places(fresh(consumer))
+            number = np.minimum(places(fresh(consumer)), _WIDTH)
+            parts = [np.flatnonzero(number == x) for x in (*range(min(int(number.max()) + 1, _WIDTH)), _WIDTH)]
         inputs = []
-        for column in range(min(int(number.max(initial=0)) + 1, _WIDTH)):
-            at = np.flatnonzero(number == column)
+        for at in parts[:-1]:
             need, delays = np.full(size, size, dtype=PLACE), np.zeros(size, dtype=np.int64) if late else None
-            need[consumer[at]] = np.where(producer[at] < 0, size, producer[at])
+            need[consumer[at]] = producer[at]
+            need[need < 0] = size
             if delays is not None:
                 delays[consumer[at]] = delay[at]
             inputs.append((need, delays))
-        left = np.flatnonzero(number >= _WIDTH)
+        left = parts[-1]
         return cls(cost, cut, tuple(inputs), (consumer[left], producer[left], delay[left]))
 
 
@@ -210,8 +211,9 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
             waiting.setdefault(producer, []).append(rank)
             break
     ends = np.frombuffer(end, dtype=np.int64)[:size]
-    ran = np.concatenate([[0], np.cumsum(ends >= 0)])[lists.cut]
-    return ends, np.frombuffer(turn, dtype=PLACE), lists.cut[:-1] + np.diff(ran)
+    ran = np.append(0, (ends >= 0).cumsum())[lists.cut]
+    stopped = lists.cut[1:] if clock == size else lists.cut[:-1] + np.diff(ran)
+    return ends, np.frombuffer(turn, dtype=PLACE), stopped
 
 
 def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from pipesched.model.columns import PLACE, Bools, Column, fresh, places, small
+from pipesched.model.columns import PLACE, Bools, Column, among, fresh, places, small
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 
@@ -48,10 +48,13 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,)."""
+    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,). proved: they were
+    paired by the clock, so all of them can happen in the order of their instants.
+    """
 
     program: Program
     partner: Column
+    proved: bool = False
 
     @property
     def sends(self) -> Side:
@@ -64,16 +67,44 @@ class Pairing:
 
 def pair(program: Program) -> Pairing:
     """Pair all sends with receives, and SYNCs with SYNCs."""
-    made = Pairing(program, np.full(len(program), -1, dtype=PLACE))
-    _link(made.partner, made.sends, made.receives)
-    rank, peer, sync = program.rank, program.peer, program.op == Op.SYNC
-    if sync.any():
-        low, high = (
-            Side.of(program, sync & (rank < peer), rank, peer),
-            Side.of(program, sync & (rank > peer), peer, rank),
-        )
-        _link(made.partner, low, high)
-    return made
+    rank, peer, sync = program.rank, program.peer, among(program.op, [Op.SYNC])
+    sides = [(program.sends, program.receives)]
+    sides += [(sync & (rank < peer), sync & (rank > peer))] if sync.any() else []
+    partner = np.full(len(program), -1, dtype=PLACE)
+    proved = _rising(program) and all(_by_clock(program, partner, *both) for both in sides)
+    if not proved:
+        partner[:] = -1
+    for one, two in () if proved else sides:
+        _link(partner, Side.of(program, one, rank, peer), Side.of(program, two, peer, rank))
+    return Pairing(program, partner, proved)
+
+
+def _rising(program: Program) -> bool:
+    """Return True if the program has a clock that rises on each rank, from 0 or later."""
+    clock, start = program.clock, program.start
+    if clock is None or not len(clock):
+        return False
+    begins = start[:-1][start[:-1] < start[1:]]
+    rises = np.append(True, clock[1:] > clock[:-1])
+    rises[begins] = clock[begins] >= 0
+    return bool(rises.all())
+
+
+def _by_clock(program: Program, partner: Column, one: Bools, two: Bools) -> bool:
+    """Link the two ends of each message by their instant; return True if all of a rising clock are linked so.
+
+    Along a channel both sides have the order of their instants, so the i-th send and the i-th receive are linked.
+    """
+    clock, at, there = program.clock, one.nonzero()[0].astype(PLACE), two.nonzero()[0].astype(PLACE)
+    assert clock is not None
+    if len(at) != len(there):
+        return False
+    known = np.zeros(int(clock.max()) + 1, dtype=PLACE)
+    known[clock[at]] = at
+    at = known[clock[there]]
+    partner[there], partner[at] = at, there
+    columns = [(clock, clock), (program.communicator,) * 2, (program.rank, program.peer), (program.peer, program.rank)]
+    return bool((partner[at] == there).all()) and all((a[at] == b[there]).all() for a, b in columns)
 
 
 def _link(partner: Column, a: Side, b: Side) -> None:

@@ -1,10 +1,9 @@
 """Termination of a program under each communication model, and the buffering that it needs.
 
 One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to tell. A
-*clock* proves it in one pass: if it rises along every list and both ends of each message have the same instant, then
-the messages can happen in clock order. Lowering provides its own clock; it is checked, never trusted. Without a clock,
-the program is run: a message whose two ends have both begun is done, and a rank goes on when all messages of its batch
-are. Computes never block, so only messages are walked.
+*clock* proves it, and pairs the messages (`analysis.pairing`): they can happen in its order. Lowering provides its own;
+it is checked, never trusted. Without a clock, the program is run: a message whose two ends have both begun is done, and
+a rank goes on when all messages of its batch are. Computes never block, so only messages are walked.
 """
 
 from __future__ import annotations
@@ -93,24 +92,10 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
 
 def meets(program: Program, pairing: Pairing) -> bool:
     """Return True if every rank finishes under strict."""
-    meeting = program.sends | program.receives | (program.op == Op.SYNC)
-    ends = np.flatnonzero(meeting)
-    if np.any(pairing.partner[ends] < 0):
-        return False
-    return clock_proves(program, pairing) or _run(program, pairing, ends)
-
-
-def clock_proves(program: Program, pairing: Pairing) -> bool:
-    """Return True if the program's clock is a certificate: rising on each rank, equal at both ends of a message."""
-    clock = program.clock
-    if clock is None:
-        return False
-    rising = clock[1:] > clock[:-1]
-    rising[program.start[1:-1][(program.start[1:-1] > 0) & (program.start[1:-1] < len(program))] - 1] = True
-    if not rising.all():
-        return False
-    ends = np.flatnonzero((program.sends | (program.op == Op.SYNC)) & (pairing.partner >= 0))
-    return bool(np.array_equal(clock[ends], clock[pairing.partner[ends]]))
+    if pairing.proved:
+        return True
+    ends = np.flatnonzero(program.sends | program.receives | (program.op == Op.SYNC))
+    return not (pairing.partner[ends] < 0).any() and _run(program, pairing, ends)
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:

@@ -60,7 +60,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
         PipeschedError: PS222, if costs are so large that times exceed 64 bits.
     """
     cost = ticks.durations(schedule.op, schedule.stage, schedule.microbatch)
-    second = np.flatnonzero(schedule.joined)
+    second = schedule.joined.nonzero()[0]
     if len(second):
         first = second - 1
         pair = cost[first] + cost[second]
@@ -70,7 +70,8 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
         cost[first], cost[second] = pair, 0
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
         raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
-    cost[among(schedule.op, COPIES)] = 0
+    if schedule.has(COPIES):
+        cost[among(schedule.op, COPIES)] = 0
     return np.asarray(cost, dtype=np.int64)
 
 
@@ -95,9 +96,9 @@ def entries(
     schedule: Schedule, dependencies: Dependencies, ticks: Ticks, copies: Copies | None
 ) -> tuple[Column, Ints, Ints, Waits]:
     """Return the slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
-    head = np.flatnonzero(~schedule.joined)
-    slot = np.cumsum(~schedule.joined, dtype=PLACE) - PLACE(1)
-    cost, cut, found = slot_costs(schedule, ticks)[head], np.searchsorted(head, schedule.start), dependencies.messages()
+    head = (~schedule.joined).nonzero()[0]
+    slot = (~schedule.joined).cumsum(dtype=PLACE) - PLACE(1)
+    cost, cut, found = slot_costs(schedule, ticks)[head], head.searchsorted(schedule.start), dependencies.messages()
     delay = ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
     waits = slot[found.consumer], slot[found.producer], delay
     return slot, *((cost, cut, waits) if copies is None else copies.joined(schedule, ticks, slot, cost, cut, waits))
@@ -107,11 +108,12 @@ def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plain
     """Run the schedule once, greedily; O(operations). plainly: how, where it has no copies and no further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
-    head = np.flatnonzero(~schedule.joined)
+    head = (~schedule.joined).nonzero()[0]
     lists = Lists.of(cost, cut, waits)
     plain = copies is None and not len(dependencies.further)
     end, turn, at = plainly(lists) if plain else run(lists, rounds=False)
-    begin = np.where(end < 0, -1, end - cost)
+    begin = end - cost
+    begin[end < 0] = -1
     if copies is not None:
         copies = replace(copies, start=begin[len(head) :], end=end[len(head) :])
     stops = zip(at.tolist(), cut[1:].tolist(), strict=True)

@@ -44,7 +44,7 @@ def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diag
     at = np.flatnonzero(dependencies.valid & among(schedule.op, _OF_ACTIVATIONS))
     key = schedule.key(at)
     for result in (Result.ACTIVATION, *FOR_BACKWARDS):
-        if any(schedule.counts[op] for op in MAKERS[result]):
+        if schedule.has(MAKERS[result]):
             _late(schedule, at, dependencies.made[result][key], found)
     _late(schedule, np.arange(len(schedule)), dependencies.producer, found)
     if len(dependencies.further):

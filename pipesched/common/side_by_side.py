@@ -97,7 +97,7 @@ def _small(one: Examination) -> bool:
     schedule = one.loaded.schedule
     if schedule.program is not None or not 0 < len(schedule) <= SMALL or schedule.placement.routes > 2:
         return False
-    if schedule.placement.frozen or not schedule.placement.chain or any(schedule.counts[op] for op in _AWAY):
+    if schedule.placement.frozen or not schedule.placement.chain or schedule.has(_AWAY):
         return False
     try:
         costs = one.analysis.costs
@@ -136,6 +136,7 @@ class Beside(Placement):
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
         """Return what each stage reads, or what reads it, within the stage's own schedule."""
         nearest, *others = super().neighbours(of)
+        nearest = nearest.copy()
         if of != SAME:
             nearest[self.first[1:] - 1 if of == BEHIND else self.first[:-1]] = -1
         return nearest, others[0], others[1]

@@ -22,7 +22,7 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.timeline import Timeline
-from pipesched.model.columns import PLACE, Column, Ints, makes
+from pipesched.model.columns import PLACE, Column, Ints, constant, makes, small
 from pipesched.model.lists import Chosen
 from pipesched.model.ops import COMPUTES, RECEIVES, SENDS, Op, Result
 from pipesched.model.schedule import Program, Schedule
@@ -40,83 +40,82 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     stages, low, high = syncs.T
     steps = np.arange(0 if schedule.forward_only or schedule.steps else schedule.ranks)
     size, messages = len(schedule), len(found)
-    parts = [size, messages, messages, len(reduced), len(syncs), len(syncs), len(steps)]
-    source = np.concatenate([np.arange(size, dtype=PLACE), found.producer, found.consumer, reduced], dtype=PLACE)
-    rank = np.concatenate([schedule.rank[source], low, high, steps], dtype=np.int64)
-    row, clock, start = _laid_out(rank, _instants(times, found.producer, reduced), parts, schedule.ranks)
+    computes, endings = np.arange(size, dtype=PLACE), np.full(2 * len(syncs) + len(steps), -1, dtype=PLACE)
+    sources = (found.producer, found.consumer, reduced)
+    rank = np.concatenate([schedule.rank, *(schedule.rank[at] for at in sources), low, high, steps], dtype=np.int64)
+    start = np.append(0, np.bincount(rank, minlength=schedule.ranks).cumsum())
+    row, clock = _laid_out(rank, _instants(times, found.producer, reduced), size, messages, len(syncs))
     del rank  # frees much memory
-
-    def ordered(*columns: Column) -> Column:
-        return np.concatenate(columns, dtype=np.int32)[row]
-
-    compute, reduce, ending, step = (
-        np.broadcast_to(np.int32(-1), x) for x in (size, len(reduced), sum(parts[4:]), parts[6])
-    )
-    alone = np.broadcast_to(np.False_, len(row))
+    source, last = np.concatenate([computes, *sources, endings], dtype=PLACE)[row], row - (size + 2 * messages)
+    late = (last >= 0).nonzero()[0]
+    stage, microbatch = schedule.stage[source].astype(np.int32), schedule.microbatch[source].astype(np.int32)
+    stage[late] = np.concatenate([of, stages, stages, endings[: len(steps)]])[last[late]]
+    microbatch[late] = -1
     there = np.concatenate([found.consumer, found.producer])
+    none = np.full(size + len(reduced), -1, dtype=np.int32)
+
+    def ends(of: Column, *endings: Column) -> Column:
+        """Return a column of messages and of the last instructions, -1 for others."""
+        return np.concatenate([none[:size], of[there], none[size:], *endings], dtype=np.int32)[row]
+
     sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
-    rest = np.append(local, np.repeat([Op.SYNC, Op.STEP], [2 * parts[4], parts[6]]))
+    rest = np.append(local, np.repeat(_ENDINGS, [2 * len(syncs), len(steps)]))
     return Program(
         schedule.name,
         schedule.placement,
         np.concatenate([schedule.op, sends, receives, rest], dtype=np.int8)[row],
-        ordered(schedule.stage[source[: size + 2 * messages]], of, stages, stages, step),
-        ordered(schedule.microbatch[source[: size + 2 * messages]], reduce, ending),
-        peer=ordered(compute, schedule.rank[there], reduce, high, low, step),
-        group=np.broadcast_to(np.int32(-1), len(row)),
-        communicator=np.broadcast_to(np.int32(0), len(row)),
-        second=(row < size) & schedule.second[np.minimum(row, size - 1)] if schedule.second.any() else alone,
+        stage,
+        microbatch,
+        peer=ends(schedule.rank, high, low, endings[: len(steps)]),
+        group=constant(np.int32(-1), len(row)),
+        communicator=constant(np.int32(0), len(row)),
+        second=(row < size) & schedule.second[source] if schedule.second.any() else constant(np.False_, len(row)),
         start=start,
-        origin=Chosen(schedule.origin, ordered(source, ending)),
+        origin=Chosen(schedule.origin, source),
         clock=clock,
-        other=None if schedule.placement.chain else ordered(compute, schedule.stage[there], reduce, ending),
+        other=None if schedule.placement.chain else ends(schedule.stage, endings),
         rule=schedule.steps.rule or "stash" if schedule.steps else "",  # where nothing crosses, all rules are equal
     )
 
 
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
-    """Return computes, messages and reductions in one global order by time, messages before computes.
+    """Return the places of computes, messages and reductions in one global order by time, messages before computes.
 
     If an operation takes no time and a message would precede its producer, the turn in which computes ran decides, and
     messages follow their producer.
     """
     count = (len(times.start), len(producer), len(reduced))
-    which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
-    if np.any(times.end == times.start):
+    place, bits = np.arange(len(time), dtype=PLACE), len(time).bit_length()
+    if (turns := np.any(times.end == times.start)) or 4 * (int(time.max(initial=0)) + 1) << bits >= 2**63:
+        which = np.repeat(np.array([COMPUTE, MESSAGE, REDUCE], dtype=np.int8), count)
         turn = np.concatenate([times.turn, times.turn[producer], times.turn[reduced]])
-        return np.lexsort(((which - COMPUTE) % 3, turn, time)).astype(PLACE)
-    if 4 * (int(time.max(initial=0)) + 1) * len(time) >= 2**63:
-        return np.lexsort((which, time)).astype(PLACE)
-    time *= 4  # in place, since these are large
-    time += which
-    time *= len(time)
-    time += np.arange(len(time), dtype=PLACE)
-    time.sort()
-    return np.asarray(np.remainder(time, max(1, len(time)), out=time), dtype=PLACE)
+        order = np.lexsort(((which - COMPUTE) % 3, turn, time) if turns else (which, time))
+    else:
+        time *= 4  # in place, since these are large
+        time[: count[0]] += COMPUTE
+        time[count[0] + count[1] :] += REDUCE
+        time <<= bits
+        time += place
+        time.sort(kind="stable")  # it consists of runs, which a stable sort merges
+        order = np.bitwise_and(time, (1 << bits) - 1, out=time)
+    found = np.empty_like(place)
+    found[order] = place
+    return found
 
 
-def _laid_out(rank: Ints, order: Column, count: list[int], ranks: int) -> tuple[Column, Column, Ints]:
-    """Return the rows of all parts by rank, in the order of their instants; the ranks; and the offsets by rank.
+def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int) -> tuple[Column, Column]:
+    """Return the rows of all parts by rank, in the order of their instants, and these instants.
 
-    A message and a SYNC have a row in two parts, at one instant. rank: the rank of each row, overwritten.
+    A message and a SYNC have a row in two parts, at one instant; SYNCs and STEPs are behind all others. rank: the rank
+    of each row, overwritten.
     """
-    first = np.cumsum([0, *count], dtype=PLACE)
-    order[order >= first[2]] += first[2] - first[1]
-    order = np.concatenate([order, np.arange(first[4], first[5]), np.arange(first[6], first[7])], dtype=PLACE)
-    sides = np.stack([order, order + np.where(order < first[2], count[1], count[4]).astype(PLACE)], axis=1).reshape(-1)
-    bits, key = len(sides).bit_length(), np.empty(first[-1], dtype=np.int64)  # rank, instant, side
-    key[order] = np.arange(0, len(sides), 2)
-    for one in (1, 4):
-        key[first[one + 1] : first[one + 2]] = key[first[one] : first[one + 1]] + 1
+    bits, later = len(rank).bit_length(), np.arange(len(instant), len(rank) - messages - syncs)
     rank <<= bits
-    key += rank
-    key.sort()
-    start = np.searchsorted(key, np.arange(ranks + 1) << bits)
-    key &= (1 << bits) - 1
-    row = sides[key]
-    key >>= 1
-    return row, key.astype(PLACE), start
+    rank += np.concatenate([instant[: size + messages], instant[size:], later[:syncs], later])
+    row = rank.argsort(kind="stable").astype(PLACE)
+    rank &= (1 << bits) - 1
+    return row, rank[row].astype(PLACE)
 
 
 def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
@@ -137,12 +136,14 @@ def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
 
 def _last_backward(schedule: Schedule) -> Ints:
     """Return the last W or B of each stage on each rank."""
-    at = np.flatnonzero(makes(schedule.op, Result.WEIGHTS))[::-1]
+    at = makes(schedule.op, Result.WEIGHTS).nonzero()[0]
     key = schedule.rank[at].astype(np.int64) * (int(schedule.stage.max(initial=0)) + 1) + schedule.stage[at]
-    _, first = np.unique(key, return_index=True)
-    return at[first]
+    order = small(key).argsort(kind="stable")
+    key = key[order]
+    return np.asarray(at[order[np.append(key[1:] != key[:-1], True)[: len(key)]]])
 
 
+_ENDINGS = np.array([Op.SYNC, Op.STEP], dtype=np.int8)
 _OF_CONSUMER = {
     role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES], dtype=np.int8)
     for role in (SENDS, RECEIVES)

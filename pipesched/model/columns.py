@@ -27,7 +27,7 @@ def among(op: Column, kinds: Iterable[Op]) -> Bools:
     """Return a mask of the entries in a column of kinds that are among `kinds`."""
     found = np.zeros(len(op), dtype=np.bool_)
     for kind in kinds:
-        found |= op == kind
+        found |= op == int(kind)  # numpy is slow with members of an enumeration
     return found
 
 
@@ -72,6 +72,16 @@ def places(begins: Bools) -> Column:
     return np.asarray(at - np.maximum.accumulate(at * begins))
 
 
+def nearest(column: Column, size: int) -> Column:
+    """Return the column with each entry that is out of 0 .. size replaced by the nearest one."""
+    return np.minimum(np.maximum(column, 0), size - 1)
+
+
+def constant(value: np.generic, length: int) -> Column:
+    """Return a column of one value, which takes no memory and cannot be written."""
+    return np.ndarray(length, value.dtype, value.tobytes(), strides=(0,))
+
+
 def small(column: Column) -> Column:
     """Return the column in 16 bits if they suffice, since numpy sorts those by radix; no entry is negative."""
     return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
@@ -84,9 +94,9 @@ def rank_column(start: Ints) -> Column:
 
 def running_sum(change: Ints, start: Ints) -> Ints:
     """Return the sum of each rank's own entries up to each entry."""
-    total = np.cumsum(change)
-    before = np.concatenate([np.zeros(1, dtype=np.int64), total])[start[:-1]]
-    return np.asarray(total - np.repeat(before, np.diff(start)))
+    total = change.cumsum()
+    total -= np.append(0, total)[start[:-1]].repeat(start[1:] - start[:-1])
+    return total
 
 
 def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:

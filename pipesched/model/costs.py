@@ -31,7 +31,7 @@ from operator import add, mul, sub
 import numpy as np
 
 from pipesched.diagnostics import Code, budgeted, fail
-from pipesched.model.columns import Column, Ints
+from pipesched.model.columns import Column, Ints, nearest
 from pipesched.model.cost_values import (
     Cost,
     common_scale,
@@ -95,9 +95,9 @@ class Ticks:
 
     def _of(self, table: Ints, axes: int, stage: Column, microbatch: Column, *op: Column) -> Ints:
         """Return the entries of a table; an out-of-range stage or microbatch counts as the nearest one."""
-        at = (*op, np.clip(stage, 0, self.message.shape[0] - 1))
+        at = (*op, nearest(stage, self.message.shape[0]))
         if table.ndim > axes:
-            at = (*at, np.clip(microbatch, 0, table.shape[-1] - 1))
+            at = (*at, nearest(microbatch, table.shape[-1]))
         return np.asarray(table[at])
 
 

@@ -139,14 +139,14 @@ def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
 def spread(numbers: Sequence[Fraction]) -> Grid:
     """Return a grid of one number per stage, equal for all microbatches."""
     one = alike(numbers)
-    made = Grid.of([x] for x in one) if len(one) != 1 else _alone(one[0])
-    return Grid(np.broadcast_to(made.whole, (len(numbers), 1)), made.scale)
+    return _even(one[0], len(numbers)) if len(one) == 1 else Grid.of([x] for x in one)
 
 
 @lru_cache(maxsize=256)
-def _alone(value: Fraction) -> Grid:
-    """Return a grid of one entry."""
-    return Grid.of([[value]])
+def _even(value: Fraction, stages: int) -> Grid:
+    """Return a grid of one number, which all stages share."""
+    made = Grid.of([[value]])
+    return Grid(np.broadcast_to(made.whole, (stages, 1)), made.scale)
 
 
 def _require_narrow(widest: int) -> None:

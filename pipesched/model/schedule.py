@@ -13,7 +13,7 @@ whatever they carry. Pairing is by position, so it is one stable sort of the col
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -117,10 +117,14 @@ class Schedule(RankLists):
         """The number of operations of each kind."""
         return list(np.bincount(self.op, minlength=len(COMPUTES)).tolist())
 
+    def has(self, kinds: Iterable[Op]) -> bool:
+        """Return True if some operation is of one of these kinds."""
+        return any(self.counts[op] for op in kinds)
+
     @cached_property
     def forward_only(self) -> bool:
         """True if there is no backward at all: an inference schedule."""
-        return not any(self.counts[op] for op in BACKWARDS)
+        return not self.has(BACKWARDS)
 
     @cached_property
     def keeps(self) -> Bools:
