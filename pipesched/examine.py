@@ -194,7 +194,8 @@ class Examination:
         """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
         made = self.analysis
         stopped = made.verdicts is not None and made.model not in made.verdicts.holds
-        return replace(made) if stopped else replace(made, schedule=made.schedule.with_program(None))
+        schedule = made.schedule if stopped else made.schedule.with_program(None)
+        return Analysis(schedule, made.costs, made.release, made.model, owned=made.owned)
 
     def _claims(self, sound: bool) -> list[Verdict]:
         """Return the verdict on each claim; not applicable if the order itself is wrong."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
+
+from pipesched.support.record import Record
 
 if TYPE_CHECKING:
     from pipesched.diagnostics import AnyCode, Diagnostic
@@ -54,23 +56,14 @@ class Extended:
         return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-@dataclass(frozen=True, eq=False, repr=False)
-class Row:
-    """A row of a table. place: its position among the rows of all owners; equal places are in the order of owners.
-
-    Each kind is a frozen dataclass, and a row equals only itself: methods that nobody calls would cost `--help` a tenth
-    of its time.
-
-    owner: the class of a value without which the row does not count, if its table is read by `counting`.
+class Row(Record):
+    """A row of a table, equal only to itself. place: its position among the rows of all owners; equal places are in the
+    order of owners. owner: the class of a value without which the row does not count, if its table is read by
+    `counting`.
     """
 
     place: int = field(default=0, kw_only=True)
     owner: Lazy[type] | None = field(default=None, kw_only=True)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 Kind = TypeVar("Kind", bound=Row)

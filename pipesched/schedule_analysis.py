@@ -31,6 +31,7 @@ from pipesched.analysis.timeline import Timeline, costs_used, timeline
 from pipesched.extension import Extended
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs, Ticks
+from pipesched.model.numbers import over
 from pipesched.model.release import AT_W, Release
 from pipesched.model.schedule import Program, Schedule
 
@@ -89,7 +90,7 @@ class Analysis(Extended):
 
     def time(self, ticks: int) -> Fraction:
         """Return the ticks in the user's unit."""
-        return Fraction(int(ticks), self.ticks.scale)
+        return over(int(ticks), self.ticks.scale)
 
     @cached_property
     def idle(self) -> Idle | None:

@@ -35,6 +35,7 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, among, first_of, makes, nearest, running_sum
 from pipesched.model.grid import Grid, spread
+from pipesched.model.numbers import over
 from pipesched.model.ops import COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
@@ -62,7 +63,8 @@ class Memory:
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
         """The most activations live at once, by rank, in the unit."""
-        return tuple((max(int(self.held[i]), 0) if i >= 0 else 0) * self.part for i in self.peak_at)
+        top, bottom = self.part.numerator, self.part.denominator
+        return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 
     @property
     def passing(self) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipesched.analysis.timeline import Timeline
 from pipesched.model.costs import Ticks
-from pipesched.model.numbers import percent, share
+from pipesched.model.numbers import over, percent, share
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
 
@@ -70,12 +70,8 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
     work, spans = np.zeros((2, schedule.ranks), dtype=np.int64)
     work[some] = np.add.reduceat(took, low[some])
     spans[some] = times.end[high[some] - 1] - times.start[low[some]]
-    scale = ticks.scale
-    return Idle(
-        Fraction(times.makespan, scale),
-        tuple(Fraction(x, scale) for x in spans.tolist()),
-        tuple(Fraction(x, scale) for x in work.tolist()),
-    )
+    spent = (tuple(over(x, ticks.scale) for x in row.tolist()) for row in (spans, work))
+    return Idle(over(times.makespan, ticks.scale), *spent)
 
 
 def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:

@@ -24,7 +24,7 @@ from pipesched.analysis.lists import Lists, Runner, Waits, run
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among
 from pipesched.model.costs import PAIRS, Costs, Ticks
-from pipesched.model.ops import COPIES, Op
+from pipesched.model.ops import COPIES, LETTERS, Op
 from pipesched.model.schedule import Schedule
 
 
@@ -83,7 +83,7 @@ def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
         used |= {key} if len(second) and (key == "FB" or key in costs.given) else set()
         if key in costs.given:
             count -= np.bincount(schedule.op[np.union1d(second - 1, second)], minlength=len(count))
-    return used | {Op(op).name for op in np.flatnonzero(count).tolist()}
+    return used | {key for key, some in zip(LETTERS, count.tolist(), strict=True) if some}
 
 
 def paired(schedule: Schedule, key: str) -> Bools:

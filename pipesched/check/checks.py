@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from operator import or_
 
 from pipesched.check.rows import ORDER_CHECKS, PROGRAM_CHECKS
 from pipesched.diagnostics import Diagnostic
@@ -54,20 +52,22 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     told = explained("order", found, analysis.schedule) if subject.written and found else found
     _ = analysis.memory  # fails before anything is derived from the program
     program, own = clean or analysis.program is not None, analysis.own is not None
-    met = {
-        Needs.PROGRAM: program,
-        Needs.MESSAGES: program and (own or not found),
-        Needs.OWN: own,
-        Needs.ENDS: analysis.finished,
-        Needs.SOUND: sound,
-        Needs.CAPS: bool(subject.caps),
-        Needs.TORCH: subject.for_torch,
-        Needs.INSIDE: analysis.schedule.steps is not None,
-    }
-    there = reduce(or_, (need for need in met if met[need]), Needs.NOTHING)
-    of_core = [check for check in PROGRAM_CHECKS if not clean or Needs.CAPS in check.needs]
-    checks = sorted([*of_core, *counting(Check, subject)], key=lambda row: row.place)
-    return [*told, *_found((check for check in checks if check.needs in there), subject)], sound
+    met = (
+        (Needs.PROGRAM, program),
+        (Needs.MESSAGES, program and (own or not found)),
+        (Needs.OWN, own),
+        (Needs.ENDS, analysis.finished),
+        (Needs.SOUND, sound),
+        (Needs.CAPS, bool(subject.caps)),
+        (Needs.TORCH, subject.for_torch),
+        (Needs.INSIDE, analysis.schedule.steps is not None),
+    )
+    lacks = sum(need.value for need, known in met if not known)
+    checks = sorted([*(_OF_CAPS if clean else PROGRAM_CHECKS), *counting(Check, subject)], key=lambda row: row.place)
+    return [*told, *_found((check for check in checks if not check.needs.value & lacks), subject)], sound
+
+
+_OF_CAPS = [check for check in PROGRAM_CHECKS if Needs.CAPS in check.needs]
 
 
 def _found(checks: Iterable[Check[Subject]], subject: Subject) -> list[Diagnostic]:

@@ -6,22 +6,30 @@ Two trees are equal if their contents are, wherever they are: spans do not count
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias, dataclass_transform
+from typing import TypeAlias
 
+from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-@dataclass(frozen=True)
-class Node:
+class Node(Record):
     """A node of the tree. Every kind of node is a frozen dataclass."""
 
-    span: Span = field(compare=False, repr=False)
+    span: Span
 
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and type(self) is type(other) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._content))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self._content}"
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in [*self.__dataclass_fields__][1:])
 
 
 # Expressions

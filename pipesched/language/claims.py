@@ -15,6 +15,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from pipesched.diagnostics import Code, Diagnostic, Label
@@ -49,7 +50,7 @@ class Claim:
     variables: tuple[str, ...]
     costs: frozenset[str]
 
-    @property
+    @cached_property
     def text(self) -> str:
         return _text(self.node).removeprefix("claim ")
 
@@ -121,7 +122,7 @@ def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Ver
             if rule not in known:
                 names.budget.pay(A_RELEASE * len(made.schedule) + len(names.values))
                 release = AT_W if rule is None else Release.parse(rule)
-                known[rule] = replace(names, values={**_environment(made, release, used), **names.values})
+                known[rule] = Names(names.budget, names.code, {**_environment(made, release, used), **names.values})
             verdicts.append(_judge(claim, made, known[rule]))
         except (ZeroDivisionError, Halt) as error:
             found = report(error, claim.node.span.source).diagnostics[0]
@@ -133,11 +134,10 @@ def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Ver
 
 def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
     """Evaluate a claim for every rank that it covers."""
-    spread = sorted(key for key in claim.costs if made.costs.scalar(key) is None)
-    if spread:
-        return Verdict(claim, None, f"t{spread[0]} differs from {made.costs.differing(spread[0])}")
-    if unknown := sorted(name for name in claim.names if known.values.get(f"v_{name}", name) is None):
-        return Verdict(claim, None, f"`{unknown[0]}` cannot be determined here")
+    if spread := [key for key in claim.costs if made.costs.scalar(key) is None]:
+        return Verdict(claim, None, f"t{min(spread)} differs from {made.costs.differing(min(spread))}")
+    if unknown := [name for name in claim.names if known.values.get(f"v_{name}", name) is None]:
+        return Verdict(claim, None, f"`{min(unknown)}` cannot be determined here")
     cases = [(r,) * len(claim.variables) for r in range(made.schedule.ranks)] if claim.variables else [()]
     holds = known.function(claim.node.claim)
     if claim.node.condition is not None:

@@ -91,14 +91,16 @@ def at_size(
         origin.kept = inside
         steps = Steps(ranks, stepped, np.searchsorted(kept, inside), _rule(checked, names), origin=origin)
         steps = steps if len(inside) and not steps.final(placement, op, start) else None
-    stage, microbatch = (x.astype(np.int32) for x in np.divmod(keys, placement.microbatches))
+    m = placement.microbatches
+    narrow = keys.astype(np.int32) if placement.stages * m < 2**31 else keys  # numpy divides 32 bits much faster
+    stage = narrow // m
     schedule = Schedule(
         checked.file.name.id,
         values,
         placement,
         op=op,
-        stage=stage,
-        microbatch=microbatch,
+        stage=stage.astype(np.int32, copy=False),
+        microbatch=(narrow - stage * m).astype(np.int32, copy=False),
         second=second,
         start=start,
         origin=programs,

@@ -43,9 +43,10 @@ def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Num
     longer numbers would take unbounded time. The denominator of a fraction may have more bits, up to a limit.
     """
     value = by(a, b)
-    if not -WIDEST < value < WIDEST:
+    fine = value.denominator
+    if abs(value.numerator) >= WIDEST * fine:
         raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
-    if value.denominator >= FINEST:
+    if fine >= FINEST:
         raise Halt(Code.OVERFLOW, f"{what} has a denominator of more than 256 bits", "this is too fine")
     return value
 

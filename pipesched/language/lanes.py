@@ -75,16 +75,25 @@ def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(by(a.of, b.of), least, most)
 
 
+def _quotient(a: Values, b: Values) -> Any:
+    """Return a quotient, rounded down. numpy divides 32 bits by a number many times as fast as 64."""
+    narrow = all(-(2**31) < x.least <= x.most < 2**31 for x in (a, b))
+    of, by = (x.of.astype(np.int32) if narrow and x.varies else x.of for x in (a, b))
+    made = of // by
+    return made.astype(np.int64) if isinstance(made, np.ndarray) else made
+
+
 def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a quotient or a remainder, rounded down."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
+    quotient = _quotient(a, b)
     if by is operator.mod:
-        return Values(by(a.of, b.of), min(b.least + 1, 0), max(b.most - 1, 0))
+        return Values(a.of - quotient * b.of, min(b.least + 1, 0), max(b.most - 1, 0))
     if b.least == b.most:
-        return Values(by(a.of, b.of), *_corners(by, a, b))
+        return Values(quotient, *_corners(by, a, b))
     widest = max(abs(a.least), abs(a.most))
-    return Values(by(a.of, b.of), -widest, widest)
+    return Values(quotient, -widest, widest)
 
 
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from math import floor, log10
 from typing import TypeAlias
@@ -45,6 +46,12 @@ def number(text: str, what: str) -> Fraction:
             help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
         )
     return Fraction(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def over(whole: int, scale: int) -> Fraction:
+    """Return ``whole / scale``; a schedule has few different times and amounts, so they are kept."""
+    return Fraction(whole, scale)
 
 
 def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

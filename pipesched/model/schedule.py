@@ -14,7 +14,7 @@ whatever they carry. Pairing is by position, so it is one stable sort of the col
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -103,6 +103,8 @@ class Schedule(RankLists):
     @cached_property
     def joined(self) -> Bools:
         """True for an operation in the slot of the operation before: a second part, unless a rank begins there."""
+        if not self.second.any():
+            return self.second
         joined = self.second.copy()
         joined[self.start[:-1][self.start[:-1] < len(self)]] = False
         return joined
@@ -133,8 +135,8 @@ class Schedule(RankLists):
 
     def with_program(self, program: Program | None) -> Schedule:
         """Replace the program of a schedule; None removes it."""
-        made = replace(self)
-        object.__setattr__(made, "program", program)
+        made = object.__new__(Schedule)
+        made.__dict__.update({name: getattr(self, name) for name in self.__dataclass_fields__}, program=program)
         return made
 
     def __getitem__(self, index: int) -> Compute:
