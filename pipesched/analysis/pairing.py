@@ -71,40 +71,34 @@ def pair(program: Program) -> Pairing:
     sides = [(program.sends, program.receives)]
     sides += [(sync & (rank < peer), sync & (rank > peer))] if sync.any() else []
     partner = np.full(len(program), -1, dtype=PLACE)
-    proved = _rising(program) and all(_by_clock(program, partner, *both) for both in sides)
-    if not proved:
-        partner[:] = -1
-    for one, two in () if proved else sides:
+    if _by_clock(program, sides, partner):
+        return Pairing(program, partner, proved=True)
+    partner[:] = -1
+    for one, two in sides:
         _link(partner, Side.of(program, one, rank, peer), Side.of(program, two, peer, rank))
-    return Pairing(program, partner, proved)
+    return Pairing(program, partner)
 
 
-def _rising(program: Program) -> bool:
-    """Return True if the program has a clock that rises on each rank, from 0 or later."""
+def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
+    """Link the two ends of each message by their instant; return True if the clock proves that this is the pairing.
+
+    It rises on each rank, from 0 or later, and both ends of a message have one instant. So along a channel both sides
+    have the order of their instants, and the i-th send and the i-th receive are linked.
+    """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):
         return False
-    begins = start[:-1][start[:-1] < start[1:]]
-    rises = np.append(True, clock[1:] > clock[:-1])
+    begins, rises = start[:-1][start[:-1] < start[1:]], np.append(True, clock[1:] > clock[:-1])
     rises[begins] = clock[begins] >= 0
-    return bool(rises.all())
-
-
-def _by_clock(program: Program, partner: Column, one: Bools, two: Bools) -> bool:
-    """Link the two ends of each message by their instant; return True if all of a rising clock are linked so.
-
-    Along a channel both sides have the order of their instants, so the i-th send and the i-th receive are linked.
-    """
-    clock, at, there = program.clock, one.nonzero()[0].astype(PLACE), two.nonzero()[0].astype(PLACE)
-    assert clock is not None
-    if len(at) != len(there):
-        return False
-    known = np.zeros(int(clock.max()) + 1, dtype=PLACE)
-    known[clock[at]] = at
-    at = known[clock[there]]
-    partner[there], partner[at] = at, there
-    columns = [(clock, clock), (program.communicator,) * 2, (program.rank, program.peer), (program.peer, program.rank)]
-    return bool((partner[at] == there).all()) and all((a[at] == b[there]).all() for a, b in columns)
+    right, pairs = [rises], [(clock, clock), (program.communicator,) * 2]
+    pairs += [(program.rank, program.peer), (program.peer, program.rank)]
+    for one, two in sides if rises.all() else ():
+        at, there, known = one.nonzero()[0], two.nonzero()[0], np.zeros(int(clock.max()) + 1, dtype=PLACE)
+        known[clock[at]] = at
+        other = known[clock[there]]
+        partner[there], partner[other] = other, there
+        right += [partner[other] == there, np.array(len(at) == len(there)), *(a[other] == b[there] for a, b in pairs)]
+    return all(x.all() for x in right)
 
 
 def _link(partner: Column, a: Side, b: Side) -> None:

@@ -136,7 +136,6 @@ class Beside(Placement):
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
         """Return what each stage reads, or what reads it, within the stage's own schedule."""
         nearest, *others = super().neighbours(of)
-        nearest = nearest.copy()
         if of != SAME:
             nearest[self.first[1:] - 1 if of == BEHIND else self.first[:-1]] = -1
         return nearest, others[0], others[1]

@@ -75,19 +75,14 @@ def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(by(a.of, b.of), least, most)
 
 
-def _quotient(a: Values, b: Values) -> Any:
-    """Return a quotient, rounded down. numpy divides 32 bits by a number many times as fast as 64."""
-    narrow = all(-(2**31) < x.least <= x.most < 2**31 for x in (a, b))
-    of, by = (x.of.astype(np.int32) if narrow and x.varies else x.of for x in (a, b))
-    made = of // by
-    return made.astype(np.int64) if isinstance(made, np.ndarray) else made
-
-
 def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a quotient or a remainder, rounded down."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
-    quotient = _quotient(a, b)
+    narrow = all(-(2**31) < x.least <= x.most < 2**31 for x in (a, b))  # numpy divides 32 bits much faster than 64
+    quotient, of = (x.of.astype(np.int32) if narrow and x.varies else x.of for x in (a, b))
+    quotient = quotient // of
+    quotient = quotient.astype(np.int64) if isinstance(quotient, np.ndarray) else quotient
     if by is operator.mod:
         return Values(a.of - quotient * b.of, min(b.least + 1, 0), max(b.most - 1, 0))
     if b.least == b.most:

@@ -18,6 +18,9 @@ EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 """A fraction in JSON."""
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
 
+over = lru_cache(maxsize=1 << 12)(Fraction)
+"""A whole number over another; a schedule has few different times and amounts, so their fractions are kept."""
+
 Value: TypeAlias = int | tuple[int, ...]
 """The value of a parameter: a number, or the entries of a list."""
 
@@ -46,12 +49,6 @@ def number(text: str, what: str) -> Fraction:
             help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
         )
     return Fraction(text)
-
-
-@lru_cache(maxsize=1 << 12)
-def over(whole: int, scale: int) -> Fraction:
-    """Return ``whole / scale``; a schedule has few different times and amounts, so they are kept."""
-    return Fraction(whole, scale)
 
 
 def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -116,7 +116,9 @@ class Placement:
         of: as in the table of kinds: the stages that it reads, itself, or those that read it.
         """
         if of == SAME or self.chain:
-            return _in_a_row(self.stages, of)
+            nearest = np.arange(of, self.stages + of)
+            nearest[nearest >= self.stages] = -1
+            return nearest, nearest[:0], np.zeros(self.stages + 1, dtype=np.int64)
         lists = [self.read(s) for s in range(self.stages)] if of == BEFORE else self.readers
         nearest = np.array([x[0] if x else -1 for x in lists], dtype=np.int64)
         others = np.array([y for x in lists for y in x[1:]], dtype=np.int64)
@@ -188,14 +190,6 @@ class Placement:
         known = self.rank_of >= 0
         lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
         return bool(np.any(known & (self.rank_of != lowest)))
-
-
-@lru_cache(maxsize=16)
-def _in_a_row(stages: int, of: int) -> tuple[Ints, Ints, Ints]:
-    """Return the neighbours of stages that each read the one before."""
-    nearest = np.arange(of, stages + of)
-    nearest[nearest >= stages] = -1
-    return nearest, nearest[:0], np.zeros(stages + 1, dtype=np.int64)
 
 
 def linear(ranks: int, microbatches: int) -> Placement:
