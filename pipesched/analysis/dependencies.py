@@ -13,9 +13,8 @@ chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Self
 
 import numpy as np
@@ -59,25 +58,25 @@ class Dependencies:
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
         key, there, clean = schedule.key(), schedule.counts, bool(valid.all())
 
-        @cache
-        def places(kinds: tuple[Op, ...]) -> Ints:
-            which = among(schedule.op, kinds)
-            return (which if clean else which & valid).nonzero()[0]
+        known: dict[tuple[Op, ...], Ints] = {}
 
-        @cache
-        def first(kinds: tuple[Op, ...]) -> Column:
-            found = np.full(stages * microbatches, -1, dtype=PLACE)
-            at = places(kinds)[::-1]
-            found[key[at]] = at  # of equal keys the first place remains
-            return found
+        def places(kinds: Iterable[Op]) -> Ints:
+            """Return the operations of these kinds that are in range."""
+            if (some := tuple(op for op in kinds if there[op])) not in known:
+                which = among(schedule.op, some)
+                known[some] = (which if clean else which & valid).nonzero()[0]
+            return known[some]
 
-        made = {result: first(tuple(op for op in makers if there[op])) for result, makers in MAKERS.items()}
+        nowhere, made = np.full(stages * microbatches, -1, dtype=PLACE), dict[Result, Column]()
+        for result, makers in MAKERS.items():
+            at = places(makers)[::-1]
+            made[result] = nowhere.copy() if len(at) else nowhere
+            made[result][key[at]] = at  # of equal keys the first place remains
         producer = np.full(len(schedule), -1, dtype=PLACE)
         found: list[tuple[Column, Column]] = []
         for (taken, of, own), kinds in _ALIKE.items():
-            if not (alike := tuple(op for op in kinds if there[op])):
+            if not len(consumer := places(kinds)):
                 continue
-            consumer = places(alike)
             nearest, others, begins = schedule.placement.neighbours(of)
             table = made[taken].reshape(stages, microbatches)[nearest]
             table[nearest < 0] = -1 if own is None else made[own].reshape(stages, microbatches)[nearest < 0]
