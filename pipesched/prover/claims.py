@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from pipesched.language import ast
@@ -15,7 +16,7 @@ from pipesched.language.claims import COSTS
 from pipesched.prover.cones import Cone
 from pipesched.prover.facts import Facts, single, valued, whole
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
-from pipesched.prover.presburger import PwAff, Set, isl, points, smallest
+from pipesched.prover.presburger import PwAff, Set, isl, only_point, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
@@ -78,7 +79,7 @@ class Proof:
 
     def generators(self) -> list[list[dict[str, int]]]:
         """Return the generators of the costs of each cone."""
-        return [cone.generators() for _, cones in self._parts() for cone in cones]
+        return [cone.generators for _, cones in self._parts() for cone in cones]
 
     @cached_property
     def counted(self) -> bool:
@@ -120,12 +121,14 @@ class Proof:
     def _parts(self) -> Iterator[tuple[Question, list[Cone]]]:
         """Yield each set of sizes with the cones of costs in which the claim is linear."""
         model, node = self.question.model, self._node
-        scope = model.names(model.space)
+        scope = model.sized(model.space, None)
         for part in parts(self.claim.condition, scope):
             if len(part.forms) > FORMS:
                 raise Unsettled("it has too many conditions on costs")
             question = self.question.narrowed(part.sizes)
-            cone = Cone.of(self._names(part), part.named)
+            names = self._names(part)
+            less = [{"M": Fraction(1), "K": Fraction(-1)}] if "K" in names else []  # K is a part of M
+            cone = Cone.of(names, [*part.named, *less])
             yield question, linear(node, cone, scope)
 
     def _names(self, part: Part) -> list[str]:
@@ -135,9 +138,9 @@ class Proof:
         if "peak" in ast.names_in(node):
             if not used <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
                 raise Unsettled("it mentions both memory and time")
-            if "K" in used:
-                raise Unsettled("it depends on what an F keeps for its R")
-            return ["M"]
+            known = self.question.settled(lambda: self.question.model.statements)
+            again = any(x.letter == "R" for x in known)
+            return ["M", *(["K"] if again and not self.counted else [])]
         letters = self.question.settled(lambda: self.question.timeline.letters)
         names = [*dict.fromkeys((*letters, "C", *sorted(used)))]
         if len(names) > VARY or used & _MEMORY:
@@ -178,7 +181,7 @@ class _Part:
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
-        return self.cone.generators()
+        return self.cone.generators
 
     @cached_property
     def facts(self) -> Facts:
@@ -205,7 +208,7 @@ class _Part:
         if model.digits:
             own = isl().dim_type
             least = of.move_dims(own.set, 0, own.param, 0, len(model.parameters)).lexmin()
-            point = next(at for at, _ in points(least, 0))[: len(model.parameters)]
+            point = only_point(least)[: len(model.parameters)]
         else:
             point = smallest(of, len(model.parameters))
         return {**self.question.given, **model.known_at(point)}
@@ -235,10 +238,9 @@ class _Part:
     def _figures(self, name: str) -> Sequence[PwAff]:
         """Return a figure (peak, makespan, …) at each generator, by rank."""
         facts = self.facts
-        self._even_costs()
         if name == "peak":
-            facts.claimed = self._claimed()
-            return [facts.peak.scale_down_val(facts.space.value(self._chunks()))]
+            facts.claimed = self._claimed() if len(self.generators) == 1 else None
+            return [x.scale_down_val(facts.space.value(self._chunks())) for x in facts.peaks(self.generators)]
         if name == "work":
             return [self._work(costs) for costs in self.generators]
         if name not in ("makespan", "span", "idle", "span_idle"):
@@ -258,11 +260,6 @@ class _Part:
         scope.values |= {"tM": 1, **{rank: facts.space.named("r") for rank in self._variables()}}
         said = scope.lifted(evaluate(node.right, scope)).scale_val(facts.space.value(self._chunks()))
         return said.intersect_domain(self.question.model.ranks)
-
-    def _even_costs(self) -> None:
-        for item in self.question.file.items:
-            if isinstance(item, ast.Costs) and any(entry.of or entry.values for entry in item.entries):
-                raise Unsettled("costs by stage or microbatch")
 
     def _work(self, costs: Costs) -> PwAff:
         space = self.facts.space

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 from math import gcd, lcm
 
@@ -48,8 +49,9 @@ class Cone:
             forms += [tuple(form), tuple(-x for x in form)] if at != lead else []
         return Cone(self.names, tuple(forms))
 
+    @cached_property
     def generators(self) -> list[dict[str, int]]:
-        """Return the generators of the cone's edges, in whole numbers."""
+        """The generators of the cone's edges, in whole numbers."""
         size = len(self.names)
         unit = [tuple(Fraction(int(k == at)) for k in range(size)) for at in range(size)]
         rows = [*dict.fromkeys((*unit, *(form for form in self.forms if any(form))))]
@@ -68,7 +70,7 @@ class Cone:
         """Return 1 if a form is at least 0 on the whole cone, -1 if at most 0, 0 if it is 0, None if its sign
         changes.
         """
-        values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators()]
+        values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators]
         if all(x == 0 for x in values):
             return 0
         return 1 if all(x >= 0 for x in values) else -1 if all(x <= 0 for x in values) else None

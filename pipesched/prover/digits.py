@@ -82,13 +82,6 @@ class DigitSpace(Space):
         """Return the number with these digits."""
         return Number(self, digits[0], digits[1], (Fraction(0), Fraction(1)))
 
-    def at(self, value: Any, point: Any) -> int:
-        """Return the value of a number at a point."""
-        if isinstance(value, int):
-            return value
-        p = self.raw("p").eval(point).to_python()
-        return int(value.first.eval(point).to_python() * p + value.last.eval(point).to_python())
-
     def polynomial(self, value: Number, on: Set) -> Any:
         """Return a number as a polynomial of sizes."""
         first, last, p = (
@@ -346,8 +339,8 @@ class Number:
         left = self.first.sub(turns.scale_val(by))
         last = self.last if self.small else self.last.add(_stepped(self, left, count))
         inner = last.scale_down_val(by).floor()
-        bounds = self.bounds and _times(_sum(self.bounds, (Fraction(0), Fraction(count))), Fraction(1, count))
-        quotient = self._made(turns, inner, bounds and (bounds[0].__floor__() + Fraction(0), bounds[1] + 1))
+        bounds = self.bounds and _times(_sum(self.bounds, (Fraction(0), Fraction(count - 1))), Fraction(1, count))
+        quotient = self._made(turns, inner, bounds and (bounds[0].__floor__() + Fraction(0), bounds[1]))
         rest = self.plain(last.sub(inner.scale_val(by)), (Fraction(0), Fraction(count)))
         return quotient, rest, [inner] if self.small else [turns, inner]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pipesched.prover.presburger import Set
 
@@ -19,11 +20,12 @@ _RULES = (
 )
 
 
-def domain(sizes: Set) -> str:
-    """Describe a set of sizes in words."""
+def domain(sizes: Set, also: Sequence[str] = ()) -> str:
+    """Describe a set of sizes in words. also: more conditions, as the file writes them."""
     said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""
     for pattern, with_ in _RULES:
         conditions = re.sub(pattern, with_, conditions)
-    return {"": "every size", "false": "no size"}.get(conditions, f"every size with {conditions}")
+    whole = " and ".join([*also, *filter(None, [conditions])])
+    return "no size" if conditions == "false" else f"every size with {whole}" if whole else "every size"

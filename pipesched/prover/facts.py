@@ -15,8 +15,9 @@ from math import lcm
 
 from pipesched.prover.digits import Number
 from pipesched.prover.guess import of_ranks
-from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, denominator, isl, parts
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, case, denominator, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
+from pipesched.prover.replay import Costs
 from pipesched.prover.sampling import Instance
 from pipesched.prover.statements import Statement
 from pipesched.prover.timeline import Timeline, Times, shown
@@ -36,6 +37,20 @@ def whole(space: Space, of: Value) -> tuple[Value, int]:
     """Return the least multiple of a value that is a whole number, and the factor."""
     times = lcm(*(denominator(x) for x in ([of.first, of.last] if isinstance(of, Number) else [of])))
     return of.scale_val(space.value(times)), times
+
+
+def _most(rel: Relations, instances: Sequence[Instance], costs: Costs) -> int:
+    """Return the most that the instances of a rank hold at these costs."""
+    letters = [rel.statements[each.statement].letter for each in instances]
+    again = {each.key for each, letter in zip(instances, letters, strict=True) if letter == "R"}
+    held, most, whole, small = 0, 0, costs["M"], costs.get("K", 0)
+    for each, letter in zip(instances, letters, strict=True):
+        most = max(most, held + whole) if letter == "F" else most
+        held += {"F": small if each.key in again else whole, "R": whole - small, "B": -whole, "W": -whole}.get(
+            letter, 0
+        )
+        most = max(most, held)
+    return most
 
 
 def single(space: Space, of: Map) -> Value:
@@ -121,56 +136,76 @@ class Facts:
 
     # Memory
 
-    @cached_property
-    def peak(self) -> PwAff:
-        """The largest number of F whose B or W has not ended, by rank.
+    def peaks(self, generators: Sequence[Costs]) -> list[PwAff]:
+        """Return the most that is held on each rank at each generator; it is linear in between.
+
+        An F holds M until a B or W, or K until an R, and M while it runs.
 
         Raises:
             Unsettled: the peak is not proved.
         """
-        statements = self.rel.statements
-        letters = {x.letter for x in statements}
-        if "R" in letters:
-            raise Unsettled("peak: what an F that runs again keeps")
-        taking = [x for x in statements if x.letter == "F"]
-        freeing = [x for x in statements if x.letter in "BW"]
-        every = isl().UnionSet.from_set(self.rel.model.ranks)
-        if not self.rel.holds("peak: every rank runs F", every, self.rel.reached_by(taking)):
+        every, rank = isl().UnionSet.from_set(self.rel.model.ranks), self.rel.rank
+        if not self.rel.holds("peak: every rank runs F", every, self.rel.reached_by(self._of("F"))):
             raise Unsettled("peak: a rank runs no F")
-        if not freeing:
-            return self.space.number(1).intersect_domain(self.rel.model.ranks)
+        if not self._of("BW"):
+            return [self.space.number(1).intersect_domain(self.rel.model.ranks)]
+        found: list[PwAff] = []
+        for costs, held in zip(generators, self._held(generators), strict=True):
+            own, at = self.rel.valued(held), f" at {shown(costs)}" if len(generators) > 1 else ""
+            values = {key: _most(self.rel, instances, costs) for key, instances in self.rel.sample.ranks.items()}
+            most = self.guess(values, f"peak{at}", self.claimed)
+            if not self.rel.holds(f"peak{at}: at most this is held", self.rel.reached(own), self.up_to(most)):
+                raise Unsettled("peak: more is held somewhere")
+            rank = rank.intersect_domain(own.intersect(self.rel.rank.apply_range(self.ranked(most))).domain())
+            found.append(most)
+        if not self.rel.holds("peak: this is held at some time", every, rank.range()):
+            raise Unsettled("peak: less is held everywhere")
+        return found
+
+    def _held(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
+        """Return what is held at each F and R, by statement, at each generator."""
+        rel, one = self.rel, self.rel.space.number(1)
+        taking, freeing = self._of("F"), self._of("BW")
+        if self._of("R"):
+            return self._kept(generators)
         try:
-            freed, turns = self._freed(taking, freeing), self.rel.turns(taking)
-            one = self.rel.space.number(1)
-            counted = {x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking}
+            freed, turns = self._freed(taking, freeing), rel.turns(taking)
+            return [{x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking}]
         except Unsettled:
             if self.space.width > 1:
                 raise
-            counted = {x.name: self._held(x, taking, freeing) for x in taking}
-        held = self.rel.valued(counted)
-        most = self.guess(self._values(self._most), "peak", self.claimed)
-        by_rank = self.rel.reached(held)
-        if not self.rel.holds("peak: at most this is held", by_rank, self.up_to(most)):
-            raise Unsettled("peak: more is held somewhere")
-        if not self.rel.holds("peak: this is held at some time", self.ranked(most), by_rank):
-            raise Unsettled("peak: less is held everywhere")
-        return most
+            return [{x.name: one.add(self._ran(x, taking)).sub(self._ran(x, freeing)) for x in taking}]
 
-    def _most(self, instances: Sequence[Instance]) -> int:
-        held = most = 0
-        for each in instances:
-            letter = self.rel.statements[each.statement].letter
-            held += {"F": 1, "B": -1, "W": -1}.get(letter, 0)
-            most = max(held, most)
-        return most
+    def _of(self, letters: str) -> list[Statement]:
+        return [x for x in self.rel.statements if x.letter in letters]
 
-    def _held(self, x: Statement, taking: list[Statement], freeing: list[Statement]) -> Value:
-        """Return what is held at an F, chunk by chunk: the F up to it, less the B and W before it."""
-        total = self.rel.space.number(1)
-        for of, sign in ((taking, 1), (freeing, -1)):
-            for chunk in dict.fromkeys(other.chunk for other in of):
-                mine = [other for other in of if other.chunk == chunk]
-                total = total.add(self._before(x, mine).scale_val(self.rel.space.value(sign)))
+    def _kept(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
+        """Return what is held at each F and R where each rank runs all its F again, or none."""
+        rel, one = self.rel, self.rel.space.number(1)
+        taking, freeing, again = self._of("F"), self._of("BW"), self._of("R")
+        if self.space.width > 1 or any("K" not in costs for costs in generators):
+            raise Unsettled("peak: what an F that runs again keeps")
+        forward, ranks = rel.made("F"), rel.reached_by(again)
+        own, twice = rel.rank.intersect_range(ranks).domain(), forward.apply_range(rel.made("R").reverse()).domain()
+        if not rel.holds("peak: a rank runs all F again, or none", own.intersect(forward.domain()), twice):
+            raise Unsettled("peak: a rank runs some of its F again")
+        there = rel.model.lifted(ranks.extract_set(rel.model.ranks.get_space()))
+        made: list[dict[str, Value]] = [{} for _ in generators]
+        for x in (*taking, *again):
+            f, r, b = (self._ran(x, of) for of in (taking, again, freeing))
+            small = f.sub(r).sub(one) if x.letter == "R" else f.sub(r)
+            whole = r.add(one).sub(b)
+            for costs, found in zip(generators, made, strict=True):
+                k, m = rel.space.value(costs["K"]), rel.space.value(costs["M"])
+                kept = small.scale_val(k).add(whole.scale_val(m))
+                found[x.name] = case(there, kept, f.add(one).sub(b).scale_val(m))
+        return made
+
+    def _ran(self, x: Statement, of: Sequence[Statement]) -> Value:
+        """Return how many of these statements' instances run before each instance of another, chunk by chunk."""
+        total = self.rel.space.number(0)
+        for chunk in dict.fromkeys(other.chunk for other in of):
+            total = total.add(self._before(x, [other for other in of if other.chunk == chunk]))
         return total
 
     def _before(self, x: Statement, of: list[Statement]) -> Value:

@@ -23,6 +23,8 @@ CASES = 6
 _STEPS = (-2, -1, 0, 1, 2)  # offsets between two values that are tried as thresholds of a case
 _LARGEST = 10_000  # largest weight, and largest denominator of a weight
 _NEAR = 0.01
+_SOME = 2  # points for each column that are fitted first
+_ZERO = 1e-9  # singular values that count as 0, as parts of the largest
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ def through(columns: Ints, values: Ints) -> Weights | None:
         return tuple([Fraction(0)] * int(columns.shape[1]))
     if (values == values[0]).all():
         return (Fraction(int(values[0])), *(Fraction(0),) * (columns.shape[1] - 1))
-    sums, right = columns.T @ columns, columns.T @ values
-    near = np.linalg.lstsq(sums.astype(np.float64), right.astype(np.float64), rcond=None)[0]
-    if np.abs(columns @ near - values).max() > _NEAR:
+    real = columns.astype(np.float64)
+    near = np.linalg.lstsq(real.T @ real, real.T @ values, rcond=None)[0]
+    if np.abs(real @ near - values).max() > _NEAR:
         return None
-    weights = _solved(sums, right)
+    weights = _solved(columns.T @ columns, columns.T @ values)
     scale = lcm(*(weight.denominator for weight in weights))
     if scale > _LARGEST or any(abs(weight) > _LARGEST for weight in weights):
         return None
@@ -61,10 +63,25 @@ def through(columns: Ints, values: Ints) -> Weights | None:
     return tuple(weights) if exact else None
 
 
+def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
+    """Return for which sets of points an affine function takes nearly the values at some of them."""
+    found: Bools = np.asarray(sides.any(axis=1))
+    some = _SOME * columns.shape[1]
+    if not found.any():
+        return found
+    steps = np.arange(some)
+    own = (np.flatnonzero(side) for side in sides[found])
+    chosen = np.array([inside[steps * (len(inside) - 1) // (some - 1)] for inside in own])
+    real, right = columns[chosen].astype(np.float64), values[chosen][:, :, np.newaxis]
+    near = np.linalg.pinv(real, rcond=_ZERO) @ right
+    found[found] = np.abs(real @ near - right).max(axis=(1, 2)) <= _NEAR
+    return found
+
+
 def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
     """Return a solution of solvable equations; free unknowns are 0."""
     rows, pivots = reduced(
-        ([*map(Fraction, row), Fraction(x)] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
+        ([*row, x] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
         matrix.shape[1],
     )
     found = [Fraction(0)] * matrix.shape[1]
@@ -91,23 +108,25 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
     """Return a piecewise function through all points, or None if these guards need too many cases."""
-    whole = np.ones(len(values), dtype=np.bool_)
-    return _cases(columns, values, known, whole, most)
-
-
-def _cases(columns: Ints, values: Ints, known: Sequence[Guard], where: Bools, most: int) -> list[Case] | None:
-    if (found := through(columns[where], values[where])) is not None:
+    if (found := through(columns, values)) is not None:
         return [Case((), found)]
     if most <= 1:
         return None
-    sides = [(g.holds & where, g.weights, _not(g.weights)) for g in known]
-    sides += [(~g.holds & where, _not(g.weights), g.weights) for g in known]
-    for inside, weights, other in sorted(sides, key=lambda side: -int(side[0].sum())):
-        if inside.any() and (found := through(columns[inside], values[inside])) is not None:
-            rest = _cases(columns, values, known, where & ~inside, most - 1)
-            if rest is None:
-                return None
-            return [Case((weights,), found), *(Case((other, *each.guards), each.weights) for each in rest)]
+    held = np.array([g.holds for g in known], dtype=np.bool_).reshape(len(known), len(values))
+    sides = np.vstack([held, ~held])
+    spend(len(sides) * _SOME * columns.shape[1])
+    likely = np.flatnonzero(_likely(columns, values, sides))
+    for at in likely[np.argsort(-sides[likely].sum(axis=1), kind="stable")].tolist():
+        inside = sides[at]
+        if (found := through(columns[inside], values[inside])) is None:
+            continue
+        own = known[at % len(known)].weights
+        weights, other = (own, _not(own)) if at < len(known) else (_not(own), own)
+        left = [Guard(g.weights, side) for g, side in zip(known, held[:, ~inside], strict=True)]
+        rest = cases(columns[~inside], values[~inside], left, most - 1)
+        if rest is None:
+            return None
+        return [Case((weights,), found), *(Case((other, *each.guards), each.weights) for each in rest)]
     return None
 
 

@@ -59,7 +59,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
             both = [*parts(left, scope), *parts(right, scope)]
         case ast.Binary(operator="<" | "<=" | ">" | ">=" | "==", left=left, right=right):
             less, more = (left, right) if condition.operator in ("<", "<=") else (right, left)
-            bounds = [*_below(less, more)] if condition.operator != "==" else [(left, right)]
+            bounds = [*_below(less, more, scope)] if condition.operator != "==" else [(left, right)]
             made = [[*_compared(condition.operator == "==", a, b, scope)] for a, b in bounds]
             both = [_all(chosen) for chosen in product(*made)]
         case _:
@@ -81,15 +81,27 @@ def positive(condition: ast.Expression | None) -> bool:
     return False
 
 
-def _below(less: ast.Expression, more: ast.Expression) -> Iterator[tuple[ast.Expression, ast.Expression]]:
-    """Yield ``max(a, b) <= min(c, d)`` as pairs: each of a and b with each of c and d."""
+def _below(less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator[tuple[ast.Expression, ast.Expression]]:
+    """Yield ``max(a, b) <= min(c, d)`` as pairs, each of a and b with each of c and d; ``n x <= n y`` as x and y."""
     match less, more:
         case ast.Call(function=ast.Name(id="max"), arguments=given), _:
-            yield from (pair for each in given for pair in _below(each, more))
+            yield from (pair for each in given for pair in _below(each, more, scope))
         case _, ast.Call(function=ast.Name(id="min"), arguments=given):
-            yield from (pair for each in given for pair in _below(less, each))
+            yield from (pair for each in given for pair in _below(less, each, scope))
+        case ast.Binary(operator="*", left=a, right=x), ast.Binary(operator="*", left=b, right=y) if _same(a, b, scope):
+            yield from _below(x, y, scope)
         case _:
             yield less, more
+
+
+def _same(a: ast.Expression, b: ast.Expression, scope: Scope) -> bool:
+    """Return True if two weights vary with sizes, and are the same number above 0 at every size."""
+    if costs_in(a) or costs_in(b):
+        return False
+    one, other = evaluate(a, scope), evaluate(b, scope)
+    if any(isinstance(x, (int, Fraction, bool)) for x in (one, other)):
+        return False
+    return bool(scope.context.is_subset(one.eq_set(other).intersect(one.gt_set(scope.space.number(0)))))
 
 
 def _all(chosen: Sequence[Part]) -> Part:

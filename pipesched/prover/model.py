@@ -185,7 +185,7 @@ class Model:
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
         """Yield each program with the set of ranks that run it, and the rank: a number where p is fixed."""
         rank = self.space.named("r")
-        every = self._lifted(self.ranks)
+        every = self.lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
         left = every
         for item in items:
@@ -209,13 +209,13 @@ class Model:
             if not own.is_empty():
                 yield item, own, number
 
-    def _lifted(self, ranks: Set) -> Set:
+    def lifted(self, ranks: Set) -> Set:
         """Convert a set of ranks to a set of statement points."""
         return ranks.insert_dims(isl().dim_type.set, 1, len(self.space.dims) - 1)
 
     def _by_chunk(self, statement: Statement) -> Iterator[Statement]:
         """Yield a copy of a statement for each chunk that it can run."""
-        chunks = [self._lifted(chunk.domain()) for chunk in self.placing.chunks]
+        chunks = [self.lifted(chunk.domain()) for chunk in self.placing.chunks]
         domain, chunk = statement.domain, statement.chunk
         if chunk is None and (statement.letter != "W" or len(chunks) == 1):
             if len(chunks) > 1 and not domain.is_disjoint(chunks[1]):

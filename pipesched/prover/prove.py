@@ -159,9 +159,12 @@ def values(question: Question) -> dict[str, int]:
 
 
 def domain_of(question: Question) -> str:
-    """Return the sizes of a question in words."""
+    """Return the sizes of a question in words. A parameter has the value that the file gives it."""
+    known = {*question.model.varying, *question.given, *values(question)}
+    own = [x for x in question.file.parameters if x.default is not None and x.name.id not in known]
+    also = [f"{x.name.id} == {x.default.span.text}" for x in own if x.default is not None]
     try:
-        return domain(question.settled(lambda: question.model.sizes))
+        return domain(question.settled(lambda: question.model.sizes), also)
     except Unsettled:
         return ""
 
@@ -180,7 +183,7 @@ def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
     """
     proof = Proof(question, claim)
     cones = proof.prove()
-    costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators())
+    costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators)
     return Finding(number, said(claim), PROVED, proof.where, costs=costs)
 
 

@@ -13,7 +13,7 @@ from pipesched.prover.evidence import Evidence
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
 from pipesched.prover.model import SIZES, Model
-from pipesched.prover.presburger import PwAff, TooHard, bounded, isl
+from pipesched.prover.presburger import TooHard, bounded, isl
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay
 from pipesched.prover.sampling import Sample, Stuck, sizes
@@ -133,11 +133,6 @@ class Question:
         known = self.complete
         assert known
         return clock(self.timeline)
-
-    @cached_property
-    def peak(self) -> PwAff:
-        """The peak of each rank."""
-        return self.facts.peak
 
     def narrowed(self, conditions: tuple[ast.Expression, ...]) -> Question:
         """Return the same question for fewer sizes."""

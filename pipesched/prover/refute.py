@@ -10,7 +10,7 @@ from functools import cached_property
 from pipesched import compile as compiler
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
-from pipesched.formats.readers import checked
+from pipesched.formats.readers import Loaded, checked
 from pipesched.language.evaluate import takes
 from pipesched.model.costs import Costs
 from pipesched.prover.sizes import ascending
@@ -52,6 +52,7 @@ class Small:
     given: Mapping[str, int]
     varying: tuple[str, ...]
     _reports: dict[tuple[tuple[str, int], ...], Report] = field(default_factory=dict)
+    _loaded: dict[tuple[tuple[str, int], ...], Loaded | Report] = field(default_factory=dict)
 
     @cached_property
     def sizes(self) -> list[dict[str, int]]:
@@ -92,12 +93,22 @@ class Small:
         key = (*size.items(), *costs.items())
         if key not in self._reports:
             asked = Costs({name: Fraction(value) for name, value in costs.items()}) if costs else None
+            loaded = self._load(size)
+            if isinstance(loaded, Report):
+                return loaded
             options = Options(dict(size), asked, max_ops=OPERATIONS)
-            try:
-                self._reports[key] = compiler.examine(compiler.load(self.source, options), options).report
-            except PipeschedError as error:
-                self._reports[key] = Report(None, None, diagnostics=error.diagnostics)
+            self._reports[key] = compiler.examine(loaded, options).report
         return self._reports[key]
+
+    def _load(self, size: Mapping[str, int]) -> Loaded | Report:
+        """Load the file at a size, or return the findings that keep it from being a schedule there."""
+        key = (*size.items(),)
+        if key not in self._loaded:
+            try:
+                self._loaded[key] = compiler.load(self.source, Options(dict(size), max_ops=OPERATIONS))
+            except PipeschedError as error:
+                self._loaded[key] = Report(None, None, diagnostics=error.diagnostics)
+        return self._loaded[key]
 
 
 def interior(cones: Sequence[Sequence[Priced]]) -> Iterator[Priced]:

@@ -77,7 +77,10 @@ class Relations:
 
     def to(self, statement: Statement, *values: Value) -> Map:
         """Return the map ``S[...] -> [values]``, each value as its digits."""
-        return self.of(statement, [digit for value in values for digit in self.space.digits(value)])
+        own = self.domains[statement.name]
+        return self.of(
+            statement, [digit for value in values for digit in self.space.digits(value.intersect_domain(own).gist(own))]
+        )
 
     def valued(self, of: Mapping[str, PwAff]) -> UnionMap:
         """Return the map ``S[...] -> [value]`` of several statements."""

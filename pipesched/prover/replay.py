@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipesched.prover.presburger import points
+from pipesched.prover.enumeration import points
 from pipesched.prover.sampling import Instance, Sample, Stuck
 
 Costs = Mapping[str, int]
@@ -79,15 +79,14 @@ class Replay:
     @property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
         if "_known" not in self.__dict__:
-            sample, count = self.sample, len(self.sample.model.parameters)
+            sample = self.sample
             found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
             for size in sample.sizes:
                 found[size] = defaultdict(list), defaultdict(list)
             read = sample.model.placing.reads.intersect_domain(sample.model.placing.stages)
-            for point, _ in points(read.intersect_params(sample.within).wrap(), count):
-                reader, of = point[count:]
-                found[point[:count]][0][reader].append(of)
-                found[point[:count]][1][of].append(reader)
+            for *size, reader, of in points(read.wrap(), sample.grid).tolist():
+                found[tuple(size)][0][reader].append(of)
+                found[tuple(size)][1][of].append(reader)
             self._known = found
         return self._known
 

@@ -10,14 +10,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
 from pipesched.language import ast
 from pipesched.model.columns import Ints
 from pipesched.model.slices import mirrored
+from pipesched.prover.enumeration import at, points, values
 from pipesched.prover.model import Model
-from pipesched.prover.presburger import Point, Set, isl, points
+from pipesched.prover.presburger import Point
 from pipesched.prover.scope import Scope, evaluate
 from pipesched.prover.statements import Statement
 
@@ -66,38 +68,31 @@ class Sample:
             self.ranks[size, rank] = _Run(self, size, rank).of(sorted(instances, key=lambda x: x.position))
 
     @cached_property
-    def within(self) -> Set:
-        """The sample sizes as an isl set."""
-        names = ", ".join(self.model.parameters)
-        given = [
-            " and ".join(f"{n} = {k}" for n, k in zip(self.model.parameters, size, strict=True)) for size in self.sizes
-        ]
-        said = " or ".join(f"({each})" for each in given if each) or ("false" if names else "true")
-        return isl().Set.read_from_str(self.model.context, f"[{names}] -> {{ : {said} }}").params()
+    def grid(self) -> Ints:
+        """The sample sizes, a row each."""
+        return np.array(self.sizes, dtype=np.int64).reshape(-1, len(self.model.parameters))
 
     def _points(self, number: int, statement: Statement) -> Iterator[Instance]:
         model, count = self.model, len(self.model.parameters)
-        domain = statement.domain.intersect_params(self.within)
+        domain = statement.domain
         if statement.drain:
             own = model.space.raw(model.space.dims[statement.loops])
             domain = domain.intersect(own.zero_set())
-        named = statement.microbatch
-        for point, exact in points(domain, count):
-            floors = tuple(int(each.eval(exact).to_python()) for each in statement.floors)
-            made = Instance(number, point[:count], point[count:], floors)
+        rows, named = points(domain, self.grid), statement.microbatch
+        floors = np.column_stack([rows[:, :0], *(values(each, rows) for each in statement.floors)])
+        turns = [-1] * len(rows) if named is None else at(model.space, named, rows)
+        for row, own, turn in zip(rows.tolist(), floors.tolist(), turns, strict=True):
+            made = Instance(number, tuple(row[:count]), tuple(row[count:]), tuple(own), turn=turn)
             made.position = statement.position(made.point[1:])
-            if named is not None:
-                made.turn = model.space.at(named, exact)
             yield made
 
     @cached_property
     def held(self) -> dict[tuple[Point, int], list[tuple[int, int]]]:
         """The route and stage of each chunk, by size and rank."""
         found: defaultdict[tuple[Point, int], list[tuple[int, int]]] = defaultdict(list)
-        count = len(self.model.parameters)
         for chunk in self.model.placing.chunks:
-            for point, _ in points(chunk.intersect_params(self.within).wrap(), count):
-                found[point[:count], point[count]].append((point[count + 1], point[count + 2]))
+            for *size, rank, route, stage in points(chunk.wrap(), self.grid).tolist():
+                found[tuple(size), rank].append((route, stage))
         return found
 
     def ends(self, size: Point) -> list[tuple[int, int]]:
@@ -191,13 +186,12 @@ class _Run:
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
     """Return small sizes that the file accepts: its least numbers of ranks, with a few numbers of microbatches."""
-    names, groups, inside = ", ".join(model.parameters), 0, 0
+    groups = inside = 0
     if model.digits:
         ranks, groups, inside = FEW if len(model.placing.chunks) <= FEW_CHUNKS else MANY
     most = {"p": 2 * RANKS, "m": microbatches, "g": groups, "h": 2 * RANKS}
-    said = " and ".join(f"{name} <= {most[name]}" for name in model.parameters) or "true"
-    bound = isl().Set.read_from_str(model.context, f"[{names}] -> {{ : {said} }}").params()
-    found = sorted(point for point, _ in points(model.sizes.intersect(bound), len(model.parameters)))
+    box = np.array([*product(*(range(most[name] + 1) for name in model.parameters))], dtype=np.int64)
+    found = [tuple(row) for row in points(model.sizes, box.reshape(-1, len(model.parameters))).tolist()]
     if "p" not in model.varying:
         return tuple(found[:20])
     chosen: list[Point] = []

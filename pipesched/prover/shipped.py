@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -41,7 +41,9 @@ def theorem(report: Report, made: Examination | None, source: Source | None, opt
     if not source.name.endswith(".ps") or not path.is_file():
         return report
     entries = json_of(path.read_text("utf-8"))
-    line = proved(entries["answers"], report.parameters) if real(entries["schedule"]["text"]) == source.text else ""
+    if real(entries["schedule"]["text"]) != source.text:
+        return report
+    line = proved(entries["answers"], report.parameters, options.parameters.keys() - {"p", "m"})
     return Proved(**{x.name: getattr(report, x.name) for x in fields(Report)}, theorem=line) if line else report
 
 
@@ -50,17 +52,19 @@ def certificate(name: str) -> Path:
     return asset("schedules", FOLDER, f"{name}.json")
 
 
-def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value]) -> str:
+def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value], asked: Set[str] = frozenset()) -> str:
     """Return what the answers for these parameters prove, as a line; nothing if none proves the order.
 
-    Its sizes are those of the first answer, or of the last one if that proves more.
+    Its sizes are those of the first answer, or of the last one if that proves more. asked: the parameters beside sizes
+    that are not at their defaults, which are those of an answer unless it names another value.
     """
     sizes, claims, held = "", dict[str, None](), set[str]()
     for answer in answers:
         given, found = answer["given"], answer["findings"]
         assert isinstance(given, dict) and isinstance(found, list)
         outcomes = {x["property"]: x["outcome"] == "proved" for x in found}
-        if given.items() <= parameters.items() and all(outcomes.pop(name, False) for name in _ORDER):
+        ours = asked <= given.keys() and given.items() <= parameters.items()
+        if ours and all(outcomes.pop(name, False) for name in _ORDER):
             more = {name for name, holds in outcomes.items() if holds} - held
             if more or not sizes:
                 sizes = ", ".join([*(f"{name} = {value}" for name, value in given.items()), str(answer["domain"])])
