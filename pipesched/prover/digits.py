@@ -16,9 +16,10 @@ from functools import cached_property
 from math import lcm
 from typing import Any, TypeAlias
 
-from pipesched.prover.presburger import PwAff, Set, Space, case, denominator, isl, spend
+from pipesched.prover.presburger import PwAff, Set, Space, TooHard, case, denominator, isl, spend
 
 CARRIES = 64  # most carries that are told apart
+PIECES = 48  # most cases of a number whose carries are told apart, each with each carry
 Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
 """The multiples of p between which a last digit lies: ``low * p <= j < high * p``; None if they are not known."""
 
@@ -213,6 +214,8 @@ class Number:
     def _stepped(self, step: Callable[[int], PwAff]) -> PwAff:
         """Return ``last // p`` of these steps, as cases of the last digit."""
         carries = self.carries
+        if self.last.n_piece() * len(carries) > PIECES:
+            raise TooHard
         total: PwAff | None = None
         for k in carries:
             where = self.last.domain()

@@ -29,7 +29,7 @@ UnionSet: TypeAlias = Any
 UnionMap: TypeAlias = Any
 Point: TypeAlias = tuple[int, ...]
 
-OPERATIONS = 12_000_000  # isl operations for one question; some seconds
+OPERATIONS = 20_000_000  # isl operations for one question; some seconds
 
 
 MEMORY = 2**30  # bytes by which a question may raise what the process holds
