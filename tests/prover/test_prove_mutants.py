@@ -2,7 +2,7 @@
 `verify` at small sizes and random costs, and a property that is false there is refuted at its smallest size.
 
 `python -m tests.prover.test_prove_mutants --cases 500` is the long run, over every claim and every line of every order
-of the library: sizes up to p = 6, m = 24.
+of the library: sizes up to p = 6, m = 24. With `--random` the files are those of `tests/makers/ps_theorems.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.support.source import Source
 from tests.depth import deep
+from tests.makers.ps_theorems import program
 
 pytest.importorskip("islpy")
 
@@ -106,12 +107,17 @@ def costs(rng: random.Random) -> Iterator[Costs | None]:
             yield Costs(made)
 
 
-def wrong(source: Source, sizes: list[Size], rng: random.Random) -> tuple[dict[Size, str], dict[int, dict[Size, str]]]:
+def wrong(
+    source: Source, sizes: list[Size], rng: random.Random, *, once: bool = False
+) -> tuple[dict[Size, str], dict[int, dict[Size, str]]]:
     """Return, as `verify` reports them, the errors of the order by size, and by claim and size the costs at which it is
-    false."""
+    false. once: only the first error of the order is asked for.
+    """
     orders: dict[Size, str] = {}
     claims: dict[int, dict[Size, str]] = {}
     for p, m in sizes:
+        if once and orders:
+            break
         asked = Options({"p": p, "m": m})
         try:
             loaded = compiler.load(source, asked)
@@ -143,8 +149,9 @@ def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Count
         answers = prove(source, {}).answers
     except PipeschedError:
         return Counter(invalid=1)
-    sizes = [(p, m) for p in range(1, ranks + 1) for m in range(1, microbatches + 1)]
-    orders, claims = wrong(source, sizes, rng)
+    sizes = sorted(((p, m) for p in range(1, ranks + 1) for m in range(1, microbatches + 1)), key=lambda x: (sum(x), x))
+    unproved = all(finding.outcome != "proved" for answer in answers for finding in answer.findings)
+    orders, claims = wrong(source, sizes, rng, once=unproved)
     counts = Counter(finding.outcome for answer in answers for finding in answer.findings)
     for answer in answers:
         proved = {finding.number for finding in answer.findings if finding.outcome == "proved"}
@@ -174,6 +181,8 @@ def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Count
 def test_nothing_false_is_proved() -> None:
     """A proved property holds at every small size with random costs; a false one is refuted at its smallest size."""
     found: Counter[str] = Counter()
+    for case in range(deep(3)):
+        found += tried(program(case), case, 4, 9)
     quick = (case for case in count() if lines()[case % len(lines())].file in QUICK)
     for case in islice(quick, deep(6)):
         found += tried(mutant(case)[1], case, 4, 9)
@@ -185,10 +194,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--random", action="store_true")
     asked = parser.parse_args()
     total: Counter[str] = Counter()
     for case in range(asked.first, asked.first + asked.cases):
-        made, body = mutant(case)
+        made, body = ("random", program(case)) if asked.random else mutant(case)
         one = tried(body, case)
         total += Counter({key: count for key, count in one.items() if not key.startswith("missed")})
         print(case, made, json.dumps(dict(one)), flush=True)

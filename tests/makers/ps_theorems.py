@@ -1,0 +1,68 @@
+"""Random files of complete orders with claims, right and wrong, for the prover.
+
+A warm-up of some length, a steady part, and a cool-down; each part in one of several forms; W at once, in the cool-down
+or drained; ranks in order, in reverse or by parity of the rank. Claims are those of 1F1B and of GPipe with the warm-up
+in them, and the same with another number.
+"""
+
+from __future__ import annotations
+
+import random
+
+_WARMUPS = (
+    *("m", "0", "p - 1 - r", "p - r", "2 * (p - 1 - r)", "2 * (p - 1 - r) + 1", "p", "p - 1", "r", "(m + 1) // 2"),
+    *("p - 1 - r // 2", "m - r", "max(r, p - 1 - r)", "p - 1 - r + r % 2", "p - 1 - r + m % 2", "m // 2 + p - 1 - r"),
+)
+_LATER = ("0", "1", "r", "p - 1 - r", "p - 1", "2", "r // 2", "r % 2")
+
+
+def program(seed: int) -> str:
+    """Return a random file."""
+    rng = random.Random(seed)
+    linear = rng.random() < 0.75
+    warmup = rng.choice(_WARMUPS)
+    warmup = warmup if linear or rng.random() < 0.2 else warmup.replace("p - 1 - r", "r")
+    kind = rng.choice(("B", "B", "I W", "late"))
+    early = kind if kind in ("B", "I W") else "I"
+    steady = rng.choice(
+        (
+            f"repeat m - w {{ F  {early} }}",
+            f"for i in w .. m {{ F  {early} }}",
+            f"for i in 0 .. m {{ if i + w < m {{ F  {early} }} }}",
+            f"repeat (m - w) // 2 {{ F  {early}  F  {early} }}\n  if (m - w) % 2 == 1 {{ F  {early} }}",
+        )
+    )
+    cool = f"repeat w {{ {early} }}"
+    if kind == "late":
+        later = rng.choice(_LATER)
+        if rng.random() < 0.5:
+            body = "if i + w < m { F }  I  if i >= d { W }"
+            cool = f"let d = min({later}, m)\n  for i in 0 .. m {{ {body} }}\n  drain W"
+            steady = ""
+        else:
+            cool = f"repeat w {{ I{rng.choice(('', '  W'))} }}\n  drain W"
+    rate = "tF + tB" if kind == "B" else rng.choice(("tF + tI + tW", "tF + tI - tW", "tF + tI"))
+    number = rng.choice(("", "", "", " + 1", " - 1"))
+    start = f"min(max(0, {warmup}), m)"
+    peak = f"min({start} + 1, m)" if rng.random() < 0.8 else rng.choice(("p", "m", "min(p, m)", "min(p - r, m)"))
+    claims = [f"claim peak(r) {rng.choice(('==', '==', '<=', '>='))} ({peak}{number}) * tM"]
+    where = rng.choice(("tC == 0", "tC == 0", "tC == 0 and m >= p", "tC == 0 and tF <= tB", "tC == 0 and m >= 2 * p"))
+    time = rng.choice(("idle", "idle", "makespan", "span_idle", "idle(p - 1)", "work(0)"))
+    amount = {"makespan": "(m + p - 1)", "work(0)": "m"}.get(time, "(p - 1)")
+    off = rng.choice(("", "", "", " + tF", " - tF"))
+    claims.append(f"claim {time} {rng.choice(('==', '==', '<=', '>='))} {amount} * ({rate}){off} when {where}")
+    return "\n".join(
+        [
+            "schedule random(p, m)",
+            f"require {rng.choice(('m >= 1', 'm >= p', 'm >= 2', 'm >= 1 and p >= 2', 'm % 2 == 0'))}",
+            f"stage s in 0 .. p on rank {'s' if linear else 'p - 1 - s'}",
+            "rank r {",
+            f"  let w = {start}",
+            "  repeat w { F }",
+            *([f"  {steady}"] if steady else []),
+            f"  {cool}",
+            "}",
+            *claims,
+            "",
+        ]
+    )
