@@ -70,7 +70,7 @@ class Sample:
     @cached_property
     def grid(self) -> Ints:
         """The sample sizes, a row each."""
-        return np.array(self.sizes, dtype=np.int64).reshape(-1, len(self.model.parameters))
+        return np.array(self.sizes, dtype=np.int64).reshape(len(self.sizes), len(self.model.parameters))
 
     def _points(self, number: int, statement: Statement) -> Iterator[Instance]:
         model, count = self.model, len(self.model.parameters)
@@ -190,8 +190,9 @@ def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) ->
     if model.digits:
         ranks, groups, inside = FEW if len(model.placing.chunks) <= FEW_CHUNKS else MANY
     most = {"p": 2 * RANKS, "m": microbatches, "g": groups, "h": 2 * RANKS}
-    box = np.array([*product(*(range(most[name] + 1) for name in model.parameters))], dtype=np.int64)
-    found = [tuple(row) for row in points(model.sizes, box.reshape(-1, len(model.parameters))).tolist()]
+    box = [*product(*(range(most[name] + 1) for name in model.parameters))]
+    rows = np.array(box, dtype=np.int64).reshape(len(box), len(model.parameters))
+    found = [tuple(row) for row in points(model.sizes, rows).tolist()]
     if "p" not in model.varying:
         return tuple(found[:20])
     chosen: list[Point] = []
