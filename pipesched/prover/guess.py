@@ -47,8 +47,8 @@ class Guesses:
 
     @cached_property
     def _halved(self) -> Guesses:
-        """Return the guesses with additional columns for half of each loop variable, and of its sum with m; in base p,
-        of each last digit, and of its sum with p; of ranks, for half of each size.
+        """Return the guesses with additional columns for half of each loop variable, of its sum with m, and of m; in
+        base p, of each last digit, and of its sum with p; of ranks, for half of each size.
         """
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
@@ -56,13 +56,13 @@ class Guesses:
         wide = self.space.width > 1
         with_ = "p" if wide else "m"
         loops = self.space.dims[1:] if not wide else self.space.dims[2::2]
-        for name in loops or self.space.parameters:
-            for other in [None, with_] if loops and with_ in units else [None]:
-                sums = self.rows[:, units[name]] + (self.rows[:, units[other]] if other else 0)
-                value = self.space.raw(name)
-                value = value.add(self.space.raw(other)) if other else value
-                rows.append((sums // 2).reshape(-1, 1))
-                floors.append(value.scale_down_val(half).floor())
+        sums: list[tuple[str, ...]] = [(name,) for name in loops or self.space.parameters]
+        if loops and with_ in units:
+            sums += [(name, with_) for name in loops] + [(with_,)] * (not wide)
+        for names in sums:
+            rows.append(self.rows[:, [units[name] for name in names]].sum(axis=1, keepdims=True) // 2)
+            value = self.space.combination([Fraction(1)] * len(names), [*map(self.space.raw, names)])
+            floors.append(value.scale_down_val(half).floor())
         count = len(floors) - len(self.floors)
         return Guesses(self.space, np.hstack(rows), floors, self.more, halved=count)
 

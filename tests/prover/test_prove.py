@@ -78,6 +78,38 @@ def test_a_claim_that_is_false_far_away_is_refuted_there() -> None:
     assert sizes == [{"p": 9, "m": 21}, {"p": 1, "m": 31}]
 
 
+KEPT = """\
+claim peak(r) == min(p - r, m) * tK + (tM - tK)
+claim peak(r) == min(p - r, m) * tK
+claim peak(r) <= min(p - r, m) * tM
+claim peak <= 2 * tM
+"""
+
+
+def test_what_an_f_keeps_until_its_r_counts_less() -> None:
+    """Mario: claims of M and of K are theorems for every K of at most M, and wrong ones are refuted where they fail."""
+    found = theorems(read("mario").text.partition("claim")[0] + KEPT).answers[0].findings[2:]
+    assert [x.outcome for x in found] == ["proved", "refuted", "proved", "refuted"]
+    sizes = [x.counterexample and dict(x.counterexample.parameters) for x in found]
+    assert sizes[1] == {"p": 1, "m": 1} and sizes[3] == {"p": 3, "m": 3}
+
+
+WAVES = """rank r {
+  repeat m { F }
+  for i in 0 .. m { I  if i % 2 == 1 { W } }
+  drain W
+}
+claim peak(r) == m * tM
+claim work(r) == m * (if p > 0 then tF + tI + tW else 0) when p * tF <= p * max(tI, tW)
+"""
+
+
+def test_every_second_w_may_be_drained() -> None:
+    """As many W are drained as odd microbatches; a weight above 0 on both sides of a condition does not matter."""
+    made = theorems(f"schedule waves(p, m)\nrequire p >= 1 and m >= 1\n{LINEAR.partition('rank r')[0]}{WAVES}")
+    assert {x.outcome for x in made.answers[0].findings} == {"proved"}
+
+
 COUNTED = """\
 claim peak(r) == p - r
 claim peak(r) == p - r - (if p > 3 then 1 else 0)

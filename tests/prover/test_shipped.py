@@ -73,6 +73,9 @@ def test_verify_names_the_domain() -> None:
     assert last_line(interleaved, p=4).startswith("proved for v = 2, every size with m % p == 0 and p >= 1")
     assert last_line(interleaved, p=4, v=3) == "claims 3 of 3 hold"
     assert last_line(bitpipe, p=4).startswith("proved for p = 4, every size with m % 4 == 0")
+    grouped = Source("grouped_interleaved.ps", text("grouped_interleaved"))
+    assert last_line(grouped, p=4, m=4).startswith("proved for v = 2, every size with n == p and m % p == 0")
+    assert last_line(grouped, p=4, n=2, m=4) == "claims 2 of 2 hold, 1 not applicable"
     assert last_line(bitpipe, p=6) == "claims 2 of 2 hold"
 
 

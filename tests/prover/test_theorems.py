@@ -35,10 +35,23 @@ WHOLE = {
     "forward_only",
     "gpipe",
     "gpipe_reversed",
+    "grouped_interleaved",
     "interleaved",
     "interleaved_overlap",
 }
-WHOLE |= {"looped_bfs", "looped_bfs v=3", "looped_bfs v=4", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
+WHOLE |= {
+    "mario",
+    "packed",
+    "looped_bfs",
+    "looped_bfs v=3",
+    "looped_bfs v=4",
+    "seq1f1b",
+    "terapipe",
+    "unet",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
+}
 """What is proved with all its claims for every p at once."""
 
 
