@@ -113,13 +113,13 @@ def table() -> str:
             refused.append(f"| {schedule} | {reasons['complete']} |")
             continue
         if "proved" in first["findings"].values():
-            rows.append(f"| {schedule} | {domain} | {_said(first)} | {entry['seconds']} |")
+            rows.append(f"| {schedule} | {domain} | {_said(first)} | {entry.get('seconds', '')} |")
         ranks: dict[tuple[str, str], list[str]] = {}
         for answer in others:
             more = ", ".join(f"{key} = {value}" for key, value in answer["given"].items() if key != "p")
             ranks.setdefault((more, _said(answer)), []).append(str(answer["given"]["p"]))
         for k, ((more, said), of) in enumerate(ranks.items()):
-            seconds = "" if k or "proved" in first["findings"].values() else entry["seconds"]
+            seconds = "" if k or "proved" in first["findings"].values() else entry.get("seconds", "")
             every = ", ".join(filter(None, [more, f"p = {_listed(of)}"]))
             rows.append(f"| {schedule} | {every}; its m | {said} | {seconds} |")
         missing: dict[str, list[str]] = {}
