@@ -201,6 +201,8 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:
         yield "stages read others than the one before them"
+    if schedule.steps is not None:
+        yield "STEPs inside the order: it trains on several batches, with older weights"
     yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)
 
 
