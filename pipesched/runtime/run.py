@@ -105,7 +105,6 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
         PipeschedError: the verdict's findings; PS225, PS814; PS820 to PS826, PS836, PS837, the fault of the run.
     """
     made = _verified(emit(source, options, "stream"))
-    require_one_version(made.order)
     if request.engine == "torch":
         _verified(emit(source, options, "torch-csv"))
         if made.order is not None and made.order.placement.frozen:
@@ -114,13 +113,6 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
     job = _job(made, predicted, request)
     return _compared(made, job, _outcome(job), predicted)
-
-
-def require_one_version(order: object) -> None:
-    """Raise PipeschedError, PS814, for an order with STEPs inside."""
-    if isinstance(order, Program) and order.rule:
-        help = "`emit --target stream` writes it for a runtime of yours"
-        raise fail(Code.TARGET, "`run` keeps one version of the weights, and the order has STEPs inside", help=help)
 
 
 def _verified(emission: Emission) -> Emission:
@@ -266,6 +258,7 @@ def _compared(emission: Emission, job: Job, outcome: Outcome, predicted: Predict
         tensor=worst["tensor"],
         step=worst["step"],
         counted=tuple(share * entry["peak"] for entry in data),
+        versions=tuple(entry["versions"] for entry in data) if stream.versions else (),
         peak=Analysis(emission.order.computes).memory.peak,  # the count does not depend on M
         measured=_measured([entry["spans"] for entry in data]),
         predicted=predicted,

@@ -29,6 +29,7 @@ from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.execute.launch import Job
 from pipesched.schedule_analysis import Analysis
 from pipesched.verbs.emit import Emission
+from pipesched.versions.report import VersionPart
 
 TOLERANCE = 1e-12
 """The tolerance of gradients in float64: sums of a few hundred terms in another order."""
@@ -90,7 +91,8 @@ def _cost(value: object) -> Cost:
 @dataclass(frozen=True)
 class Rehearsal(Judged):
     """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. measured: seconds of a step, or None. trace: Chrome's trace events of all instructions, if requested.
+    model. versions: the most weight versions counted by rank, if STEPs stand inside the order. measured: seconds of a
+    step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 
     emission: Emission
@@ -104,6 +106,7 @@ class Rehearsal(Judged):
     peak: tuple[Fraction, ...]
     measured: float | None
     predicted: Prediction
+    versions: tuple[int, ...] = ()
     trace: str = ""
 
     @property
@@ -112,7 +115,7 @@ class Rehearsal(Judged):
         warnings = list(self.emission.report.diagnostics)
         if self.ok:
             return warnings
-        kind, letter = ("output", "y") if self.forward_only else ("gradient", "g")
+        kind, letter = ("output", "y") if self.forward_only else ("weight", "w") if self.versions else ("gradient", "g")
         what = f"the {kind} of {self.tensor} in step {self.step} is not that of the model in one piece"
         note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is allowed"
         help = (
@@ -151,11 +154,12 @@ class Rehearsal(Judged):
         losses = " ".join(f"{loss:.6f}" for loss in ends)
         yield f"loss {losses}, {'as' if equal else 'unlike'} the model in one piece"
         error = f"{self.error:.1e}" if self.error else "0"
-        compared = "outputs" if self.forward_only else "gradients"
+        compared = "outputs" if self.forward_only else "weights of every version" if self.versions else "gradients"
         yield f"{compared} as of the model in one piece: largest error {error}, {TOLERANCE:g} allowed"
         counted, predicted = ("  ".join(map(shown, peaks)) for peaks in (self.counted, self.peak))
         same = "as predicted" if self.counted == self.peak else f"predicted [{predicted}]"
         yield f"peak activations counted [{counted}], {same}"
+        yield from self._versions()
         if self.measured is not None:
             yield f"step {self.measured * 1e3:.1f} ms measured{self._prediction(self.measured)}"
         time, given = self.emission.report.time, self.predicted.left_out
@@ -165,6 +169,14 @@ class Rehearsal(Judged):
                 f"predicted makespan {split_length(self.predicted.makespan, time.work, NO_UNIT)}{left_out}",
                 *time.remarks,
             )
+
+    def _versions(self) -> Iterator[str]:
+        """Yield the counted weight versions against those of the verdict."""
+        part = self.emission.report.parts.of(VersionPart)
+        if self.versions and part is not None:
+            counted, said = ("  ".join(map(str, row)) for row in (self.versions, part.alive))
+            same = "as predicted" if self.versions == part.alive else f"predicted [{said}]"
+            yield f"weight versions counted by storage [{counted}], {same}"
 
     def _prediction(self, measured: float) -> str:
         """Return the text on the predicted time, if computes had a pace."""
@@ -196,6 +208,7 @@ class Rehearsal(Judged):
             "gradients": None if self.forward_only else found,
             "outputs": found if self.forward_only else None,
             "peak": exact(counted=self.counted, predicted=self.peak),
+            **({"versions": list(self.versions)} if self.versions else {}),
             "time": {
                 "measured": self.measured,
                 "predicted": float(made.makespan) * made.unit if made.unit else None,

@@ -35,7 +35,8 @@ def published(program: Program) -> Stream:
         routes.append(Route(str(number), ranks, (min(taken), max(taken) + 1)))
     lists = tuple(tuple(_instructions(program, rank)) for rank in range(program.ranks))
     sizes = {"p": program.ranks, "m": placement.microbatches}
-    return Stream(program.name, sizes, tuple(routes), lists, frozen=placement.frozen, reads=dict(placement.reads))
+    model = {"frozen": placement.frozen, "reads": dict(placement.reads), "versions": program.rule}
+    return Stream(program.name, sizes, tuple(routes), lists, **model)
 
 
 def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
@@ -48,7 +49,7 @@ def _instructions(program: Program, rank: int) -> Iterator[Instruction]:
         elif x.op is Op.SYNC:
             new = Instruction("SYNC", x.stage, peer=x.peer)
         elif x.op is Op.STEP:
-            new = Instruction("STEP")
+            new = Instruction("STEP", x.stage)
         else:
             far = {"communicator": x.communicator, "other": x.other}
             new = Instruction(x.op.name, x.stage, x.microbatch, route, x.peer, **far)

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 import torch.utils.checkpoint
@@ -49,13 +49,15 @@ class Saved:
     """The state of a microbatch between its F and the end of its backward.
 
     inputs: the graph's leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once known. once:
-    why the backward can run only once, if the forward showed it.
+    why the backward can run only once, if the forward showed it. weights: the tensors on which the module ran, if not
+    on its own parameters.
     """
 
     inputs: tuple[Tensor, ...]
     roots: tuple[Tensor, ...]
     arrived: Gradients = ()
     once: str | None = None
+    weights: tuple[Tensor, ...] = ()
     groups: list[Group] | None = None
     done: bool = field(default=False)
 
@@ -93,16 +95,16 @@ def for_weights(saved: Saved, module: nn.Module) -> None:
     if saved.groups is None:
         full(saved)
         return
-    stage_backward_weight(iter(_weights(module)), saved.groups, retain_graph=True)
+    stage_backward_weight(_each(saved.weights or _weights(module)), saved.groups, retain_graph=True)
 
 
 def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
     """Run torch's backward for the input. Return the reason if it fails, else None; the graph survives that."""
     edges = [get_gradient_edge(root) for root, _ in roots]
     arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
-    weights = _weights(module)
+    weights = saved.weights or _weights(module)
     try:
-        _, groups = stage_backward_input([r for r, _ in roots], arrived, list(saved.inputs), iter(weights))
+        _, groups = stage_backward_input([r for r, _ in roots], arrived, list(saved.inputs), _each(weights))
     except (RuntimeError, AttributeError) as error:
         cause = error.__cause__ or error
         _taken(saved.inputs)
@@ -180,6 +182,10 @@ def _nodes(roots: list[Node]) -> Iterator[Node]:
             if after is not None and after not in seen:
                 seen.add(after)
                 stack.append(after)
+
+
+def _each(weights: Sequence[Tensor]) -> Iterator[nn.Parameter]:
+    return cast("Iterator[nn.Parameter]", iter(weights))  # torch takes any leaves
 
 
 def _weights(module: nn.Module) -> list[nn.Parameter]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
@@ -48,9 +49,10 @@ from pipesched.runtime.execute.reduce import Held, Reduction
 from pipesched.runtime.execute.replicas import check_replicas, replicated
 from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.execute.stages import Keywords, Loss, Score, Stage
-from pipesched.runtime.execute.supported import check_supported
+from pipesched.runtime.execute.supported import check_one_holder, check_supported
 from pipesched.runtime.execute.tied import Note, Tied, exchanged, plain
 from pipesched.runtime.execute.transport import Channels
+from pipesched.runtime.execute.weights import Weights, batches
 from pipesched.stream import BATCH, NEIGHBOUR, Instruction, Stream
 
 Hook = Callable[[Instruction, int], None]
@@ -93,7 +95,7 @@ class Runtime:
         device: torch.device | str = "cpu",
         before: Hook | None = None,
         after: Hook | None = None,
-        optimize: Callable[[], object] | None = None,
+        optimize: Callable[..., object] | None = None,
         tied: Tied | None = None,
         early_receives: int = 2,
         blocking: bool = False,
@@ -114,7 +116,8 @@ class Runtime:
         group: the group of the stream's ranks, in their order; None: the default one, or none for a single rank.
         device: where the modules are. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
-        optimize: what STEP does. Gradients are complete then, and are kept.
+        optimize: what STEP does. Gradients are complete then, and are kept. With STEPs inside the order (a stream of
+            version 3) it takes the number of the stage, steps its weights only, and gradients are cleared after it.
         tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
             gets the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that
             begin with the same values are refused.
@@ -129,8 +132,10 @@ class Runtime:
                 PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
             ValueError: the modules are not the modules of this rank, or the group is not of the stream's size.
         """
-        if stream.versions:
-            raise ValueError(f"{stream.name} has STEPs inside its order; this runtime keeps one version of the weights")
+        if stream.versions and optimize is None:
+            raise ValueError(
+                f"{stream.name} has STEPs inside its order: give `Runtime(optimize=…)`, which takes a stage"
+            )
         self._alone = imitated or len(stream.ranks) == 1
         check_modules(stream, modules, rank, group, alone=self._alone)
         self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
@@ -175,6 +180,8 @@ class Runtime:
             notes = [cast("Note", card.note) for card in agree(self.stream, self._group, notes[0])]
         check_supported(notes)
         check_frozen(self.stream, notes, tied or ())
+        if self.stream.versions:
+            check_one_holder(self.rank, modules, tied or ())
         check_replicas({held: replicated(module) for held, module in modules.items()}, self.stream, self.rank)
         if not self._alone:
             check_copies(self.stream, notes)
@@ -229,7 +236,7 @@ class Runtime:
         After an exception the step is incomplete on all ranks, and the runtime cannot continue.
         """
         self._execute(self.stream.ranks[self.rank], inputs, targets, keywords)
-        if not any(x.op == "STEP" for x in self.instructions):
+        if self.stream.versions or not any(x.op == "STEP" for x in self.instructions):
             self._reduction.finish()
         self._channels.finish()
         total, _ = self._summed()
@@ -276,9 +283,9 @@ class Runtime:
             ValueError: if the batch does not divide into m microbatches, or is missing.
         """
         modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
-        trains = [(stage, stage.train) for stage in self._stages.values()]
+        trains = [(stage, stage.train, stage.weights) for stage in self._stages.values()]
         for stage in self._stages.values():
-            stage.train = False
+            stage.train, stage.weights = False, None
             stage.module.eval()
         try:
             with torch.no_grad():
@@ -286,8 +293,8 @@ class Runtime:
                 self._channels.finish()
                 total, count = self._summed()
         finally:
-            for stage, train in trains:
-                stage.train = train
+            for stage, train, weights in trains:
+                stage.train, stage.weights = train, weights
             for part, mode in modes:
                 part.training = mode
         made, self._outputs, self.instructions = dict(sorted(self._outputs.items())), {}, self.stream.ranks[self.rank]
@@ -319,6 +326,9 @@ class Runtime:
         self._due = self._posted = 0
         if not evaluates:
             self._reduction.begin()
+            for stage in self._stages.values():
+                if stage.weights is not None:
+                    stage.weights.begin()
         torch.clear_autocast_cache()  # its entries were made from the weights before the last step
         for index, instruction in enumerate(instructions):
             self.position = index
@@ -354,13 +364,26 @@ class Runtime:
         self._channels.sent(Message.between(x.op[-1], x, x.stage, taker, self.rank, target))
 
     def _reduce(self, x: Instruction) -> None:
-        if self._train:
+        inside = self._stages[0, x.stage].weights if self.stream.versions else None
+        if inside is not None:
+            inside.reduce()
+        elif self._train:
             self._reduction.reduce(x.stage)
 
-    def _step(self) -> None:
+    def _step(self, x: Instruction) -> None:
+        inside = self._stages[0, x.stage].weights if self.stream.versions else None
+        if inside is not None and self.optimize is not None:
+            inside.step(partial(self.optimize, x.stage))
+            return
         self._reduction.finish()
         if self.optimize is not None:
             self.optimize()
+
+    @property
+    def versions(self) -> dict[int, int]:
+        """The most versions of each stage's weights at once so far, by storage; {} without STEPs inside."""
+        kept = {number: stage.weights for (_, number), stage in self._stages.items()}
+        return {number: weights.most for number, weights in kept.items() if weights is not None}
 
     def _forward(self, x: Instruction) -> None:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
@@ -505,7 +528,12 @@ class Runtime:
             train=bool(back),
             asks=[source in self._wanting for source in read for _ in self.boundaries[0][source + 1]],
             frozen=frozen,
+            weights=self._weights(number, module),
         )
+
+    def _weights(self, stage: int, module: nn.Module) -> Weights | None:
+        taken = batches(self.instructions, stage) if self.stream.versions else {}
+        return Weights(module, self.stream.versions, taken) if taken else None
 
     def _summed(self) -> tuple[Tensor, int]:
         """Return the sum of all losses, the same float64 scalar on every rank, and the number of losses."""
@@ -536,7 +564,7 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
     **dict.fromkeys(("WAIT_SEND_F", "WAIT_SEND_B"), Runtime._wait_sent),
     "REDUCE_GRAD": Runtime._reduce,
     "SYNC": lambda runtime, x: runtime._reduction.sync(x.stage, x.peer),
-    "STEP": lambda runtime, x: runtime._step(),
+    "STEP": Runtime._step,
 }
 
 

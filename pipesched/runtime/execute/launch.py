@@ -117,11 +117,13 @@ class Compared(TypedDict):
 
 
 class Measured(Compared):
-    """The result of a rank. peak: the most activations alive. spans: first begin and last end of each step. steps:
-    times of all instructions of a traced job, as `Recorder.steps`.
+    """The result of a rank. peak: the most activations alive. versions: the most versions of the weights of a stage, 0
+    without STEPs inside the order. spans: first begin and last end of each step. steps: times of all instructions of a
+    traced job, as `Recorder.steps`.
     """
 
     peak: int
+    versions: int
     spans: list[tuple[float, float]]
     steps: list[list[list[float]]]
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from pipesched.runtime.execute import backward
 from pipesched.runtime.execute.backward import Saved
@@ -26,6 +27,7 @@ from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, RunEr
 from pipesched.runtime.execute.offload import Boxes
 from pipesched.runtime.execute.replicas import passed_by, replicated
 from pipesched.runtime.execute.shapes import Boundary, check, gradients, taken, tensors_of
+from pipesched.runtime.execute.weights import Weights
 
 Loss = Callable[..., Tensor]
 Score = Callable[..., Tensor]
@@ -46,7 +48,7 @@ class Stage:
 
     entering, leaving: boundaries by microbatch. train: whether a forward keeps what a backward needs. asks: for each
     input tensor, whether its producer needs a gradient. frozen: whether weights need no gradient, so that I is the
-    whole backward.
+    whole backward. weights: the versions of the weights, if STEPs are inside the order.
     """
 
     def __init__(
@@ -61,10 +63,12 @@ class Stage:
         train: bool,
         asks: Sequence[bool],
         frozen: bool,
+        weights: Weights | None = None,
     ) -> None:
         self.module, self.number, self.device = module, number, device
         self.entering, self.leaving = entering, leaving
         self.split, self.train, self.asks, self.frozen = split, train, asks, frozen
+        self.weights = weights
         self.live: dict[int, Saved] = {}
         self.lost: dict[int, Lost] = {}
         self.boxes: dict[int, Boxes] = {}
@@ -83,7 +87,8 @@ class Stage:
         outputs = tensors_of(output, f"the output of stage {self.number}")
         check(outputs, self.leaving[microbatch], f"activation {microbatch} of stage {self.number}")
         if self.train:
-            self.live[microbatch] = Saved(leaves, tuple(map(self._root, outputs)), once=next(iter(once), None))
+            roots = tuple(map(self._root, outputs))
+            self.live[microbatch] = Saved(leaves, roots, once=next(iter(once), None), weights=self._of(microbatch))
         return tuple(tensor.detach() for tensor in outputs)
 
     def forward_last(
@@ -106,7 +111,8 @@ class Stage:
             message = f"the loss of microbatch {microbatch} is not one number: {shape}"
             raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
         if self.train:
-            self.live[microbatch] = Saved(leaves, (self._root(value),), once=next(iter(once), None))
+            roots = (self._root(value),)
+            self.live[microbatch] = Saved(leaves, roots, once=next(iter(once), None), weights=self._of(microbatch))
         return output, value.detach().reshape(())
 
     @contextmanager
@@ -182,6 +188,14 @@ class Stage:
     def _done(self, microbatch: int) -> None:
         del self.live[microbatch]
         self.boxes.pop(microbatch, None)
+        if self.weights is not None:
+            self.weights.add(microbatch)
+
+    def _of(self, microbatch: int) -> tuple[Tensor, ...]:
+        """Return the trained tensors on which a microbatch runs; () if these are the module's own."""
+        if self.weights is None:
+            return ()
+        return tuple(leaf for leaf in self.weights.read(microbatch).values() if leaf.requires_grad)
 
     def _as_computed(self) -> AbstractContextManager[object]:
         """Disable autocast: a backward takes the dtypes of its forward."""
@@ -201,7 +215,10 @@ class Stage:
         check(inputs, self.entering[microbatch], f"the input of stage {self.number}, microbatch {microbatch},")
         leaves = tuple(self._leaf(x, asks) for x, asks in zip(inputs, self.asks, strict=True))
         with torch.set_grad_enabled(self.train), passed_by(self._wrappers):
-            return leaves, self.module(*leaves, **taken(self.module, keywords))
+            given = taken(self.module, keywords)
+            if self.weights is None:
+                return leaves, self.module(*leaves, **given)
+            return leaves, functional_call(self.module, self.weights.read(microbatch), leaves, given)
 
     def _leaf(self, value: Tensor, asks: bool) -> Tensor:
         """Return the leaf of this stage's graph; the model's own input has a gradient only if it requires one."""

@@ -99,3 +99,22 @@ def check_supported(notes: Sequence[Note]) -> None:
         if note["unsupported"] is not None:
             message, help = note["unsupported"]
             raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))
+
+
+def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
+    """Require that every weight belongs to one stage and to no wrapper, as STEPs inside the order need it.
+
+    Raises:
+        RunError: PS831.
+    """
+    seen: dict[int, int] = {}
+    for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
+        wrapped = any(isinstance(part, DistributedDataParallel) for part in module.modules())
+        found = "DistributedDataParallel averages gradients of weights, not of older versions of them" * wrapped
+        for name, weight in module.named_parameters():
+            other = seen.setdefault(id(weight), stage)
+            found = found or (other != stage) * f"its weight {name!r} is one of stage {other} too"
+        if found or tied:
+            message = f"stage {stage}: {found or 'weights are tied to others'}, and STEPs are inside the order"
+            help = "use an order whose weights step at its end, such as 1f1b"
+            raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from pipesched.runtime.execute.breaking import Broken
+from pipesched.runtime.execute.delayed import Delayed, snapshot
 from pipesched.runtime.execute.errors import NEEDS, STALLED, Fault, Place, RunError, printable
 from pipesched.runtime.execute.executor import Runtime
 from pipesched.runtime.execute.guard import LATE, Guard, finite
@@ -52,9 +53,11 @@ Engine = tuple[Step, list[list[list[float]]]]
 """A step function, and the times of every step, as `Recorder.steps`, if they are recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Local:
-    """The state of one rank. modules: the module of each (route, stage)."""
+    """The state of one rank. modules: the module of each (route, stage). history: the versions of each stage's weights
+    that STEPs inside the order made in this step of training. counted: the most versions by stage, by storage.
+    """
 
     job: Job
     rank: int
@@ -62,6 +65,13 @@ class Local:
     stream: Stream
     net: Net
     modules: dict[Held, nn.Module]
+    history: dict[int, list[list[Tensor]]] = field(default_factory=dict)
+    counted: Callable[[], Mapping[int, int]] = dict
+
+    def stepped(self, stage: int) -> None:
+        """Run a STEP inside the order, and keep the version that it makes."""
+        descend([self.modules[0, stage]])
+        self.history.setdefault(stage, []).append(snapshot(self.modules[0, stage]))
 
     def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
         """Return the inputs and targets of a step, if this rank needs them."""
@@ -104,7 +114,8 @@ def train(job: Job, rank: int, folder: str, end: End) -> Measured:
         result = _train(local, step)
     dist.destroy_process_group()
     spans = [(instructions[0][1], instructions[-1][2]) for instructions in times]
-    return {**result, "peak": alive.peak, "spans": spans, "steps": times if job.trace else []}
+    most = max(local.counted().values(), default=0)
+    return {**result, "peak": alive.peak, "versions": most, "spans": spans, "steps": times if job.trace else []}
 
 
 def _device(job: Job, rank: int) -> torch.device:
@@ -157,7 +168,9 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
         example=examples[0],
         device=local.device,
         before=before,
+        optimize=local.stepped if local.stream.versions else None,
     )
+    local.counted = lambda: runtime.versions
     if job.samples:
         runtime.expect(examples)
     recorder = Recorder(runtime, job.pace)
@@ -232,6 +245,8 @@ def _judge(name: str | None) -> Callable[[str], object] | None:
 def _train(local: Local, step: Step) -> Compared:
     """Train or evaluate; compare the losses and all tensors of every step with the undivided model."""
     stream, trains = local.stream, not local.stream.forward_only
+    if stream.versions:
+        return _train_inside(local, step)
     whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
     modules = list(local.modules.values())
     losses, undivided, worst = [], [], (0.0, "", 0)
@@ -249,6 +264,29 @@ def _train(local: Local, step: Step) -> Compared:
         if trains:
             descend(modules)
             whole.descend()
+    error, tensor, at = worst
+    return {"losses": losses, "undivided": undivided, "error": error, "tensor": tensor, "step": at}
+
+
+def _train_inside(local: Local, step: Step) -> Compared:
+    """Train with STEPs inside the order; compare the losses, and every version of every weight, with the same updates
+    of the model in one piece (`delayed`).
+    """
+    whole = Delayed(local.net, local.stream, local.device, lambda module: descend([module]))
+    losses, undivided, worst = [], [], (0.0, "", 0)
+    for number in range(local.job.steps):
+        local.history.clear()
+        loss, _ = step(*local.batch(number))
+        expected, history = whole.step(number)
+        losses.append(loss)
+        undivided.append(expected)
+        for stage, made in local.history.items():
+            names = [name for name, _ in local.modules[0, stage].named_parameters()]
+            for version, pair in enumerate(zip(made, history[stage][1:], strict=True), start=1):
+                errors = map(_error, *pair)
+                what = (f"{stage}.{name}, version {version}" for name in names)
+                found = [(error, name, number + 1) for error, name in zip(errors, what, strict=True)]
+                worst = max([worst, *found], key=lambda found: found[0])
     error, tensor, at = worst
     return {"losses": losses, "undivided": undivided, "error": error, "tensor": tensor, "step": at}
 

@@ -1,0 +1,110 @@
+"""Training with delayed gradients, without a pipeline: the updates with which a run is compared.
+
+Batch after batch, every microbatch runs through all stages, each at the version of its weights that the stream's rule
+names, and the gradients are those of that one loss. With `latest` they are the gradients of no loss: each stage keeps
+the activations of the version that its forward read, and its backward reads the weights of a later version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from pipesched.runtime.execute.nets import Net
+from pipesched.runtime.execute.weights import batches
+from pipesched.stream import Stream
+
+
+def snapshot(module: nn.Module) -> list[Tensor]:
+    """Return a copy of a module's weights."""
+    return [weight.detach().clone() for weight in module.parameters()]
+
+
+class Delayed:
+    """The whole model. The versions that F and B read follow from the stream's lists, as for a rank of a pipeline."""
+
+    def __init__(
+        self, net: Net, stream: Stream, device: torch.device | str, descend: Callable[[nn.Module], None]
+    ) -> None:
+        self._net, self._stream, self._device, self._descend = net, stream, device, descend
+        self.stages = [net.stage(index).to(device) for index in range(net.stages)]
+        for stage in stream.frozen:
+            self.stages[stage].requires_grad_(requires_grad=False)
+        lists = [stream.ranks[rank] for rank in stream.placement[0].ranks]
+        self._batch = [batches(own, stage) for stage, own in enumerate(lists)]
+        self._at = [_seen(stream, stage) for stage in range(net.stages)]
+
+    def step(self, number: int) -> tuple[float, list[list[list[Tensor]]]]:
+        """Train on the batches of one step; return the mean loss, and by stage every version of the weights."""
+        m = self._stream.microbatches
+        inputs, targets = (self._net.cut(x.to(self._device)) for x in self._net.batch(number, m))
+        history = [[snapshot(stage)] for stage in self.stages]
+        trained = next(batch for batch in self._batch if batch)
+        total = 0.0
+        for t in range(max(trained.values()) + 1):
+            taken = [i for i in range(m) if trained[i] == t]
+            for i in taken:
+                total += self._microbatch(i, inputs[i], targets[i], history)
+            for stage, module in enumerate(self.stages):
+                if self._batch[stage]:
+                    for weight in module.parameters():
+                        weight.grad = None if weight.grad is None else weight.grad / len(taken)
+                    self._descend(module)
+                    history[stage].append(snapshot(module))
+        return total / m, history
+
+    def _microbatch(self, i: int, x: Tensor, target: Tensor, history: list[list[list[Tensor]]]) -> float:
+        """Add the gradients of one microbatch to those of the weights; return its loss."""
+        made, graphs = {-1: x}, []
+        for stage, module in enumerate(self.stages):
+            forward, _ = self._versions(stage, i)
+            trained = stage not in self._stream.frozen
+            leaves = [value.clone().requires_grad_(trained) for value in history[stage][forward]]
+            names = [name for name, _ in module.named_parameters()]
+            read = [made[source].detach().requires_grad_() for source in self._net.read(stage)]
+            output = functional_call(module, dict(zip(names, leaves, strict=True)), tuple(read))
+            graphs.append((read, leaves, output))
+            made[stage] = output
+        last = graphs[-1][2].detach().requires_grad_()
+        loss = self._net.loss(last, target)
+        arriving: dict[int, Tensor] = {len(self.stages) - 1: torch.autograd.grad(loss, last)[0]}
+        for stage in reversed(range(len(self.stages))):
+            read, leaves, output = graphs[stage]
+            _, backward = self._versions(stage, i)
+            for leaf, value in zip(leaves, history[stage][backward], strict=True):
+                leaf.data.copy_(value)
+            wanted = [*read, *(leaf for leaf in leaves if leaf.requires_grad)]
+            found = torch.autograd.grad(output, wanted, arriving[stage], allow_unused=True)
+            for source, gradient in zip(self._net.read(stage), found, strict=False):
+                if source >= 0 and gradient is not None:
+                    arriving[source] = arriving[source] + gradient if source in arriving else gradient
+            weights = (weight for weight in self.stages[stage].parameters() if weight.requires_grad)
+            for weight, gradient in zip(weights, found[len(read) :], strict=True):
+                if gradient is not None:
+                    weight.grad = gradient if weight.grad is None else weight.grad + gradient
+        return float(loss.detach())
+
+    def _versions(self, stage: int, i: int) -> tuple[int, int]:
+        """Return the versions that F and B of a microbatch read."""
+        if not self._batch[stage]:
+            return 0, 0
+        rule, _, delay = self._stream.versions.partition(" ")
+        if rule == "delay":
+            return (max(0, self._batch[stage][i] - int(delay)),) * 2
+        forward, backward = self._at[stage][i]
+        return forward, backward if rule == "latest" else forward
+
+
+def _seen(stream: Stream, stage: int) -> dict[int, list[int]]:
+    """Return, by microbatch, the STEPs of a stage before its F and before its B or I."""
+    made, found = 0, dict[int, list[int]]()
+    for whole in stream.ranks[stream.placement[0].ranks[stage]]:
+        for x in whole.parts or (whole,):
+            if x.stage == stage:
+                made += x.op == "STEP"
+                if x.op in ("F", "B", "I"):
+                    found.setdefault(x.microbatch, []).append(made)
+    return found
