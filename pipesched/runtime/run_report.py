@@ -208,7 +208,7 @@ class Rehearsal(Judged):
             "gradients": None if self.forward_only else found,
             "outputs": found if self.forward_only else None,
             "peak": exact(counted=self.counted, predicted=self.peak),
-            **({"versions": list(self.versions)} if self.versions else {}),
+            "versions": list(self.versions) or None,
             "time": {
                 "measured": self.measured,
                 "predicted": float(made.makespan) * made.unit if made.unit else None,
