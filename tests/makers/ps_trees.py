@@ -59,7 +59,7 @@ expressions = st.recursive(leaves, _larger, max_leaves=8)
 maybe = st.none() | expressions
 operations = made(ast.Operation, st.sampled_from(LETTERS), maybe, maybe)
 lets = made(ast.Let, names, st.none() | some(names), expressions)
-simple = operations | made(ast.Overlap, operations, operations) | made(ast.Drain, maybe) | lets
+simple = operations | made(ast.Overlap, operations, operations) | made(ast.Drain, maybe) | made(ast.Step, maybe) | lets
 
 
 def _blocks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -112,6 +112,8 @@ items = (
     | stages
     | st.builds(lambda ends: ast.Frozen(NOWHERE, *ends), formula | single)
     | made(ast.Slices, expressions)
+    | made(ast.Versions, st.sampled_from(("stash", "latest")), st.none())
+    | made(ast.Versions, st.just("delay"), expressions)
     | made(ast.Rank, expressions, some(statements | rules, 5))
     | costs
     | parts
@@ -169,6 +171,8 @@ def statement(node: Any) -> list[str]:
             return ["overlap", "(", *words(first), ",", *words(second), ")"]
         case ast.Drain(chunk=chunk):
             return ["drain", "W", *([] if chunk is None else ["[", *words(chunk), "]"])]
+        case ast.Step(chunk=chunk):
+            return ["STEP", *([] if chunk is None else ["[", *words(chunk), "]"])]
         case ast.Let(name=name, parameters=parameters, value=value):
             arguments = [] if parameters is None else ["(", *listed(parameters), ")"]
             return ["let", name.id, *arguments, "=", *words(value)]
@@ -209,6 +213,8 @@ def item(node: Any) -> list[str]:
         case ast.Frozen(variable=variable, low=low, high=high):
             ends = words(low) if variable is None else [variable.id, "in", *words(low), "..", *words(high)]
             return ["frozen", *ends]
+        case ast.Versions(rule=rule, delay=delay):
+            return ["versions", rule, *([] if delay is None else words(delay))]
         case ast.Slices(count=count):
             return ["slices", *words(count)]
         case ast.Rank(rank=rank, body=body):

@@ -23,7 +23,7 @@ from tests.runtime.models import batch, blocks, copies, squared
 Named = dict[str, Tensor]
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda weights: torch.optim.SGD(weights, lr=0.05),
-    "momentum": lambda weights: torch.optim.SGD(weights, lr=0.05, momentum=0.9),
+    "momentum": lambda weights: torch.optim.SGD(weights, lr=0.01, momentum=0.9),
     "AdamW": lambda weights: torch.optim.AdamW(weights, lr=0.01, foreach=True),
 }
 
