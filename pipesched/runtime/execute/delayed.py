@@ -8,6 +8,7 @@ the activations of the version that its forward read, and its backward reads the
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ from torch.func import functional_call
 from pipesched.runtime.execute.nets import Net
 from pipesched.runtime.execute.weights import batches
 from pipesched.stream import Stream
+
+Graph: TypeAlias = tuple[list[Tensor], list[Tensor], Tensor]
 
 
 def snapshot(module: nn.Module) -> list[Tensor]:
@@ -59,33 +62,39 @@ class Delayed:
     def _microbatch(self, i: int, x: Tensor, target: Tensor, history: list[list[list[Tensor]]]) -> float:
         """Add the gradients of one microbatch to those of the weights; return its loss."""
         made, graphs = {-1: x}, []
-        for stage, module in enumerate(self.stages):
-            forward, _ = self._versions(stage, i)
-            trained = stage not in self._stream.frozen
-            leaves = [value.clone().requires_grad_(trained) for value in history[stage][forward]]
-            names = [name for name, _ in module.named_parameters()]
-            read = [made[source].detach().requires_grad_() for source in self._net.read(stage)]
-            output = functional_call(module, dict(zip(names, leaves, strict=True)), tuple(read))
-            graphs.append((read, leaves, output))
-            made[stage] = output
-        last = graphs[-1][2].detach().requires_grad_()
+        for stage in range(len(self.stages)):
+            graphs.append(self._forward(stage, history[stage][self._versions(stage, i)[0]], made))
+            made[stage] = graphs[-1][2]
+        last = made[len(self.stages) - 1].detach().requires_grad_()
         loss = self._net.loss(last, target)
         arriving: dict[int, Tensor] = {len(self.stages) - 1: torch.autograd.grad(loss, last)[0]}
         for stage in reversed(range(len(self.stages))):
-            read, leaves, output = graphs[stage]
-            _, backward = self._versions(stage, i)
-            for leaf, value in zip(leaves, history[stage][backward], strict=True):
-                leaf.data.copy_(value)
-            wanted = [*read, *(leaf for leaf in leaves if leaf.requires_grad)]
-            found = torch.autograd.grad(output, wanted, arriving[stage], allow_unused=True)
-            for source, gradient in zip(self._net.read(stage), found, strict=False):
+            found = self._backward(stage, history[stage][self._versions(stage, i)[1]], graphs[stage], arriving[stage])
+            for source, gradient in zip(self._net.read(stage), found, strict=True):
                 if source >= 0 and gradient is not None:
                     arriving[source] = arriving[source] + gradient if source in arriving else gradient
-            weights = (weight for weight in self.stages[stage].parameters() if weight.requires_grad)
-            for weight, gradient in zip(weights, found[len(read) :], strict=True):
-                if gradient is not None:
-                    weight.grad = gradient if weight.grad is None else weight.grad + gradient
         return float(loss.detach())
+
+    def _forward(self, stage: int, weights: list[Tensor], made: dict[int, Tensor]) -> Graph:
+        """Run a stage on a copy of a version; return its inputs, the copy, and its output."""
+        module, trained = self.stages[stage], stage not in self._stream.frozen
+        leaves = [value.clone().requires_grad_(trained) for value in weights]
+        names = [name for name, _ in module.named_parameters()]
+        read = [made[source].detach().requires_grad_() for source in self._net.read(stage)]
+        return read, leaves, functional_call(module, dict(zip(names, leaves, strict=True)), tuple(read))
+
+    def _backward(self, stage: int, weights: list[Tensor], graph: Graph, arriving: Tensor) -> tuple[Tensor | None, ...]:
+        """Run a stage's backward at a version; add the gradients of its weights, and return those of its inputs."""
+        read, leaves, output = graph
+        for leaf, value in zip(leaves, weights, strict=True):
+            leaf.data.copy_(value)
+        wanted = [*read, *(leaf for leaf in leaves if leaf.requires_grad)]
+        found = torch.autograd.grad(output, wanted, arriving, allow_unused=True)
+        own = (weight for weight in self.stages[stage].parameters() if weight.requires_grad)
+        for weight, gradient in zip(own, found[len(read) :], strict=True):
+            if gradient is not None:
+                weight.grad = gradient if weight.grad is None else weight.grad + gradient
+        return found[: len(read)]
 
     def _versions(self, stage: int, i: int) -> tuple[int, int]:
         """Return the versions that F and B of a microbatch read."""
