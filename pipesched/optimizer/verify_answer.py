@@ -28,7 +28,7 @@ from pipesched.optimizer.proof.clauses import TooManyError
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.judge import Copies, judge, judge_at
 from pipesched.optimizer.proof.lrat import begun, steps_of
-from pipesched.optimizer.proof.problem import problem
+from pipesched.optimizer.proof.problem import floored, problem
 from pipesched.optimizer.proof.repeats import unrepeated
 from pipesched.optimizer.verdict import Terms, Verdict
 from pipesched.planning.byte_counts import gigabytes
@@ -54,7 +54,7 @@ def verify(source: Source, options: Options) -> Report:
         said = own.unit.checked.file.documentation if own.unit else None
         found += check_answer(own.schedule, terms, judged, answer.entries, said)
     if (path := options.of(Proof).proof) is not None and not found:
-        _write_proof(path, answer, terms, _copies(answer, terms, options))
+        write_proof(path, answer, terms, _copies(answer, terms, options))
     noted = "" if found or verdict is None else _not_expanded(own.schedule, verdict, options)
     if noted:
         report = replace(report, notes=(*report.notes, foreign(noted)))
@@ -74,7 +74,7 @@ def verify(source: Source, options: Options) -> Report:
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
 
-def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
+def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
     """Write PATH.cnf and PATH.lrat, for other checkers; for an answer for every m, at its smallest m.
 
     Raises:
@@ -92,8 +92,11 @@ def _write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> Non
         help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
         raise fail(OptimizerCode.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
-        text = refuted.proof()
-        write(path, begun(steps_of(text), problem(terms), bound, whole=True), text)
+        text, asked = refuted.proof(), problem(terms)
+        if "grid" in refuted:
+            grid = refuted.ticks("grid")
+            asked, bound = floored(asked, grid), bound // grid
+        write(path, begun(steps_of(text), asked, bound, whole=True), text)
     except (TooManyError, Unreadable) as error:
         raise fail(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}") from None
 

@@ -28,6 +28,7 @@ from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
 from pipesched.model.placement import linear
 from pipesched.model.release import AT_W, Release
+from pipesched.optimizer.answer_read import read
 from pipesched.optimizer.optimize_certify import confirmed
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.proof.clauses import Clauses
@@ -38,6 +39,7 @@ from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.verdict import Terms
+from pipesched.optimizer.verify_answer import write_proof
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from tests.depth import deep
@@ -275,12 +277,14 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
             pipesched.optimize(**LOOP, certify=True)
 
 
-def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum) -> None:
-    """Costs of about a thousand times those of an answer: its proof shows a thousand times its bound. It shows nothing
-    for another grid or a larger value, and costs are not rounded down if ends of operations take memory.
+def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum, folder: Path) -> None:
+    """Costs of about a thousand times those of an answer: its proof shows a thousand times its bound, and is written to
+    the same files. It shows nothing for another grid or a larger value, and costs are not rounded down if ends of
+    operations take memory.
     """
     near = {"costs": "F=[1001,3002,2003,2000],I=[4001,3000,3002,4003],W=[4000,1001,1000,4002]", "time_limit": 1}
-    told = json.loads(json.dumps(pipesched.optimize(**LOOP | near).to_json()))
+    found = pipesched.optimize(**LOOP | near)
+    told = json.loads(json.dumps(found.to_json()))
     least, refuted = answer.value, told["certificate"]["refuted"]
     assert least is not None
     gap = Fraction(told["certificate"]["schedule"], int(least) * 1000) - 1
@@ -291,6 +295,8 @@ def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum) -> None:
             del part[name]
     whole = str(pipesched.verify(Source("answer.json", json.dumps(told))))
     assert "PS710" not in whole and "multiples of 1000, the rules of a schedule contradict each other" in whole
+    write_proof(str(folder / "r"), read(Source("answer.json", json.dumps(told))), found.instance, lambda m, step: ())
+    assert all((folder / f"r.{end}").read_text() == (folder / f"x.{end}").read_text() for end in ("cnf", "lrat"))
     for name, other in (("grid", 999), ("grid", 1), ("grid", 0), ("value", int(least) * 1000)):
         forged = json.loads(json.dumps(told))
         forged["certificate"]["refuted"][name] = other
