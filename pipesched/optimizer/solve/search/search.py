@@ -25,7 +25,7 @@ from pipesched.optimizer.solve.reductions import coarsened, grid
 from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits, Refutation, State
 
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
-_COARSE = 20_000_000  # steps per rounding
+_COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
 _THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the meter counts a part
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
@@ -190,7 +190,7 @@ def _offer_rounded(
     if not state.proved and state.best is not None:
         problem, meter = (
             coarsened(state.problem, ticks, down=down),
-            Meter(min(_COARSE, pool.meter.left / (2 if down else 4))),
+            Meter(min(_COARSE, pool.meter.left * (_DOWN if down else 0.25))),
         )
         coarse = search(problem, limits, [(state.source, state.best)], offered, meter)
         pool.meter.spend(meter.spent)
