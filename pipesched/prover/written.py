@@ -66,9 +66,10 @@ def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
 
 
 def conditions(of: Set, space: Space) -> list[dict[str, object]]:
-    """Return a set as a certificate has it: parts, each with its conditions."""
+    """Return a set as a certificate has it: parts, each with its conditions, in the order of their texts."""
     parts = cases(space.constant(0).intersect_domain(of), space)
-    return [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
+    made = [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
+    return sorted(made, key=lambda part: (part["where"], part.get("floors", [])))  # isl's order is that of addresses
 
 
 def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:
