@@ -135,14 +135,20 @@ def read(source: Source) -> Calls:
                 raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
             into[found[4]] = tuple(map(int, found[5].split()))
     _require_size(source, ranks)
-    for name, members in groups.items():
-        if len(members) < 2:
-            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
-        _require_one_place(name, members, pipelines, places[name])
+    _require_members(groups, pipelines, places)
     rows = [ranks[rank] for rank in range(len(ranks))]
     return Calls(
         tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
     )
+
+
+def _require_members(
+    groups: Mapping[str, Sequence[int]], pipelines: Mapping[str, Sequence[int]], places: Mapping[str, Span]
+) -> None:
+    for name, members in groups.items():
+        if len(members) < 2:
+            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
+        _require_one_place(name, members, pipelines, places[name])
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -156,7 +156,7 @@ def test_few_name_a_kind() -> None:
     files = sorted((ROOT / "pipesched").rglob("*.py"))
     names = [path.relative_to(ROOT / "pipesched").as_posix() for path in files if named.search(path.read_text("utf-8"))]
     asking = [name for name in names if not name.startswith(exempt)]
-    assert len(asking) <= 23, asking
+    assert len(asking) <= 24, asking
 
 
 def test_it_is_timed_and_held(answers: Answers) -> None:

@@ -251,6 +251,7 @@ def test_every_function_is_in_the_guide() -> None:
         "fmt",
         "list",
         "explain",
+        "lsp",
     }
 
 

@@ -109,7 +109,8 @@ def _home(problem: Problem, rank: int, k: int, back: Op, work: list[Ints], late:
     home = [lag[Line(back, 0, s + 1), Line(back, 0, s)] for s in range(rank, last)]
     forward: Ints = np.cumsum(f + np.array([0, *out]))
     inward: Ints = forward[-1] + np.cumsum((i + np.array([*home, 0]))[::-1])[::-1]
-    return Home(problem, rank, k, back, forward, inward, f, i, w, int(w[0]) if late else 0)
+    freed = int(w[0]) if late else 0
+    return Home(problem, rank, k, back, forward=forward, inward=inward, f=f, i=i, w=w, freed=freed)
 
 
 def _walks(home: Home) -> Iterator[tuple[int, str]]:
