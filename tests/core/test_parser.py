@@ -70,6 +70,10 @@ def test_words_are_read_as_the_tree_that_they_say(case: tuple[ast.File, str]) ->
     assert tree(text) == file
 
 
+ITEMS = (ast.Require, ast.Stages, ast.Frozen, ast.Slices, ast.Versions, ast.Rank, ast.Costs, ast.Parts, ast.Claim)
+STATEMENTS = (ast.Let, ast.Operation, ast.Overlap, ast.Drain, ast.Step, ast.For, ast.Repeat, ast.If, ast.Greedy)
+
+
 @settings(max_examples=deep(6), deadline=None)
 @given(written())
 def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
@@ -78,17 +82,15 @@ def test_every_node_knows_its_place(case: tuple[ast.File, str]) -> None:
     file = tree(text)
     for node in inside(file)[1:]:
         said = node.span.text
-        if isinstance(node, ast.Require | ast.Stages | ast.Frozen | ast.Slices | ast.Rank | ast.Costs | ast.Claim):
+        if isinstance(node, ITEMS):
             assert tree(f"{HEAD}{said}").items == (node,)
-        elif isinstance(
-            node, ast.Let | ast.Operation | ast.Overlap | ast.Drain | ast.For | ast.Repeat | ast.If | ast.Greedy
-        ):
+        elif isinstance(node, STATEMENTS):
             rank = tree(f"{HEAD}rank 0 {{ {said} }}").items[0]
             assert isinstance(rank, ast.Rank) and rank.body == (node,)
         elif isinstance(node, ast.Line):
             rank = tree(f"{HEAD}rank 0 {{ greedy {{ {said} }} }}").items[0]
             assert isinstance(rank, ast.Rank) and rank.body == (ast.Greedy(node.span, (node,)),)
-        elif not isinstance(node, ast.Parameter | ast.Cost):
+        elif not isinstance(node, ast.Parameter | ast.Cost | ast.Part):
             claim = tree(f"{HEAD}claim {said}").items[0]
             assert isinstance(claim, ast.Claim) and claim.claim == node
 

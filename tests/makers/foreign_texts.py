@@ -388,7 +388,7 @@ def arguments() -> Iterator[Input]:
     """Yield each option of each command, known or not, and each word."""
     from pipesched.shell import app
 
-    assert set(BASES) == set(app.verbs())
+    assert set(BASES) == set(app.verbs()) - {"lsp"}  # which serves until its client leaves
     values = ("{1}", "@{1}", "x={1}", "{1}=1", "{0}/{1}", "1,{1}", "1{1}", "python:{1}:f", "torch:{1}", "python:{1}")
     for new in TEXTS:
         yield Input("commands", {}, ["{1}", "--{1}", "-{1}", "--format {1}", "--color={1} verify"], new)

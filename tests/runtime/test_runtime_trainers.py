@@ -12,6 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from tests.runtime import (
     test_runtime_again,
+    test_runtime_delayed,
     test_runtime_evaluate,
     test_runtime_frozen,
     test_runtime_offload,
@@ -158,6 +159,7 @@ ROWS: dict[str, tuple[Any, str]] = {
     "reentrant checkpointing": (test_runtime_variants.test_irregular_models, "reentrant"),
     "non-reentrant checkpointing": (test_runtime_variants.test_irregular_models, "recomputed"),
     "selective checkpointing": (test_runtime_variants.test_irregular_models, "selective"),
+    "STEPs inside the order": (test_runtime_delayed.test_every_version_is_that_of_the_formula, "pipedream"),
     "gradient accumulation": (test_runtime_steps.test_training_goes_on_as_undivided, ""),
     "evaluation, inference": (test_runtime_evaluate.test_outputs_are_those_of_the_undivided_model, "zb_v-p4"),
     "keyword inputs": (test_runtime_evaluate.test_what_is_refused, "keyword"),

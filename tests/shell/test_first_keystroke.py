@@ -41,7 +41,7 @@ def test_help_imports_rows_and_click() -> None:
     modules = loaded("--help")
     ours = {module for module in modules if module.startswith("pipesched.")}
     folders = {module.rpartition(".")[0] for module in ours}
-    core = {f"pipesched.{name}" for name in ("__main__", "extension", "shell.app", "verbs.rows")}
+    core = {f"pipesched.{name}" for name in ("__main__", "extension", "shell.app", "support.record", "verbs.rows")}
     assert ours - folders == ROWS | core
     assert not modules & (HEAVY | NUMPY)
 

@@ -149,7 +149,7 @@ COMPLETED = {
     "pipesched verify zb_h1 --mem": ["--mem-cap"],
     "pipesched show zb_h1 --style m": ["megatron"],
     "pipesched explain makes": ["makespan"],
-    "pipesched explain PS40": ["PS401", "PS402", "PS403", "PS404", "PS405", "PS406"],
+    "pipesched explain PS40": ["PS401", "PS402", "PS403", "PS404", "PS405", "PS406", "PS407", "PS408"],
 }
 
 

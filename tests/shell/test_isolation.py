@@ -70,7 +70,7 @@ def begun(trap: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_command_is_tried() -> None:
-    assert COMMANDS.keys() == set(commands())
+    assert COMMANDS.keys() == set(commands()) - {"lsp"}  # which serves until its client leaves
 
 
 # In one process, as the console script begins it: without the folder on the path. Ranks have one supervisor.

@@ -56,7 +56,7 @@ def test_options_of_the_rows_are_those_of_a_request() -> None:
     """A request holds all options that the text takes; all other options of the rows are options of `show` that
     extensions add."""
     taken = {option for view in views().values() for option in takes(view)} - set(Request.__dataclass_fields__)
-    assert taken == {"style", "messages", "memory", "force", "measured", "model"}
+    assert taken == {"style", "messages", "memory", "force", "measured", "model", "slot"}
     assert taken <= {row.name for row in rows(Option) if "show" in row.on}
     assert taken.isdisjoint(views()["text"].takes)
     assert taking("force") == ("svg", "dag")
