@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _CLAUSE = 3  # steps to write a clause
-_CHEAP = 0.03  # part of what is left for a refutation after which the next step is twice as long
 _FIRST, _SHARE = 0.1, 0.6  # part of what is left for one question: about a shorter order, about a bound
 _FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
 _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
@@ -79,12 +78,12 @@ class Search:
         if self.best is None or value < self.value:
             self.best, self.value, self.source = schedule, value, source
 
-    def at(self, bound: int, meter: Meter) -> bool | None:
+    def at(self, bound: int, meter: Meter, *, refute: bool = False) -> bool | None:
         """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if that stays open."""
         try:
             clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)
-            if not all(clauses.lists()):
+            if refute or not all(clauses.lists()):
                 return self._refute(clauses, bound, meter)
             found = by_cadical(clauses, Effort(int(meter.left), seed=self.seed))
             meter.spend(found.steps)
@@ -130,13 +129,14 @@ class Search:
         self._raise(low)
 
     def _raise(self, low: int) -> None:
-        """Raise the bound from below, by longer steps while refutations are cheap. low: the least open makespan."""
+        """Raise the bound from below, by twice the step after each refutation: a later one costs about as much as an
+        earlier one. low: the least open makespan.
+        """
         tick = step = self.asked.tick
         while low < self.value - tick and not self.meter.late:
             bound = min(low + step, self.value - tick) - tick
-            left = self.meter.left
-            if self._ask(bound, _SHARE) is False:
-                low, step = bound + tick, 2 * step if left - self.meter.left < _CHEAP * left else tick
+            if self._ask(bound, _SHARE, refute=True) is False:
+                low, step = bound + tick, 2 * step
             elif step > tick:
                 step = tick
             else:
@@ -176,9 +176,9 @@ class Search:
                 break
         return False
 
-    def _ask(self, bound: int, share: float) -> bool | None:
+    def _ask(self, bound: int, share: float, *, refute: bool = False) -> bool | None:
         meter = Meter(max(share * self.meter.left, SECOND))
-        found = self.at(bound, meter)
+        found = self.at(bound, meter, refute=refute)
         self.meter.spend(meter.spent)
         return found
 
