@@ -151,10 +151,11 @@ def _may_move(program: Program, receive: int, before: int) -> bool:
 
 
 def _costs(first: Examination, best: _Repair) -> Iterator[str]:
-    """Yield what the repair costs: time, activations, messages that a rank holds; beside the file's own, if it ends."""
+    """Yield what the repair costs: the makespan with the costs behind it, and activations; beside those of the file."""
     before, after = first.analysis, best.made.analysis
     was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
-    yield f"makespan {shown(best.makespan)} where messages queue under {after.model}{was}"
+    costs = str(after.costs) or "F=1,I=1,W=1,B=2,C=0, since none are given"
+    yield f"makespan {shown(best.makespan)} where messages queue under {after.model}{was}; costs {costs}"
     peaks = [max(made.memory.peak, default=Fraction(0)) for made in (before, after)]
     yield f"peak {shown(peaks[1])}, and {shown(peaks[0])} as written"
 

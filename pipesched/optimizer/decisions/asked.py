@@ -62,7 +62,8 @@ def stages(value: object) -> str:
     """Return ``any``, ``stages``, or the stages whose F run again, as text."""
     if value in ("any", "stages"):
         return str(value)
-    return ",".join(map(str, sorted(set(values.ranks(value)))))
+    what = "`any`, `stages`, or a list of stages such as 0,1"
+    return ",".join(map(str, sorted(set(values.wholes(value, what, range(10**9))))))
 
 
 def overlap(given: Given) -> bool:
