@@ -26,6 +26,7 @@ from pipesched.analysis.timeline import timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
+from pipesched.model.placement import linear
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from tests.depth import deep
@@ -240,6 +241,19 @@ def test_a_corrupted_clock_proves_nothing() -> None:
             assert pair(wrong).proved == certificate(program, clock)
             refused += not certificate(program, clock)
     assert refused > deep(150)
+
+
+@pytest.mark.parametrize("empty", range(3))
+def test_an_empty_rank_excuses_no_instant_of_its_neighbours(empty: int) -> None:
+    """Beside an empty rank, each of the other instants must rise: the clock with one repeated instant proves nothing.
+
+    Computes have no other end, with a proof or without one."""
+    own = [Instruction(Op.F, 0, 0), Instruction(Op.B, 0, 0)]
+    program = of_instructions([[] if rank == empty else own for rank in range(3)], linear(3, 1))
+    for clock in ([0, 1, 0, 1], [0, 0, 0, 1], [0, 1, 1, 1]):
+        made = pair(replace(program, clock=np.array(clock)))
+        assert made.proved == (clock == [0, 1, 0, 1])
+        assert made.partner.tolist() == [-1] * 4
 
 
 def reordered(rng: random.Random, program: Program) -> Program:

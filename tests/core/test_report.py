@@ -213,6 +213,12 @@ def test_json_has_the_published_keys_whatever_happened(report: Report) -> None:
     VALIDATOR.validate({"ok": True, "runs": [value]})
 
 
+def test_a_title_is_told_where_there_is_one() -> None:
+    """Without a title it is null."""
+    assert replace(INTERLEAVED, title="Interleaved 1F1B").to_json()["title"] == "Interleaved 1F1B"
+    assert INTERLEAVED.to_json()["title"] is None
+
+
 def twice(*names: str) -> list[str]:
     """Return a number as it is, and as a decimal."""
     return [key for name in names for key in (name, f"{name}_decimal")]

@@ -156,6 +156,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
         (["verify", "1f1b", "--p", "four"], "'four' is not a whole number"),
         (["verify", "1f1b", "--p", "8..2"], "write 2..8"),
         (["verify", "1f1b", "--p", "4", "-D", "p=3"], "given twice"),
+        (["verify", "1f1b", "--p", "4", "-D", "2m=8"], "name=value"),
         (["verify", "1f1b", "--p", "4", "--mem-cap", "-1"], "is not a number from 0 up"),
         (["verify", "1f1b", "--p", "4", "--mem-cap", "1/0"], "is not a number from 0 up"),
         (["verify", "1f1b", "--p", "4", "--torch-version", "2.9"], "2.10 to 2.15"),
