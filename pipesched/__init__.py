@@ -27,6 +27,7 @@ _EXTENSIONS = (
     "mend",
     "publish",
     "editor",
+    "playground",
     "planning",
     "interop",
     "runtime",

@@ -50,14 +50,17 @@ def render(chart: Chart) -> str:
     where = places(chart.schedule)
     data = f'<script type="application/json" id="meta">{as_json(_meta(chart, where))}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
+    return page(safe(clean(_name(chart)), "xml"), data + columns)
+
+
+def page(title: str, data: str = "") -> str:
+    """Return the page; without data it shows what the element of its frame has as `pipesched`."""
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
-    parts = {
-        "title": safe(clean(_name(chart)), "xml"),
-        "style": _part("page.css"),
-        "data": data + columns,
-        "script": scripts,
-    }
-    page = _part("page.html")
+    return filled(_part("page.html"), title=title, style=_part("page.css"), data=data, script=scripts)
+
+
+def filled(page: str, **parts: str) -> str:
+    """Return a page with each text in the place of the comment of its name."""
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
         assert found

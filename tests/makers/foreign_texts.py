@@ -379,6 +379,7 @@ BASES = {
     "check": "none.toml",
     "fmt": "none.ps",
     "list": "",
+    "play": "",
     "explain": "",
 }
 """A command line of each command, which is quick."""

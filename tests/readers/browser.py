@@ -73,8 +73,12 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Load a file, until its load event."""
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Load an address, until its load event."""
         self._loaded = False
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=address)
         deadline = time.monotonic() + self._patience
         while not self._loaded:
             self._read(deadline)

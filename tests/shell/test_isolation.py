@@ -44,6 +44,7 @@ COMMANDS = {
     "check": ("trainer.toml",),
     "fmt": ("--check", "mine.ps"),
     "list": (),
+    "play": ("--p", "2", "-o", "page"),
     "explain": ("PS401",),
 }
 

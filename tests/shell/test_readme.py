@@ -252,6 +252,7 @@ def test_every_function_is_in_the_guide() -> None:
         "list",
         "explain",
         "lsp",
+        "play",
     }
 
 

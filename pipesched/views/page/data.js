@@ -1,13 +1,16 @@
 "use strict";
 // What the page shows: one entry an operation in every column, those of rank r from meta.start[r] to meta.start[r + 1].
 
-const meta = JSON.parse(document.getElementById("meta").textContent);
+const given = window.frameElement?.pipesched; // a page around this one may play an order itself, and hand the columns over
+const meta = given?.meta ?? JSON.parse(document.getElementById("meta").textContent);
 const ARRAYS = {
   u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, i4: Int32Array, f8: Float64Array,
 };
 
 function column(name) {
+  if (given) return given.columns[name];
   const element = document.getElementById("column-" + name);
+  if (!element) return undefined;
   const text = atob(element.textContent);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -36,7 +39,7 @@ const partner = (index) =>
 
 // An F and an R take memory at their start, all else frees it at its end: when `held` becomes true. Where no backward follows, an
 // F frees at its own end, and `kept` is what is held then.
-const kept = document.getElementById("column-kept") ? column("kept") : held;
+const kept = column("kept") ?? held;
 const heldAt = (index, t) => (end[index] <= t ? kept[index] : held[index]);
 const change = new Float64Array(count);
 for (let i = 0; i < count; i++) change[i] = meta.takes[kind[i]] ? begin[i] : end[i];

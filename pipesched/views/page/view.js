@@ -26,7 +26,7 @@ function plotWidth() {
 
 function fit() {
   view.left = 0;
-  view.perPixel = Math.max(meta.makespan, 1) / plotWidth();
+  view.perPixel = Math.max(given?.span ?? meta.makespan, 1) / plotWidth();
   view.row = Math.min(96, (view.height - AXIS - 2) / ranks); // which tells whether a panel takes some of the height
   view.row = Math.min(view.row, Math.max(LEAST_ROW, rowsHeight() / ranks));
   view.top = 0;
