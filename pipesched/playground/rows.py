@@ -9,6 +9,6 @@ ROWS: tuple[Row, ...] = (
         "Write a page for browsers that plays the built-in schedules.",
         Lazy("playground.play_command:play"),
         Lazy("playground.play_command:OPTIONS"),
-        place=5,
+        place=7,
     ),
 )
