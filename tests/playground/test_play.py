@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,14 +22,10 @@ from pipesched.playground.pages import pages
 from pipesched.views.chart.chart import Chart, chart
 from tests import depth
 from tests.readers.browser import Page, browser
+from tests.readers.served import served
 
 HANGING = "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"
 """Rank 0 runs B0.0 before F0.1, rank 1 runs F1.1 before B1.0: each waits for what the other has not run."""
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +38,18 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    yield from served(tmp_path_factory.mktemp("site"))
+    yield from opened(tmp_path_factory.mktemp("site"))
 
 
-def served(folder: Path) -> Iterator[Site]:
+def opened(folder: Path) -> Iterator[Site]:
     """Serve the page of all schedules at a few sizes."""
     played = tuple(gallery(ranks=(2, 4), microbatches=(2,)))
     for name, text in pages(played):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Site(f"http://127.0.0.1:{server.server_port}/", played)
-    server.shutdown()
-    server.server_close()
+    with served(folder) as address:
+        yield Site(address, played)
 
 
 _READY = """new Promise((done) => { const look = () => document.body.dataset.ready === 'yes' &&
@@ -349,7 +339,7 @@ def test_two_schedules_share_their_axis(visit: Any) -> None:
 def main(cases: int) -> None:
     """Compare so many random cases: `python -m tests.playground.test_play 500`."""
     with TemporaryDirectory() as folder, browser(Path(folder)) as page:
-        for place in served(Path(folder, "site").absolute()):
+        for place in opened(Path(folder, "site").absolute()):
             page.visit(f"{place.address}index.html")
             page.evaluate(_READY)
             stuck = played_alike(page, cases, seed=cases)

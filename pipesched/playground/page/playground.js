@@ -227,7 +227,8 @@ class Panel {
     if (!inner?.pipesched) return;
     if (this.kept) Object.assign(inner.pipesched.view, this.kept), inner.dispatchEvent(new Event("resize"));
     inner.pipesched.view.ranks = this.order.ranks;
-    this.overview();
+    const begun = () => (inner.pipesched?.view.width ? this.overview() : requestAnimationFrame(begun));
+    begun();
     for (const kind of ["wheel", "pointermove", "keyup", "click"])
       inner.addEventListener(kind, () => requestAnimationFrame(() => this.overview()), { passive: true });
   }
