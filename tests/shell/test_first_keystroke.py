@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from pipesched.extension import registered
+from tests.depth import deep
+from tests.readers.typed import typed
 
 TOP = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "pipesched"]
@@ -68,12 +70,10 @@ def test_a_chart_imports_no_extension_but_views() -> None:
 
 def test_only_an_answer_is_verified_by_the_optimizer(tmp_path: Path) -> None:
     """A schedule, an order, a CSV and a stream are verified without it; an answer is not."""
-    answer = [*COMMAND, "optimize", "--p", "2", "--m", "3", "--mem-cap", "2", "--json"]
-    told = subprocess.run(answer, capture_output=True, timeout=60, check=True).stdout
-    (tmp_path / "answer.json").write_bytes(told)
+    (tmp_path / "answer.json").write_bytes(typed("optimize", "--p", "2", "--m", "3", "--mem-cap", "2", "--json").out)
     assert "pipesched.optimizer.proof" in loaded("verify", str(tmp_path / "answer.json"))
     for target, name in (("order", "a.order"), ("torch-csv", "a.csv"), ("stream", "a.json")):
-        loaded("emit", "1f1b", "--p", "2", "--target", target, "-o", str(tmp_path / name))
+        assert typed("emit", "1f1b", "--p", "2", "--target", target, "-o", str(tmp_path / name)).status == 0
         assert not [x for x in of_extensions(loaded("verify", str(tmp_path / name))) if ".optimizer." in x]
 
 
@@ -89,9 +89,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the numbers are those of CPython 3.11")
-@pytest.mark.parametrize(("command", "millions"), [("--help", 300), ("verify 1f1b --p 4", 1510)])
+@pytest.mark.parametrize(("command", "millions"), [("--help", 300), ("verify 1f1b --p 4", 1510)][-deep(1) :])
 def test_a_command_begins_at_once(command: str, millions: int, compiled: dict[str, str]) -> None:
-    """The instructions of a whole process are below a limit."""
+    """The instructions of a whole process are below a limit; those of help, of which the modules are known above, with
+    ``--depth 2``."""
     counted = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     run = [*counted, *COMMAND, *command.split()]
     told = subprocess.run(run, env=compiled, capture_output=True, text=True, timeout=300, check=True).stderr
