@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from functools import cache
 from importlib import import_module
+from sys import modules
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, cast
 
 from pipesched.support.record import Record
@@ -31,7 +32,7 @@ class Lazy(Generic[Given]):
     def load(self) -> Given:
         """Import the object and return it."""
         module, _, name = self.path.partition(":")
-        return cast("Given", getattr(import_module(f"pipesched.{module}"), name))
+        return cast("Given", getattr(modules.get(f"pipesched.{module}") or import_module(f"pipesched.{module}"), name))
 
     def makes(self, value: object) -> bool:
         """Return True if a value is of the class that the path names; import nothing."""

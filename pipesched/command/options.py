@@ -10,8 +10,9 @@ keywords.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pipesched.command import sizes, values
@@ -103,6 +104,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 }
 
 
+@cache
 def of(command: str) -> tuple[Option, ...]:
     """Return all options of a command. An extension's option replaces the verb's one of the same name, or follows the
     option that it names, or comes last.
@@ -113,11 +115,8 @@ def of(command: str) -> tuple[Option, ...]:
     own = [added.pop(option.name, option) for option in listed]
     names = {option.name for option in (*own, *added.values())}
 
-    def behind(option: Option) -> Iterator[Option]:
-        yield option
-        for row in added.values():
-            if row.after == option.name:
-                yield from behind(row)
+    def behind(option: Option) -> tuple[Option, ...]:
+        return (option, *(each for row in added.values() if row.after == option.name for each in behind(row)))
 
     first = (*own, *(row for row in added.values() if row.after not in names))
     return tuple(each for option in first for each in behind(option))

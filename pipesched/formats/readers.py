@@ -20,7 +20,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.extension import Extended, Lazy, Names, Reader, explained, rows
-from pipesched.language.evaluate import MAX_OPS, Unit, at_size
+from pipesched.language.evaluate import MAX_OPS, NOT_GIVEN, Unit, at_size
 from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.columns import among
@@ -68,7 +68,7 @@ class Loaded(Extended):
     @property
     def own_costs(self) -> Costs:
         """The costs that the file gives."""
-        return self.unit.costs if self.unit else Costs()
+        return self.unit.costs if self.unit else NOT_GIVEN
 
     def costs(self, asked: Costs | None) -> Costs:
         """Return the costs in effect: the requested costs, over the costs of the file."""

@@ -39,7 +39,7 @@ from pipesched.model.schedule import Schedule, Steps
 
 MAX_OPS = 2_000_000
 DIGITS = 30  # most digits of a parameter, as on the command line
-_NOT_GIVEN = Costs()
+NOT_GIVEN = Costs()  # one for all, which keeps its ticks
 _A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 
@@ -302,7 +302,7 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]
     if not entries:
-        return _NOT_GIVEN
+        return NOT_GIVEN
     for entry in entries:
         cost: Cost
         if entry.value is None:
