@@ -25,7 +25,7 @@ from tests.readers.cycles import closed, hops, shortest, stopped
 def test_cycles_of_random_orders() -> None:
     """PS306 exactly if a slow run stops; the labels form a cycle, and no cycle has fewer ranks."""
     found = 0
-    for seed in range(deep(100)):
+    for seed in range(deep(50)):
         schedule = strategies.shuffled_schedule(seed)
         report = pipesched.verify(schedule)
         stands, waits = stopped(schedule)
@@ -36,7 +36,7 @@ def test_cycles_of_random_orders() -> None:
             closed(cycle, stands, following)
             assert len(cycle) == shortest(waits)
             found += 1
-    assert found >= deep(20)
+    assert found >= deep(10)
 
 
 def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
@@ -57,7 +57,7 @@ def crossed(seed: int, *, ranks: int = 4, microbatches: int = 4) -> Program:
 def test_cycles_of_random_programs() -> None:
     """PS401 exactly if a slow rendezvous stops; the labels form a cycle, and no cycle has fewer ranks."""
     found = cured = 0
-    for seed in range(deep(100)):
+    for seed in range(deep(50)):
         program = crossed(seed)
         report = pipesched.verify(program)
         lists = [program.instructions(rank) for rank in range(program.ranks)]
@@ -70,7 +70,7 @@ def test_cycles_of_random_programs() -> None:
             assert all(partner[hop.rank, hop.step - 1] == (hop.other, hop.there - 1) for hop in cycle)
             assert len(cycle) == shortest({rank: {partner[rank, i][0]} for rank, i in at.items()})
             found, cured = found + 1, cured + _remedied(program, report)
-    assert found >= deep(24) and cured >= 2
+    assert found >= deep(12) and cured
 
 
 def _remedied(program: Program, report: Report) -> bool:

@@ -252,7 +252,7 @@ def test_a_dry_run_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch
     text = f"rm -rf kept\nmkdir made\n{lasting} &\necho $! > pid\ntorchrun a.py --x 1\nwhile true; do :; done\n"
     (tmp_path / "a.sh").write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
-    made = dry_run("a.sh", {}, seconds=4)
+    made = dry_run("a.sh", {}, seconds=1.5)
     assert made.status is None and made.commands == (("torchrun", "a.py", "--x", "1"),)
     assert kept.exists() and not (tmp_path / "made").exists()
     left = Path(f"/proc/{(tmp_path / 'pid').read_text('utf-8').strip()}/stat")

@@ -40,7 +40,7 @@ def test_an_engine_agrees_with_trying_everything(
         pytest.importorskip("ortools")
     if not alone:
         monkeypatch.setattr("pipesched.optimizer.solve.engines.decide.tighten", lambda merged, paths, bound: merged)
-    for case in some(CASES[part::3], 2):
+    for case in some(CASES[part::3], 4):
         optimum = optima[case]
         for bound in [60] if optimum is None else [optimum - 1, optimum]:
             answer = decide(Question(problem_of_case(case), bound, engine=engine))
@@ -72,7 +72,7 @@ def test_the_cases_are_of_every_kind(optima: dict[Case, int | None]) -> None:
 def test_what_one_rank_cannot_do_all_cannot_do() -> None:
     """A question about some ranks is refuted only if the whole is; a sat answer to it is not a schedule."""
     verdicts = set()
-    for seed in range(deep(20)):
+    for seed in range(deep(10)):
         case = random_case(seed)
         problem = problem_of_case(case)
         for bound in range(4, 24, 3):
@@ -87,7 +87,7 @@ def test_what_one_rank_cannot_do_all_cannot_do() -> None:
 
 def test_all_ranks_by_name_are_the_whole() -> None:
     """A question that lists every rank has the verdict of the whole."""
-    for seed in range(deep(20)):
+    for seed in range(deep(10)):
         case = random_case(seed)
         for bound in range(4, 24, 4):
             question = Question(problem_of_case(case), bound)

@@ -7,6 +7,7 @@ anew.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 from pipesched.common.library import sized
@@ -40,6 +41,7 @@ def name_of(placement: Placement) -> str:
     }[True]
 
 
+@cache
 def schedules(name: str) -> list[Schedule]:
     """Return the orders of a schedule of the library at all sizes that it takes, if they are of F, I, W and B."""
     found = [sized(library(name), size) for size in SIZES]

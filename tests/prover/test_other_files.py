@@ -22,7 +22,7 @@ pytest.importorskip("islpy")
 FILES = sorted((Path(__file__).parents[1] / "data" / "proved").glob("*.ps"))
 OPEN = {("pairs", 0), ("pairs", 2), ("pairs", 3), ("pairs", 4), ("late_weights", 4)}
 """The claims that are not settled for every p, by file and number."""
-QUICK = {"dapple_b", "even_odd", "frugal", "gpipe_recompute", "first_chunk_first"}
+QUICK = {"even_odd", "frugal", "gpipe_recompute", "first_chunk_first"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -104,7 +104,7 @@ ONE, TWO = (1, 2, 2, 3), (1,) * 8
             ("interleaved", {"p": 4, "v": 2, "m": 4}, TWO, "none", "flash"),
             ("zb_v", {"p": 4, "m": 6}, TWO, "none", "flash"),
         ],
-        2,
+        3,
     ),
 )
 def test_a_prediction_from_a_model_file_is_what_torch_needs(

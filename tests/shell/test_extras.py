@@ -36,7 +36,7 @@ COMMANDS = (  # all that a verb does without an extra
     "show zb_h1 --p 2",
     *(f"show zb_h1 --p 2 -o a.{suffix}" for suffix in ("svg", "html", "csv", "graphml")),
     "optimize --p 2 --m 3 --mem-cap 2 -o best.ps",
-    "optimize --p 3 --m 4 --mem-cap 2 --engine z3 --certify",
+    "optimize --p 2 --m 3 --mem-cap 2 --engine z3 --certify",
     *(f"emit 1f1b --p 2 --target {target}" for target in ("stream", "torch-csv", "torch-comms", "order", "ps")),
     "why 1f1b --p 2",
     "compare 1f1b zb_h1 --p 2",

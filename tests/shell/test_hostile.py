@@ -39,10 +39,8 @@ STOPPED, ADDRESSES = 60, 6 * 2**30  # seconds of CPU, and bytes of address space
 RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|^[ \t]*::[a-z]", re.MULTILINE)
 QUICK = (
     "a rank that is half",
-    "names that nobody knows",
     "10 MB of signs",
     "CSV of zeros",
-    "order of brackets",
     "JSON of brackets",
     "/dev/zero",
     "costs of many denominators",

@@ -37,7 +37,7 @@ COMMANDS = {
     "compare": ("1f1b", "zb_h1", *SIZE),
     "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
     "diff": ("1f1b", "1f1b", *SIZE),
-    "optimize": ("--p", "3", "--m", "5", "--mem-cap", "2", "--cost", "F=2,I=3,W=1", "--time-limit", "5"),
+    "optimize": ("--p", "2", "--m", "3", "--mem-cap", "2", "--time-limit", "5"),
     "emit": ("1f1b", *SIZE, "-o", "mine.ps"),
     "run": ("1f1b", *SIZE, "--pace", "0", "--steps", "1", "--trace", "run.json"),
     "calibrate": ("run.json",),
