@@ -1,6 +1,6 @@
 """How long an editor waits for the findings of `pipesched lsp`, at each keystroke in files of the library.
 
-    python -m tests.bench.editor --edits 40
+python -m tests.bench.editor --edits 40
 """
 
 from __future__ import annotations
