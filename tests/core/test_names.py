@@ -71,7 +71,7 @@ def verdict(text: str, sizes: dict[str, int]) -> tuple[object, ...]:
     return columns, report.time.makespan, report.memory.peak, [claim.holds for claim in report.claims]
 
 
-CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if deep(1) > 1 or (i + j) % 17 == 0]
+CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if deep(1) > 1 or (i + j) % 34 == 0]
 
 
 @pytest.mark.parametrize(("path", "word"), CASES, ids=[f"{path.stem}-{word}" for path, word in CASES])
