@@ -129,6 +129,10 @@ def _read(app: Sphinx, name: str, source: list[str]) -> None:
     """Add the table of contents to the first page, and to lists of pages."""
     if name == root_doc:
         source[0] += "".join(_toctree(caption, names) for caption, names in PARTS.items())
+    if name == "grammars/README":
+        head = "## The reference\n"
+        assert source[0].count(head) == 1
+        source[0] = source[0].replace(head, _TUTORIAL + head)
     if name == "schedules/found/README":
         pages = sorted(x for x in app.env.found_docs if x.startswith("schedules/found/") and x != name)
         source[0] += _toctree("Found", tuple(pages))
@@ -159,6 +163,15 @@ def _pages() -> None:
     here.joinpath("play.md").write_text(_PLAY, "utf-8")
 
 
+_TUTORIAL = """**Look at its neighbours**: ZB-V, which turns once, above interleaved 1F1B, which does not. Change sizes
+and costs, or drop the CSV that `pipesched emit wave.ps --p 3 --target torch-csv -o wave.csv` writes.
+
+```{raw} html
+<iframe src="../play/index.html#a=zb_v,4,,8&amp;b=interleaved,4,2,8" title="schedules, played"
+style="width: 100%; height: 900px; border: 0"></iframe>
+```
+
+"""
 _PLAY = """# Schedules, played
 
 The built-in schedules at sizes and costs of your choice; drop a CSV of computes on a schedule to see where it hangs.
