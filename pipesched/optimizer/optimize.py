@@ -194,7 +194,7 @@ def _require_engines(request: Request) -> None:
         from pipesched.optimizer.solve.engines import cp_sat
 
         cp_sat.require()
-    if request.certify:
+    if request.certify or request.limits.proof:
         from pipesched.optimizer.solve.engines import lrat
 
         lrat.require()
@@ -284,10 +284,6 @@ def _searched(
     meter.spend(part.spent)
     if request.all_m:
         state.notes.append(f"no repeating part was found, so this is for m = {target.sizes['m']} alone")
-    if limits.proof and not request.certify and state.stopped != INTERRUPTED:
-        from pipesched.optimizer.solve.search.questions import write_refutation
-
-        state.notes.append(write_refutation(state, limits.proof, max(1.0, limits.seconds)))
     return state
 
 
@@ -352,7 +348,7 @@ def _certified(
     What an engine refuted counts only with a proof that the checker has followed.
     """
     problem, said = state.problem, list[str]()
-    if request.certify:
+    if request.certify or request.limits.proof:
         meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
     written = certificate(instance, state, repeated)
     judged = _judged(schedule, instance, written, repeated)
@@ -360,7 +356,7 @@ def _certified(
     if judged.word:
         written = certificate(instance, state, repeated, _believed(request, instance, state, meter, said))
         judged = _judged(schedule, instance, written, repeated)
-    elif request.certify and request.limits.proof:
+    elif request.limits.proof:
         said.append(_proof(request, instance, state, meter).note)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
         state.refuted = Refutation(state.lower - 1, "ranks", None)
@@ -425,9 +421,8 @@ def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> 
     asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
     rank = asked[0] if asked else None
     try:
-        path = request.limits.proof if request.certify else None
         grid = None if state.refuted is None or state.refuted.grid == 1 else state.problem.time(state.refuted.grid)
-        return certified(instance, state.problem.time(state.lower - 1), rank, path, meter, grid)
+        return certified(instance, state.problem.time(state.lower - 1), rank, request.limits.proof, meter, grid)
     except (KeyboardInterrupt, MemoryError) as error:
         return _none(error)
 

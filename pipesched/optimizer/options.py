@@ -49,7 +49,7 @@ OPTIMIZE = (
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
     Option("certify", flag, "Give the proof of what an engine refuted a minute more.", default=False),
     Option("confirm", flag, "Have Z3 decide it too, even if that takes long.", default=False),
-    Option("proof", text, "Write the refutation to PATH.cnf and PATH.drat; with --certify .lrat.", "PATH"),
+    Option("proof", text, "Write the proof for other checkers to PATH.cnf and PATH.lrat.", "PATH"),
     Option("require_proof", flag, "Exit with 3 unless it is proved optimal.", terminal=True),
     Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
     VERBOSE,

@@ -89,7 +89,7 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
     elif "proof" in refuted:
         bound = refuted.ticks("value")
     else:
-        help = "`pipesched optimize --certify --proof PATH` writes one for the same question"
+        help = "`pipesched optimize --proof PATH` writes one for the same question"
         raise fail(OptimizerCode.NO_PROOF, "the answer holds no LRAT proof", help=help)
     try:
         text, asked = refuted.proof(), problem(terms)

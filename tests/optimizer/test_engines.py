@@ -209,7 +209,7 @@ def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         sat_engines,
         "by_cadical",
-        lambda clauses, effort, *, proof=False: sat_engines.Outcome(rng.random(clauses.variables + 1) < 0.5),
+        lambda clauses, effort: sat_engines.Outcome(rng.random(clauses.variables + 1) < 0.5),
     )
     for _ in range(50):
         answer = decide(Question(problem, 20))

@@ -272,8 +272,7 @@ class Question:
     """The question whether there is a schedule with objective at most `bound` ticks.
 
     engine: cadical, z3 or cpsat. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
-    that must repeat. proof: PATH of PATH.cnf and PATH.drat, to which a refutation is written. limit: steps after which
-    an engine gives up, None for never; seed: the seed of its random choices.
+    that must repeat. limit: steps after which an engine gives up, None for never; seed: the seed of its random choices.
     """
 
     problem: Problem
@@ -281,7 +280,6 @@ class Question:
     engine: str = "cadical"
     ranks: tuple[int, ...] | None = None
     repeat: Repeat | None = None
-    proof: str | None = None
     limit: int | None = None
     seed: int = 0
 

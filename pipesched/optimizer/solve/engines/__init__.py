@@ -4,6 +4,6 @@
                                    intervals ───────┴─ cp_sat         OR-Tools
     worker_pool    two processes that decide while the search continues
 
-A model is accepted only if its starts satisfy every rule of the problem; a refutation can be written as a proof. An
-engine that cannot decide answers unknown, with a reason. Unknown never counts as unsat.
+A model is accepted only if its starts satisfy every rule of the problem. An engine that cannot decide answers unknown,
+with a reason. Unknown never counts as unsat.
 """

@@ -1,24 +1,15 @@
-"""The decision of one question in this process, and its refutation written for other checkers.
+"""The decision of one question in this process.
 
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘
 
 C bounds every start from above by C - tail - duration. A question about some ranks alone has the heads and tails of the
 whole problem. If time windows become empty before an engine is asked, the answer gives the reason.
-
-A refutation is the clauses, and a DRAT proof that they have no model:
-
-    PATH.cnf    DIMACS; its comments give the question and the meaning of every variable
-    PATH.drat   each line a clause that follows from those before it, or `d` and a clause no longer used; the last is
-                empty
-
-Any DRAT checker reads the two files. It confirms that the clauses contradict each other; whether they encode the
-question must be seen from the comments, `cnf` and `memory_counters`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +25,6 @@ from pipesched.optimizer.solve.encoding.memory_counters import takes_before
 from pipesched.optimizer.solve.engines import cp_sat, sat_engines
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
-from pipesched.support import files
 
 _PREPARED, _WRITTEN = 100, 8  # steps per operation and per clause
 
@@ -114,13 +104,12 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
         return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
     made = task(question)
-    if question.proof is None:  # a proof refutes the plain clauses
-        if made.empty:
-            return Answer("unsat", engine="ranks", reason="a path is longer")
-        merged = tighten(made.merged, made.links, question.bound)
-        if merged is None:
-            return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
-        made = replace(made, merged=merged)
+    if made.empty:
+        return Answer("unsat", engine="ranks", reason="a path is longer")
+    merged = tighten(made.merged, made.links, question.bound)
+    if merged is None:
+        return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
+    made = replace(made, merged=merged)
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:
         start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
@@ -169,14 +158,12 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
     report(written)
     effort = replace(effort, report=lambda steps: report(written + steps))
     if encoding.clauses.impossible:
-        outcome = sat_engines.Outcome(None, ["0"])
+        outcome = sat_engines.Outcome(None)
     elif question.engine == "z3":
         outcome = sat_engines.by_z3(encoding.clauses, effort)
     else:
-        outcome = sat_engines.by_cadical(encoding.clauses, effort, proof=question.proof is not None)
+        outcome = sat_engines.by_cadical(encoding.clauses, effort)
     steps = outcome.steps + written
-    if outcome.true is None and question.proof is not None:
-        _write_proof(question, encoding, outcome.proof)
     start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
     return start, steps
 
@@ -187,34 +174,3 @@ def _believed(made: Task, start: Ints) -> Answer:
     if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is not a schedule: {wrong}")
     return Answer("sat", start if question.ranks is None else None)
-
-
-def _write_proof(question: Question, made: Encoding, lines: Iterable[str]) -> None:
-    """Write PATH.cnf and PATH.drat, each completely or not at all.
-
-    Raises:
-        OSError: the files cannot be written.
-    """
-    assert question.proof is not None
-    clauses = (*_comments(question, made), *made.clauses.dimacs())
-    files.replace(f"{question.proof}.cnf", (piece.encode("ascii") for piece in clauses))
-    files.replace(f"{question.proof}.drat", (line.strip().encode("ascii") + b"\n" for line in lines))
-
-
-def _comments(question: Question, made: Encoding) -> Iterator[str]:
-    problem = made.problem
-    about = "all ranks" if question.ranks is None else "ranks " + ", ".join(map(str, question.ranks)) + " alone"
-    bound = problem.time(question.bound)
-    yield f"c Is there a schedule of {about} with {problem.objective} at most {bound} ({question.bound} ticks)?\n"
-    yield f"c caps by rank, in parts of {problem.part}: {' '.join(map(str, problem.cap.tolist()))}\n"
-    if question.repeat is not None:
-        yield "c repeats from {} to {}: {} microbatches every {} ticks\n".format(*question.repeat)
-    yield "c Variable a + k is true if the operation has started by tick t + k; the others are auxiliary.\n"
-    if made.joins:
-        yield "c The W of a rank with several stages are counted together: microbatch n is the n-th W of the rank.\n"
-    yield "c   operation route stage microbatch rank: starts t .. u, takes duration; variables a .. b\n"
-    columns = (problem.sequence, problem.index, made.low, made.high, made.base)
-    for q, i, low, high, base in zip(*(column.tolist() for column in columns), strict=True):
-        what = f"{Op(problem.op[q]).name} {problem.route[q]} {problem.stage[q]} {i} {problem.rank[q]}"
-        last = base + high - low - 1
-        yield f"c   {what}: starts {low} .. {high}, takes {problem.duration[q]}; variables {base} .. {last}\n"

@@ -1,4 +1,4 @@
-"""SAT solvers: they read the clauses and answer sat with a model, or unsat; CaDiCaL with a proof.
+"""SAT solvers: they read the clauses and answer sat with a model, or unsat.
 
 CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and frequent restarts miss
 it. Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3
@@ -41,7 +41,6 @@ class Solver(Protocol):
     def accum_stats(self) -> dict[str, int]: ...
     def get_status(self) -> bool | None: ...
     def get_model(self) -> list[int]: ...
-    def get_proof(self) -> list[str] | None: ...
     def delete(self) -> None: ...
 
 
@@ -63,14 +62,12 @@ class Listed(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a solver. true: the value of each variable, shape (variables + 1,), None for unsat. proof: DRAT
-    lines, if requested.
+    """The result of a solver. true: the value of each variable, shape (variables + 1,), None for unsat.
 
     steps: the solver's work.
     """
 
     true: Bools | None
-    proof: Sequence[str] = ()
     steps: int = 0
 
 
@@ -96,7 +93,7 @@ class Effort:
 NO_LIMIT = Effort()
 
 
-def by_cadical(clauses: Listed, effort: Effort = NO_LIMIT, *, proof: bool = False) -> Outcome:
+def by_cadical(clauses: Listed, effort: Effort = NO_LIMIT) -> Outcome:
     """Decide clauses by CaDiCaL 1.9.5.
 
     Raises:
@@ -104,14 +101,14 @@ def by_cadical(clauses: Listed, effort: Effort = NO_LIMIT, *, proof: bool = Fals
     """
     from pysat.solvers import Cadical195
 
-    solver: Solver = Cadical195(with_proof=proof)
+    solver: Solver = Cadical195()
     try:
         solver.configure({"stabilizeonly": 1, "seed": effort.seed})
         deque(map(solver.add_clause, clauses.lists()), maxlen=0)
         steps = _sliced(solver, min(max(_SLICE // (clauses.variables + 1), 100), 5000), effort)
         if solver.get_status():
             return Outcome(truth(clauses.variables, solver.get_model()), steps=steps)
-        return Outcome(None, solver.get_proof() or () if proof else (), steps)
+        return Outcome(None, steps)
     finally:
         solver.delete()
 

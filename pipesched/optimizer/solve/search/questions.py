@@ -1,7 +1,4 @@
-"""Questions to engines: one is asked to find a better schedule, the other to refute; the heuristics continue meanwhile.
-
-A refutation can also be written as a proof for other checkers.
-"""
+"""Questions to engines: one is asked to find a better schedule, the other to refute, while the heuristics continue."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import replace
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.candidates import Pool as Candidates
 from pipesched.optimizer.solve.engines.worker_pool import Pool
-from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio import LATE
 from pipesched.optimizer.solve.portfolio.late_start import late
 from pipesched.optimizer.solve.problem import Answer, Orders, Question
@@ -115,36 +112,3 @@ def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]
 def _named(step: Step) -> str:
     alone = f" on rank {step.question.ranks[0]}" if step.question.ranks else ""
     return f"{step.question.engine} at {step.question.problem.said(step.question.bound)}{alone}"
-
-
-def write_refutation(state: State, path: str, seconds: float) -> str:
-    """Write PATH.cnf and PATH.drat, a refutation of lower bound - 1 tick for other checkers. seconds: per question.
-
-    Returns the result in one line, which begins with ``refutation`` exactly if the files were written. If one rank,
-    with its memory and its round trips, shows the bound, only that rank is refuted, which is faster and shorter;
-    otherwise all ranks are. CaDiCaL writes the proof.
-    """
-    value = state.problem.unit.below(state.problem.time(state.lower - 1), state.problem.time(state.lower), "")
-    reason, limit = f"no refutation of {value} in {seconds:g} s", int(seconds * SECOND)
-    if state.lower < 1:
-        return "nothing is below 0: there is no refutation to write"
-    with Pool(1) as pool:
-        for question in _refutations(state, path):
-            pool.submit(replace(question, limit=limit))
-            arrived = pool.wait()
-            if arrived is not None and arrived[1].verdict == "unsat":
-                alone = f" on rank {question.ranks[0]} alone" if question.ranks else ""
-                return f"refutation of {value}{alone} in {path}.cnf and {path}.drat"
-            if arrived is not None and arrived[1].reason:
-                reason = f"no refutation of {value}: {arrived[1].reason}"
-    return f"{reason}; {path}.cnf and {path}.drat are not written"
-
-
-def _refutations(state: State, path: str) -> Iterator[Question]:
-    """Yield the question on the ranks that show the bound, then the question on all ranks, which follows from it."""
-    refuted, bound = state.refuted, state.lower - 1
-    by_engine = refuted is not None and refuted.bound == bound
-    ranks = refuted.ranks if refuted is not None and by_engine else (state.bound.rank,)
-    if ranks is not None:
-        yield Question(state.problem, bound, "cadical", ranks=ranks, proof=path)
-    yield Question(state.problem, bound, "cadical", proof=path)

@@ -20,7 +20,7 @@ class Limits:
     """The limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and
     heuristics.
 
-    seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the refutation is written; seed: the seed of
+    seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the proof is written; seed: the seed of
     random choices.
     """
 
