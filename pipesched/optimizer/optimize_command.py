@@ -66,9 +66,11 @@ def optimize(schedule: str | None, **given: Any) -> int:
             with Ticker(out) as ticker:
                 found = front(asked, caps, lambda state: ticker.tick(lambda: state.line))
             return _shown(found, out, given, found.plot)
+        from pipesched.optimizer.frontier import frontier, frontier_plot
+
         with Ticker(out) as ticker:
-            frontier = verb.frontier(asked, caps, lambda state: ticker.tick(lambda: state.line))
-        return _shown(frontier, out, given, lambda: verb.frontier_plot(frontier))
+            points = frontier(asked, caps, lambda state: ticker.tick(lambda: state.line))
+        return _shown(points, out, given, lambda: frontier_plot(points))
 
 
 def _shown(found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str]) -> int:

@@ -77,7 +77,7 @@ def test_no_answer_rests_on_an_engines_word(
     assert capsys.readouterr().out.startswith("proved optimal: makespan 57\n")
     answer = plainly()
     assert answer.proved and "steps, checked one by one" in answer.proved_by and not answer.told_by
-    monkeypatch.setattr("pipesched.optimizer.optimize.certified", lambda *given: Made({}, "no proof"))
+    monkeypatch.setattr("pipesched.optimizer.answer_of.certified", lambda *given: Made({}, "no proof"))
     assert main(["optimize", *WORDED]) == 3
     text = capsys.readouterr().out
     assert text.startswith("best found: makespan 57, gap") and "note: no proof" in text and "word" not in text

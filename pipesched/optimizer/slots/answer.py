@@ -30,7 +30,8 @@ from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import require_costs
 from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
-from pipesched.optimizer.proof.slots import Question, SlotClauses
+from pipesched.optimizer.proof.slot_terms import Question
+from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.slots.judged import judged, other_kinds
 from pipesched.optimizer.slots.orders import schedule_of
 from pipesched.optimizer.slots.starts import starts

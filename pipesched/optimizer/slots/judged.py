@@ -27,7 +27,8 @@ from pipesched.optimizer.proof.clauses import TooManyError
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.proof.lrat import steps_of, unfollowed
-from pipesched.optimizer.proof.slots import EACH, STAGES, Question, SlotClauses, backwards
+from pipesched.optimizer.proof.slot_terms import EACH, STAGES, Question, backwards
+from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.verdict import Terms, Verdict
 from pipesched.support.budget import numbers
 

@@ -11,7 +11,8 @@ import numpy as np
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.slots import Kind, SlotClauses, Stage
+from pipesched.optimizer.proof.slot_terms import Kind, Stage
+from pipesched.optimizer.proof.slots import SlotClauses
 
 Pending: TypeAlias = dict[tuple[Op, Stage], deque[int]]
 """The microbatches whose W or R has not run yet."""

@@ -20,7 +20,7 @@ from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.slots import EACH, STAGES, backwards
+from pipesched.optimizer.proof.slot_terms import EACH, STAGES, backwards
 from pipesched.optimizer.solve.instance import MAX_OPS, Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.support.source import Source

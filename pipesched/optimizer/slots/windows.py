@@ -17,7 +17,8 @@ import numpy as np
 
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.slots import Question, SlotClauses, Stage
+from pipesched.optimizer.proof.slot_terms import Question, Stage
+from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.verdict import Terms
 from pipesched.schedule_analysis import Analysis
 

@@ -1,0 +1,200 @@
+"""The answer of a search: its best schedule with its certificate, judged, printed, read back and checked.
+
+best orders ──> schedule ──> certificate ──> the checker's verdict ──> printed, read back, examined
+                                 └─ what an engine refuted counts only with a proof that the checker has followed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipesched.model.numbers import plain
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.baselines import Known
+from pipesched.optimizer.optimize_certify import SECONDS, Made, certified, confirmed
+from pipesched.optimizer.optimize_report import Optimum, bound_by, notes
+from pipesched.optimizer.optimize_request import Request, Target
+from pipesched.optimizer.printed import printed
+from pipesched.optimizer.proof.every import apart
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.proof.problem import problem as whole
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.certificate import certificate
+from pipesched.optimizer.solve.instance import Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.problem import Orders
+from pipesched.optimizer.solve.search.state import Refutation, State
+from pipesched.optimizer.verdict import FOUND, Verdict
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.solve.repeat.periodic import Periodic
+
+_PROOF = 0.3  # part of the time that is left at least for a proof of what an engine refuted
+_PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if it fails, a smaller one is tried
+
+
+def answer_of(
+    request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, meter: Meter
+) -> Optimum:
+    """Build the answer of a search: its best schedule is judged, printed, read back and checked."""
+    instance, problem = target.instance, state.problem
+    found = Optimum(
+        instance,
+        least=problem.time(state.lower),
+        least_by=bound_by(state),
+        reason=state.stopped,
+        found_by=state.source,
+        seed=request.limits.seed,
+        known=known,
+        notes=notes(instance, state),
+    )
+    if state.best is None:
+        return found
+    best, said = _steady(request, instance, state, known, meter)
+    schedule = replace(convert.to_schedule(problem, best), name=request.name)
+    written, judged, more = _certified(request, instance, state, schedule, repeated, meter)
+    kernel = repeated.printed(state.problem) if repeated else None
+    made, text, report = printed(schedule, instance, judged, request.name, kernel)
+    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
+    return replace(
+        found,
+        judged=judged,
+        analysis=made,
+        reason=state.stopped if judged.status == FOUND else "",
+        given=known[0] if target.given else None,
+        notes=(*said, *found.notes, *more),
+        source=text,
+        certificate=written | verdict,
+        checked=report,
+    )
+
+
+def _certified(
+    request: Request,
+    instance: Instance,
+    state: State,
+    schedule: Schedule,
+    repeated: Periodic | None,
+    meter: Meter,
+) -> tuple[dict[str, object], Verdict, list[str]]:
+    """Return the certificate of a schedule, the checker's verdict, and notes on proofs.
+
+    What an engine refuted counts only with a proof that the checker has followed.
+    """
+    problem, said = state.problem, list[str]()
+    if request.certify or request.limits.proof:
+        meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
+    written = certificate(instance, state, repeated)
+    judged = _judged(schedule, instance, written, repeated)
+    meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
+    if judged.word:
+        written = certificate(instance, state, repeated, _believed(request, instance, state, meter, said))
+        judged = _judged(schedule, instance, written, repeated)
+    elif request.limits.proof:
+        said.append(_proof(request, instance, state, meter).note)
+    if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
+        state.refuted = Refutation(state.lower - 1, "ranks", None)
+        written = certificate(instance, state, repeated)
+        judged = _judged(schedule, instance, written, repeated)
+    if judged.word:
+        state.refuted = None
+        written = certificate(instance, state, repeated)
+        judged = _judged(schedule, instance, written, repeated)
+    if request.certify and repeated is not None and not judged.everywhere:
+        proof = _proof_for_every(request, instance, repeated, meter)
+        said.append(proof.note)
+        if proof.entry:
+            written = certificate(instance, state, repeated, least=proof.entry)
+            judged = _judged(schedule, instance, written, repeated)
+    return written, judged, said + _agreed(request, instance, state, judged)
+
+
+def _believed(
+    request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
+) -> dict[str, object] | None:
+    """Return the proof of the largest refuted objective that has one, and take back the larger ones; None if no engine
+    refuted any other. said: a note on each is appended.
+    """
+    tried = False
+    while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
+        tried, part = True, meter.part(_PROOF_OF_EACH if state.earlier else 1.0)
+        proof = _proof(request, instance, state, part)
+        meter.spend(part.spent)
+        said.append(proof.note)
+        if proof.entry:
+            return proof.entry
+        state.disbelieve()
+    return None
+
+
+def _steady(
+    request: Request, instance: Instance, state: State, known: list[Known], meter: Meter
+) -> tuple[Orders, list[str]]:
+    """Return the best orders, and with --jitter some as short with a lower p95, and the note on them."""
+    assert state.best is not None
+    if request.jitter is None:
+        return state.best, []
+    from pipesched.optimizer.steady import Steady
+
+    others = [k.orders for k in known if k.fits and k.orders is not None]
+    search = Steady.of(instance, state.problem, request.jitter)
+    found, note = search.best(state.best, others, request.limits.seed, meter)
+    return found, [note]
+
+
+def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:
+    """Return the note of Z3 on an optimum, if it was asked or more than a sum shows the bound."""
+    if judged.value != judged.lower or not (request.confirm or state.refuted is not None):
+        return []
+    agreed = confirmed(instance, judged.value, judged.lower - state.problem.time(1), asked=request.confirm)
+    return [agreed] if agreed else []
+
+
+def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> Made:
+    """Prove the lower bound in steps that the checker can follow."""
+    asked = (state.bound.rank,) if state.refuted is None else state.refuted.ranks
+    rank = asked[0] if asked else None
+    try:
+        grid = None if state.refuted is None or state.refuted.grid == 1 else state.problem.time(state.refuted.grid)
+        return certified(instance, state.problem.time(state.lower - 1), rank, request.limits.proof, meter, grid)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return _none(error)
+
+
+def _proof_for_every(request: Request, instance: Instance, repeated: Periodic, meter: Meter) -> Made:
+    """Prove the value at the schedule's smallest m optimal, if that implies optimality for every m."""
+    seam = repeated.seam
+    least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
+    period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
+    if request.objective == "span" or apart(whole(least), seam.every) < period:
+        return Made({}, "no proof for every m: longest paths alone do not keep its microbatches that far apart")
+    try:
+        return certified(least, problem.time(seam.value - 1), None, None, meter)
+    except (KeyboardInterrupt, MemoryError) as error:
+        return _none(error)
+
+
+def _none(error: BaseException) -> Made:
+    return Made({}, f"no proof: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'out of memory'}")
+
+
+def _judged(
+    schedule: Schedule,
+    instance: Instance,
+    written: Mapping[str, object],
+    repeated: Periodic | None,
+) -> Verdict:
+    """Return the checker's verdict on the schedule and its certificate.
+
+    Raises:
+        PipeschedError: PS71x, the checker refuses them.
+    """
+
+    def copies(first: int, step: int) -> list[Schedule]:
+        assert repeated is not None
+        problems = [instance.problem(first + n * step) for n in range(3)]
+        return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
+
+    return judge(schedule, instance, written, copies).accepted()
