@@ -3,6 +3,7 @@
     python -m tests.bench.families                       all, with 20 seconds each
     python -m tests.bench.families --limit 6 --every 4   every fourth
     python -m tests.bench.families vee spans             these families
+    python -m tests.bench.families --record FILE         one line of JSON for each
 
 Costs are drawn by the seed of this file. The last lines are a table: for each family the number of instances, of which
 proved, below 0.5, 2 and 5 % of the bound; median and most CPU seconds of all processes; the largest gap.
@@ -17,8 +18,9 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from pathlib import Path
 from statistics import median
 
 SEED = 2605
@@ -34,6 +36,11 @@ class Row:
     proved: bool
     gap: float
     cpu: float
+    value: str
+    bound: str
+    found_by: str
+    proved_by: str
+    engine: str
 
 
 def spread(rng: random.Random, stages: int, width: float, around: int = 20) -> str:
@@ -157,7 +164,19 @@ def run(family: str, line: str, limit: float) -> Row | None:
         print(f"{family:9} {line}: {told.get('verdict') or done.stdout.strip()[:120]}", flush=True)
         return None
     print(f"{family:9} {cpu:6.1f} s  {told['verdict']}  {told['found_by']}  {line}", flush=True)
-    return Row(family, line, told["proved"], float(Fraction(str(told["gap"]))), cpu)
+    engine = (told["certificate"].get("refuted") or told["certificate"].get("bound") or {}).get("engine") or "formula"
+    return Row(
+        family,
+        line,
+        proved=told["proved"],
+        gap=float(Fraction(str(told["gap"]))),
+        cpu=round(cpu, 1),
+        value=str(told[told["objective"]]),
+        bound=str(told["lower_bound"]),
+        found_by=told["found_by"],
+        proved_by=told["proved_by"],
+        engine=engine,
+    )
 
 
 def table(rows: list[Row]) -> Iterator[str]:
@@ -176,13 +195,18 @@ def main() -> None:
     parser.add_argument("families", nargs="*")
     parser.add_argument("--limit", type=float, default=20)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--record", type=Path)
     asked = parser.parse_args()
     rows: list[Row] = []
     for family in FAMILIES:
         lines = list(family(random.Random(f"{SEED} {family.__name__}")))
         if not asked.families or family.__name__ in asked.families:
-            found = (run(family.__name__, line, asked.limit) for line in lines[:: asked.every])
-            rows += [row for row in found if row is not None]
+            for line in lines[:: asked.every]:
+                if (row := run(family.__name__, line, asked.limit)) is not None:
+                    rows.append(row)
+                    if asked.record:
+                        with asked.record.open("a") as record:
+                            record.write(json.dumps(asdict(row)) + "\n")
     print(*table(rows), sep="\n")
 
 

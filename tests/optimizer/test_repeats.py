@@ -14,7 +14,7 @@ from pipesched import compile
 from pipesched.examine import Options
 from pipesched.language.parser import parse
 from pipesched.optimizer.proof.repeats import unrepeated
-from pipesched.optimizer.solve.repeat.seam import _repeats
+from pipesched.optimizer.solve.seam import _repeats
 from pipesched.support.source import Source
 
 HEAD = "schedule one(p = 2, m = 6)\nstage s in 0 .. {stages} on rank s % p\nrank r {{ {program} }}\n"

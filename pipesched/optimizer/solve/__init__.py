@@ -7,6 +7,6 @@
 
 `convert` converts between orders, starts and schedules; `reductions` makes smaller and coarser problems; `candidates`
 keeps the best orders; `meter` counts the work of all of them in steps. Layers, each of which imports only later ones:
-certificate, repeat, search, engines and portfolio, candidates and encoding, bounds, reductions and convert and
+certificate, repeat, search, engines and portfolio, candidates and encoding and seam, bounds, reductions and convert and
 instance, problem, meter.
 """

@@ -26,7 +26,7 @@ from pipesched.optimizer.solve.engines import cp_sat, sat_engines
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 
-_PREPARED, _WRITTEN = 100, 8  # steps per operation and per clause
+_PREPARED, _WRITTEN = 100, 4  # steps per operation and per clause
 
 ENGINES = ("cadical", "z3", "cpsat")
 
@@ -157,12 +157,11 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
     report = effort.report
     report(written)
     effort = replace(effort, report=lambda steps: report(written + steps))
-    if encoding.clauses.impossible:
-        outcome = sat_engines.Outcome(None)
-    elif question.engine == "z3":
-        outcome = sat_engines.by_z3(encoding.clauses, effort)
-    else:
-        outcome = sat_engines.by_cadical(encoding.clauses, effort)
+    engine = sat_engines.by_z3 if question.engine == "z3" else sat_engines.by_cadical
+    try:
+        outcome = sat_engines.Outcome(None) if encoding.clauses.impossible else engine(encoding.clauses, effort)
+    except sat_engines.UnknownError as unknown:
+        raise sat_engines.UnknownError(unknown.reason, unknown.steps + written) from None
     steps = outcome.steps + written
     start = None if outcome.true is None else made.merged.expanded(made.problem, encoding.starts(outcome.true))
     return start, steps

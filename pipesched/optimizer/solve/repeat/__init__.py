@@ -1,1 +1,1 @@
-"""Schedules for every number of microbatches: the seam at which one is extended, and the search for it."""
+"""Schedules for every number of microbatches: the search for a `seam`."""

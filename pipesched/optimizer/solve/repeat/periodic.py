@@ -25,7 +25,7 @@ from pipesched.optimizer.solve.engines.worker_pool import Pool
 from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
-from pipesched.optimizer.solve.repeat.seam import Seam, cut, find_seam, holds, middle
+from pipesched.optimizer.solve.seam import Seam, cut, find_seam, holds, middle
 from pipesched.optimizer.solve.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)

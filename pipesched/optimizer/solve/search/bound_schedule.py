@@ -30,12 +30,15 @@ MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the me
 
 @dataclass(frozen=True)
 class Step:
-    """A question with its limit of steps. role: find or refute; key: the kind of question, to count its tries."""
+    """A question with its limit of steps, of which `loading` for its clauses. role: find or refute; key: the kind of
+    question, to count its tries.
+    """
 
     question: Question
     limit: int
     role: str
     key: object
+    loading: int
 
 
 @dataclass(eq=False)
@@ -131,7 +134,7 @@ class BoundSchedule:
     def _step(self, question: Question, role: str, key: object) -> Step:
         size = 0 if question.engine == "cpsat" else self._variables(question.bound, question.ranks)
         limit = (FIRST_LIMIT + LOADING * size) * 3 ** self.tried.get(key, 0)
-        return Step(replace(question, limit=limit, seed=self.seed), limit, role, key)
+        return Step(replace(question, limit=limit, seed=self.seed), limit, role, key, LOADING * size)
 
     def take(self, step: Step, answer: Answer) -> None:
         """Process an answer; `unknown` includes a reached limit. A schedule that was found is reported by `found`."""

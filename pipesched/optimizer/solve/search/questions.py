@@ -63,7 +63,9 @@ def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> No
     for role, next_step in (("find", questions.find), ("refute", questions.refute)):
         if lanes.free and all(step.role != role for step in running.values()):
             step = next_step()
-            if step is not None and not any(_same(step, other) for other in running.values()):
+            if step is None or step.loading > lanes.meter.left / (lanes.pool.size + 1):
+                continue
+            if not any(_same(step, other) for other in running.values()):
                 running[lanes.ask(_limited(step.question, lanes))] = step
 
 

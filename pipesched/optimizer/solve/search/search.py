@@ -31,6 +31,7 @@ _THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the m
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation for bounds: paths; warm-up, if paths lack memory; each frame
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
+_UNROLLED = 0.45  # part of the time for schedules of few microbatches, unrolled
 _WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
 
 Progress = Callable[[State], None]
@@ -67,6 +68,7 @@ def search(
         _first_look(state, heuristics, meter, progress)
         _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
+            _unroll(state, pool, limits, progress)
             _on_a_coarse_grid(state, pool, heuristics, limits, progress)
             from pipesched.optimizer.solve.search.questions import ask_engines
 
@@ -142,6 +144,21 @@ def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Pr
             _offer(state, *found, progress)
 
 
+def _unroll(state: State, pool: Pool, limits: Limits, progress: Progress) -> None:
+    """Take schedules of few microbatches, unrolled, if an engine finds any that improve on the best."""
+    from pipesched.optimizer.solve.search.unrolled import unrolled
+
+    meter = pool.meter
+    enough = meter.spent + _UNROLLED * meter.left
+    if limits.engine == "cpsat" or state.best is None:
+        return
+    for name, found in unrolled(pool, "z3" if limits.engine == "z3" else "cadical", limits.seed):
+        if found is not None and pool.offer(name, found):
+            _offer(state, name, found, progress)
+        if state.proved or meter.spent >= enough:
+            return
+
+
 def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
     if state.offer(name, orders):
         progress(state)
@@ -164,7 +181,7 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
             break
         if found is not None:
             _offer(state, *found, progress)
-    inner = replace(limits, portfolio=False, proof=None)
+    inner = replace(limits, portfolio=False)
     if (coarse := grid(state.problem)) is not None:
         _offer_rounded(state, pool, coarse, inner, progress, down=True)
     finest = int(state.problem.duration.max()) // 2

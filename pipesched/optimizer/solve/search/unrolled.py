@@ -1,0 +1,67 @@
+"""Schedules of few microbatches with a part that repeats, by an engine, unrolled to the wanted number (`seam`).
+
+    m0 microbatches in C ticks, of which the middle repeats K every P  ──>  m microbatches in C + (m - m0) / K * P ticks
+
+An engine decides m0 = 2p microbatches in a second where it is lost among all m. P begins at the work of the busiest
+rank and grows; for each P, C falls from the most that could still give a better schedule, by halves of what is left to
+the lower bound. Pushing (`justify`) takes a few ticks more out of the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.candidates import Candidate, Pool
+from pipesched.optimizer.solve.engines.decide import decide
+from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
+from pipesched.optimizer.solve.problem import Problem, Question
+from pipesched.optimizer.solve.seam import cut, middle
+
+NAME = "few microbatches, unrolled"
+KERNELS = (1, 2)  # microbatches of a kernel
+PERIODS = 12  # periods that are tried for each kernel
+MOST = 500_000  # most operations x ticks of a question
+LIMIT, LOADING = 1_500_000, 10  # steps of a question, and more for each of its variables
+
+
+def shortened(problem: Problem, microbatches: int) -> Problem:
+    """Return the problem of fewer microbatches, with one route and the same ticks."""
+    placement = replace(problem.placement, route_of=problem.placement.route_of[:microbatches])
+    return replace(problem, placement=placement, length=np.full_like(problem.length, microbatches))
+
+
+def unrolled(pool: Pool, engine: str, seed: int = 0) -> Iterator[Candidate]:
+    """Yield better and better orders, and None in between; nothing for two routes, few microbatches or fine ticks.
+
+    pool: its best orders are to be improved.
+    """
+    problem = pool.problem
+    if problem.placement.routes > 1:
+        return
+    few, many = 2 * problem.ranks, problem.placement.microbatches
+    work = int(problem.work.max()) // many
+    step = max(1, work // 16)
+    rates = sorted((Fraction(k * work + n * step, k), k) for k in KERNELS for n in range(PERIODS))
+    justifier = Justifier(problem)
+    for rate, every in rates:
+        small = shortened(problem, few + (many - few) % every)
+        period, more = int(rate * every), int(rate * (many - small.placement.microbatches))
+        lower = lower_bound(small).value
+        most = pool.best - more - 1
+        while lower <= most and 3 * few <= 2 * many and small.operations * most <= MOST:
+            asked = Question(small, most, engine, repeat=middle(small, most, every, period), seed=seed)
+            limit = LIMIT + LOADING * small.operations * most
+            answer = decide(replace(asked, limit=limit))
+            pool.meter.spend(answer.steps)
+            if answer.start is None:
+                yield NAME, None
+                break
+            at = middle(small, most, every, period).last + 1
+            orders = cut(small, answer.start, at, every, period).unrolled(problem)
+            yield pushed(NAME), justifier.push(orders, pool.meter)
+            most = min(most - 1, (most + lower) // 2, pool.best - more - 1)
