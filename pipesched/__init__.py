@@ -48,7 +48,7 @@ class _Check(ModuleType):
 
 
 class _Package(ModuleType):
-    """The package. An import of `pipesched.check` sets the module in place of the function."""
+    """The package. Importing `pipesched.check` would otherwise replace the function by the module."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "check" and isinstance(value, ModuleType):

@@ -1,4 +1,4 @@
-"""The entry point: this module alone decides how a process ends.
+"""The entry point: only this module decides how a process ends.
 
     0 holds   1 wrong inside the file   2 command line or unreadable file   70 an internal error   130 interrupted
     141 the reader of our output went away (as the shell reports for any filter)

@@ -1,4 +1,4 @@
-"""The compiler on one page: five arrows, a call for each.
+"""The compiler on one page: five arrows, one call each.
 
     name ──read──> Source ──load──> Loaded ──examine──> Examination ──lower──> Program ──emit──> text
                              │                   │
@@ -33,10 +33,10 @@ MESSAGES = 3  # instructions per operation: itself, a send and a receive
 
 
 def load(source: Source, options: Options) -> Loaded:
-    """Load a file as a schedule, by its content.
+    """Load a file as a schedule; its content decides the reader.
 
     Raises:
-        PipeschedError: PS1xx, PS2xx, PS8xx, the findings that keep it from being one.
+        PipeschedError: PS1xx, PS2xx, PS8xx, the findings, if the file is not a schedule.
     """
     row = reader_of(source)
     if options.settings and "settings" not in row.takes:

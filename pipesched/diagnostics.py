@@ -1,8 +1,8 @@
 """Diagnostics: findings as values, which other modules print.
 
-Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message gives the fact
-with its numbers; a label says what happens *there*; a note proves it; the help gives the remedy. The exit status of a
-command follows from the codes of its findings.
+Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message states the fact
+with its numbers; a label says what happens at its place; a note gives the proof; the help gives the remedy. The exit
+status of a command follows from the codes of its findings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AnyCode(enum.StrEnum):
 
     PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx memory,
     6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is 0. A
-    released code keeps its meaning; a retired one is not used again. Each owner has its own codes, no two the same.
+    released code keeps its meaning; a retired one is not used again. Each owner has its own codes, all distinct.
     """
 
     status: int
@@ -43,7 +43,7 @@ class AnyCode(enum.StrEnum):
 
     @property
     def severity(self) -> str:
-        """``error``, ``warning``, or ``unjudged``: no verdict, because something was unread or unknown."""
+        """``error``, ``warning``, or ``unjudged`` (no verdict, because something was not read or is unknown)."""
         return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
 
     @property
@@ -151,7 +151,7 @@ class Diagnostic:
 
 
 def exit_status(found: Iterable[Diagnostic]) -> int:
-    """Return the exit status for these findings: the worst of theirs; 4, not judged, only if none is an error."""
+    """Return the exit status for these findings: the worst one; 4, not judged, only if none is an error."""
     statuses = {diagnostic.code.status for diagnostic in found}
     return max(statuses - {NOT_JUDGED} or {0}) or max(statuses, default=0)
 
@@ -176,7 +176,7 @@ class Judged:
 
     @property
     def exit_status(self) -> int:
-        """0 holds, 1 something is wrong inside the file, 2 the command line or the file itself, 4 it is not judged."""
+        """0 holds, 1 a file's content is wrong, 2 the command line or the file itself is at fault, 4 not judged."""
         return exit_status(self.diagnostics)
 
 
@@ -202,13 +202,13 @@ def fail(
 
 
 def of_the_caller(error: PipeschedError) -> PipeschedError:
-    """Blame the command line instead of a file: PS225 for every finding that would end with 1."""
+    """Blame the command line instead of a file: every finding with exit status 1 becomes PS225."""
     return PipeschedError(d if d.code.usage else replace(d, code=Code.USAGE) for d in error.diagnostics)
 
 
 @contextmanager
 def budgeted(file: Source | str) -> Iterator[None]:
-    """Limit the work of reading a file inside the block; `file` names it if it has no text.
+    """Limit the work of reading a file inside the block; file: its name, if it has no text.
 
     Raises:
         PipeschedError: PS843, if reading exceeds the budget (`pipesched.support.budget`).

@@ -38,8 +38,8 @@ UNIT = "microbatches through 1/p of the model"
 class Options(Extended):
     """The options of a verification. Sizes given for a CSV are checked; `mem_cap` has one entry, or one per rank.
 
-    comm: strict by default; if one is named, the time that messages queue under it counts too. frozen: the stages of an
-    order that are not trained. settings: for a source with a colon in its name, parameters that are not sizes.
+    comm: strict by default; if a model is named, the time under its message queues is reported too. frozen: the stages
+        of an order that are not trained. settings: parameters other than sizes, for a source named with a colon.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Options(Extended):
         require_counts(self.parameters.items())
 
     def beside(self, loaded: Loaded) -> Self:
-        """Return the options with the values of the file's statements that they do not replace."""
+        """Return the options, completed by the values of the file's statements."""
         own, of_file = {*map(type, self.owned)}, loaded.unit.owned if loaded.unit else ()
         return replace(self, owned=(*self.owned, *(value for value in of_file if type(value) not in own)))
 
@@ -102,7 +102,7 @@ class Examination:
 
     @cached_property
     def caps(self) -> tuple[Fraction, ...] | None:
-        """The most activations by rank.
+        """The cap on activations, by rank.
 
         Raises:
             PipeschedError: PS225, a negative cap, or not one per rank; bytes without a model.
@@ -110,7 +110,7 @@ class Examination:
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
     def having(self, program: Program | None, torch_version: TorchVersion | None) -> Examination:
-        """Return the examination with another program; for a version of torch, or not for torch."""
+        """Return the examination with another program, for a version of torch or for another runtime."""
         loaded = replace(
             self.loaded, schedule=self.loaded.schedule.with_program(program), torch=torch_version is not None, owned=()
         )
@@ -121,7 +121,7 @@ class Examination:
 
     @cached_property
     def report(self) -> Report:
-        """The verdict. Options that do not fit become findings; nothing is raised."""
+        """The verdict. Unsuitable options become findings; nothing is raised."""
         try:
             return self._report()
         except PipeschedError as error:

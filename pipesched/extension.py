@@ -44,7 +44,7 @@ Owned = TypeVar("Owned")
 
 @dataclass(frozen=True)
 class Extended:
-    """A value of the core that carries frozen values of extensions, at most one of each class."""
+    """A core value that carries frozen values of extensions, at most one per class."""
 
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 
@@ -58,9 +58,8 @@ class Extended:
 
 
 class Row(Record):
-    """A row of a table, equal only to itself. place: its position among the rows of all owners; equal places are in the
-    order of owners. owner: the class of a value without which the row does not count, if its table is read by
-    `counting`.
+    """A row of a table, equal only to itself. place: its position among the rows of all extensions; ties keep the order
+    of extensions. owner: in tables read by `counting`, the row counts only if a value of this class is present.
     """
 
     place: int = field(default=0, kw_only=True)
@@ -73,7 +72,7 @@ _of_kind: dict[type[Row], Sequence[Row]] = {}
 
 
 def register(*names: str) -> None:
-    """Set the folders of all extensions, in their order."""
+    """Set the folders of all extensions, in order."""
     global _registered
     _registered = names
     _all.cache_clear()
@@ -94,12 +93,12 @@ def rows(kind: type[Kind]) -> tuple[Kind, ...]:
 
 @cache
 def _all() -> tuple[Row, ...]:
-    """Return the rows of all extensions, which are imported here."""
+    """Import the `rows` of all extensions and return their rows."""
     return tuple(row for name in _registered for row in import_module(f"pipesched.{name}.rows").ROWS)
 
 
 def flag(value: object) -> bool:
-    """Read an option that is given or not."""
+    """Read a flag."""
     return bool(value)
 
 
@@ -108,13 +107,13 @@ Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
 
 
 class Option(Row):
-    """An option of verbs. read: converts a Python value, and a text of the command line unless `typed` does; None for a
-    text as it is. choices: all allowed values, if they are few.
+    """An option of verbs. read: converts a Python value, and command-line text unless `typed` does; None keeps the text
+    unchanged. choices: all allowed values, if they are few.
 
-    flags: the command line's flags, if not ``--name``. terminal: it is not a keyword of a function; sizes are, as
-    parameters of the schedule. on: the verbs to which an extension adds it; after: the option that it follows there.
-    into: the class of the value in `Extended` whose fields are the options with this `into`; or a function of these
-    and of all given options that builds the value, and may remove some of those so that the core does not see them.
+    flags: the command line's flags, if not ``--name``. terminal: only the command line has it; functions do not. on:
+        the verbs to which an extension adds it. after: the option that it follows there.
+    into: the class in `Extended` whose fields are the options with this `into`; or a function of these and of all given
+        options that builds the value, and may remove some options so that the core does not see them.
     """
 
     name: str
@@ -137,7 +136,7 @@ class Option(Row):
 
 
 def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
-    """Return the rows without an owner, or whose owner's value is present."""
+    """Return the rows without an owner or with an owner's value present."""
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
@@ -148,8 +147,8 @@ class CostModel(Row):
 
 
 class ClaimName(Row):
-    """A name that claims know, unless their file defines it. value: from an `Analysis`, a number for each rank, or one
-    for all, or None: then the claim is not applicable. A name by rank stands without a rank for the largest.
+    """A name that claims may use, unless their file defines it. value: computes from an `Analysis` one number per rank
+    or one for all, or None if the claim is not applicable. A name by rank, used without a rank, means the largest.
     """
 
     name: str
@@ -160,8 +159,8 @@ class ClaimName(Row):
 class Statement(Row):
     """A statement of the language whose value belongs to an extension. node: its class in `language.ast`.
 
-    read: returns the value of all such statements of a file, from the checked file, its known names and the placement;
-    it is of the class `owner`. lines: yields statements with that value, as text.
+    read: returns the value, of class `owner`, of all such statements in a file, from the checked file, its known names
+        and the placement. lines: yields the statements for a value, as text.
     """
 
     node: str
@@ -171,7 +170,7 @@ class Statement(Row):
 
 class Measure(Row):
     """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
-    `report.parts.Part` of an examination, None if there is nothing to report. inside: only of orders with STEPs inside.
+    `report.parts.Part` of an examination, None if there is nothing to report. inside: only if STEPs are inside.
     """
 
     key: str
@@ -213,7 +212,7 @@ class Check(Row, Generic[Given]):
 
 
 class Drawing(Row):
-    """A schedule's view of itself in Python: picture, graph or table. make: builds it, with costs or None."""
+    """A view of a schedule in Python: picture, graph or table. make: builds it, with costs or None."""
 
     name: str
     make: Lazy[Callable[..., object]]
@@ -222,8 +221,8 @@ class Drawing(Row):
 class Verb(Row):
     """A command of the command line. group: its heading in the list of commands; help: its line there.
 
-    command: what click runs. options: its own, besides the rows that name it. forms: its outputs, each with the endings
-    of its files; text or JSON by default.
+    command: what click runs. options: its own options, besides the rows that name it. forms: its output forms, each
+        with its file endings; text or JSON by default.
     """
 
     name: str
@@ -252,8 +251,7 @@ class Codes(Row):
 class Hint(Row):
     """A better explanation of mistakes. on: where they occur, such as `syntax` or `torch-csv`.
 
-    explain: takes the mistakes found and their subject, and returns the mistakes to show: the same ones if it cannot
-    improve on them.
+    explain: takes the mistakes found and their subject, and returns the mistakes to show: the same ones by default.
     """
 
     on: str
@@ -268,11 +266,11 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
 
 
 class Reader(Row):
-    """A kind of text. title: its name for people. ending: how the file's name ends, None for any.
+    """A kind of text. title: its name for people. ending: the ending of its files' names, None for any.
 
     known: recognizes such a text by its first meaningful line, and by all of it. read: returns its contents, or another
-    text to read in turn. takes: the options of `read`, by name. verify: the verdict on such a text, from a source and
-    options, if it is more than that on a schedule.
+    text to read in turn. takes: the options of `read`, by name. verify: returns the verdict on such a text, from a
+    source and options, if it covers more than a schedule.
     """
 
     name: str
@@ -287,7 +285,7 @@ class Reader(Row):
 class Names(Row):
     """Schedules that are named with a colon and not stored in a file.
 
-    claims: returns a source for such a name, whose `origin` is the name of this row, or None. meant: the remedy for a
+    claims: returns a source for such a name, with the name of this row as `origin`, or None. meant: the remedy for a
     name that nearly matches, or None. all: names for completion in a shell. read, takes: as for a reader.
     """
 
@@ -300,14 +298,14 @@ class Names(Row):
 
 
 class Aliases(Row):
-    """Other names of library schedules. known: the schedule of a name; said: a remark on the name; None for others."""
+    """Aliases of library schedules. known: returns a name's schedule; said: a remark on it; None for unknown names."""
 
     known: Lazy[Callable[[str], str | None]]
     said: Lazy[Callable[[str], str | None]]
 
 
 class Format(Row):
-    """A format of the verdicts of a run for other tools. ending: of its files; text: returns it, from all reports."""
+    """A format of a run's verdicts for other tools. ending: of its files; text: returns it, from all reports."""
 
     name: str
     ending: str
@@ -315,9 +313,7 @@ class Format(Row):
 
 
 class Rewrite(Row):
-    """A change of what is emitted. rewrite: takes a loaded file, options, and whether messages are emitted; returns the
-    file and the options to go on with.
-    """
+    """A change before emission. rewrite: takes a loaded file, options, if messages are emitted; returns file and options."""
 
     rewrite: Lazy[Callable[..., tuple[object, object]]]
 
@@ -329,11 +325,11 @@ class Later(Row):
 
 
 class Target(Row):
-    """A form in which an order is written. title: for the help text. ending: how the names of its files end.
+    """A form in which an order is written. title: for the help text. ending: the ending of its files' names.
 
-    writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it is for a
+    writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it depends on a
     version of torch. blocks: whether its sends wait for their receives, whatever the requested model. judged: whether
-    only a right order is written. steps: whether it can say STEPs inside an order.
+    only a correct order is written. steps: whether it can express STEPs inside an order.
     """
 
     name: str

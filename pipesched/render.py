@@ -12,7 +12,7 @@
       = holds under: async;  fails under: strict                  what proves it
       = help: receive F1 on rank 1 before sending B0              the remedy
 
-The contents of a file are shown, never obeyed (`safe`); tabs and wide characters keep the markers aligned.
+A file's contents are shown, never obeyed (`safe`); tabs and wide characters keep the markers aligned.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ def tally(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def assumptions(said: Sequence[str], *, verbose: bool) -> list[str]:
-    """Return a line for each assumption; of more than three the first three, and how to see the rest."""
+    """Return a line per assumption; if there are more than three, the first three and how to see the rest."""
     lines = [f"assumed: {one}" for one in (said if verbose else said[:_ASSUMED])]
     more = len(said) - len(lines)
     return [*lines, *([f"{more} more assumption{'s' * (more > 1)}: --verbose"] if more else [])]
 
 
 def clean(message: str) -> str:
-    """Return the text as one line that cannot steer a terminal."""
+    """Return the text as one line without control characters."""
     return safe(message, "line")
 
 
 def size(value: object) -> str:
-    """Return a parameter for a title: of a long list the ends, ``4,3,7,2,1,…,9``."""
+    """Return a parameter for a title; a long list shows its ends, ``4,3,7,2,1,…,9``."""
     if not isinstance(value, tuple):
         return str(value)
     parts = [str(x) for x in value]
@@ -132,7 +132,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The labels that follow each other on one line of a source, as columns from 0; all fit into one cut of it."""
+    """Consecutive labels on one source line, as columns from 0, that fit into one excerpt of it."""
 
     span: Span
     line: int
@@ -141,7 +141,7 @@ class _Block:
 
 
 def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
-    """Yield the places in order; neighbours on the same line share its picture."""
+    """Yield the places in order; neighbours on the same line share an excerpt."""
     block: _Block | None = None
     for label, span in placed:
         line, column = span.source.position(span.start)
@@ -160,7 +160,7 @@ def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
 
 
 def _fits(block: _Block, start: int, end: int) -> bool:
-    """Return True if one picture can contain these columns too."""
+    """Return True if the block's excerpt can also contain these columns."""
     if len(block.text) <= _WIDTH:
         return True
     left = min(start, *(at for _, at, _ in block.labels))
@@ -169,7 +169,7 @@ def _fits(block: _Block, start: int, end: int) -> bool:
 
 
 def _cut(block: _Block) -> tuple[int, int]:
-    """Return the columns to show: all of a short line, else a cut around the labels, at nearby separators."""
+    """Return the columns to show: all of a short line, else an excerpt around the labels, cut at nearby separators."""
     line, start, end = block.text, min(a for _, a, _ in block.labels), max(b for _, _, b in block.labels)
     if len(line) <= _WIDTH:
         return 0, len(line)

@@ -6,8 +6,8 @@
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
 
-The program is the one in the file, or else the lowering of the schedule at these costs. Consumers of a schedule take
-this value, and derive nothing again; a consumer that is done with a fact drops it.
+The program is the one in the file, or else the lowering of the schedule at these costs. Consumers of a schedule share
+this value and derive nothing again; a consumer drops a fact that it no longer needs.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Analysis(Extended):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The start and end of every operation, without messages' limits, as far as it runs."""
+        """Start and end of every operation that runs, without the limits of messages."""
         return timeline(self.schedule, self.dependencies, self.ticks)
 
     @cached_property
     def clean(self) -> bool:
-        """True if it is known that nothing is wrong with the order, nor with the program that it is lowered to."""
+        """True if the order and its lowered program are known to be correct."""
         return False
 
     @cached_property
@@ -121,7 +121,7 @@ class Analysis(Extended):
         return memory(self.schedule, self.release, held, kept)
 
     def peak(self, release: Release) -> tuple[Fraction, ...]:
-        """Return the most activations of every rank under another release rule."""
+        """Return every rank's peak of activations under another release rule."""
         return (self if release == self.release else replace(self, release=release)).memory.peak
 
     @cached_property
@@ -165,7 +165,7 @@ class Analysis(Extended):
 
     @cached_property
     def queued(self) -> Fraction | None:
-        """The makespan if messages queue under the model; None if the program does not end."""
+        """The makespan with message queues under the model; None if the program does not end."""
         verdicts, program = self.verdicts, self.program
         if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None
@@ -180,7 +180,7 @@ class Analysis(Extended):
 
     @cached_property
     def standstill(self) -> Standstill | None:
-        """Where the run stops for good: by compute orders that wait for each other, or by messages under the model."""
+        """Where the run stops for good: compute orders wait for each other, or messages block under the model."""
         stop = None
         if self.own is not None and self.verdicts is not None and self.model not in self.verdicts.holds:
             stop = of_program(self.own, self.model)

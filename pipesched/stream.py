@@ -51,7 +51,7 @@ NEIGHBOUR: Mapping[str, int] = {
 
 
 class StreamError(ValueError):
-    """A text that is not a stream: the fault, and its place as a path such as ``ranks[0][3].stage``."""
+    """Raised for text that is not a stream: the fault, and its place as a path such as ``ranks[0][3].stage``."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -102,10 +102,9 @@ class Route:
 class Stream:
     """A program as published. `ranks[r]` are the instructions of rank r, in order.
 
-    frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
-    that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
-    are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside, which makes the
-    stream one of version 3.
+    frozen: the stages that are not trained. reads: stages that do not read exactly the previous stage, each with the
+    stages it reads, nearest first; -1 is the model's input. slices: the number of consecutive microbatches that are the
+    slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside (a version 3 stream).
     """
 
     name: str
@@ -178,7 +177,7 @@ class Stream:
 
 
 def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
-    """Return the fingerprint from the canonical texts of the head and of every instruction, by rank."""
+    """Return the fingerprint of the canonical texts of the head and of every instruction, by rank."""
     digest = sha256(head.encode())
     for rank in ranks:
         digest.update(b"\n")
@@ -235,7 +234,8 @@ def loads(content: str) -> Stream:
     Unknown keys of the stream are ignored, so that later versions may add some; everything else is strict.
 
     Raises:
-        StreamError: not JSON, no known version, an instruction with wrong fields, a fingerprint that does not agree.
+        StreamError: not JSON, an unknown version, an instruction with wrong fields, or a fingerprint that does not
+            agree.
     """
     try:
         data = json.loads(content, object_pairs_hook=_members)
@@ -254,7 +254,7 @@ def loads(content: str) -> Stream:
 
 
 def header(data: object) -> Stream:
-    """Return the stream in JSON data, without its ranks.
+    """Return the stream of JSON data, without its ranks.
 
     Raises:
         StreamError: if it is not version 2 or 3, or a name, parameter, placement or frozen stage is invalid.
@@ -333,7 +333,7 @@ def _list(value: object, path: str) -> list[object]:
 
 
 def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TOO_LARGE) -> tuple[int, ...]:
-    """Return the integers of a nonempty list, each from `low` on and below `end`."""
+    """Return the integers of a nonempty list, all at least `low` and below `end`."""
     listed = _list(value, path)
     numbers = tuple(x for x in listed if _whole(x) and low <= x < end)
     _need(len(numbers) == len(listed) > 0, path, wanted)

@@ -9,9 +9,9 @@ holdings       what a rank holds: activations, and messages in hand
 lists          lists that wait for each other, run once: what timelines and queues are made of
 pairing        which send pairs with which receive
 communication  the named communication models
-events         a program under a model as an event graph
-queueing       how long it takes under a model whose messages wait for their turn
+events         a program under a model, as an event graph
+queueing       how long it takes if messages wait for their turn
 termination    whether it ends, under which models, and the least capacity
-standstill     where it stops for good, and the cycle that stops it
-cycle          the shortest cycle among what stopped
+standstill     where a stuck run stops, and the cycle that stops it
+cycle          the shortest cycle among stopped entries
 """

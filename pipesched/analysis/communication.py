@@ -1,4 +1,4 @@
-"""The communication models, by name, from strict to lax.
+"""The communication models by name, strictest first.
 
     strict        SEND and RECV meet (rendezvous); messages of a batch progress independently
     buffered(k)   a SEND blocks only while k messages of its channel are unreceived
@@ -6,7 +6,7 @@
     pair-stream   posted; in order per communicator and pair of ranks
     async         posted; no order beyond the channel's
 
-A program that is safe under strict is safe under all of them: each model's event graph is implied by strict's. Strict
+A program that is safe under strict is safe under all of them: strict implies every wait of the other models. Strict
 also implies that two-rank communicators, which are created at first use, are created in a consistent order, since the
 first operations of a pair must then be reached at the same time.
 """
@@ -22,14 +22,14 @@ from pipesched.extension import explained
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A communication model. `capacity` is the capacity of ``buffered``; None means unbounded there."""
+    """A communication model. `capacity` is the capacity of ``buffered``; None means unbounded."""
 
     kind: str
     capacity: int | None = None
 
     @property
     def posted(self) -> bool:
-        """True if SEND and RECV only post, and never block the list."""
+        """True if SEND and RECV only post a message and never block their list."""
         return self.queued or self.kind == "async"
 
     @property
@@ -51,7 +51,7 @@ UNBOUNDED = Model("buffered", None)
 
 
 def buffered(capacity: int | None) -> Model:
-    """Return ``buffered(k)`` for k >= 1, or for None the unbounded one."""
+    """Return ``buffered(k)`` for k >= 1, or the unbounded model for None."""
     return Model("buffered", capacity)
 
 
@@ -59,7 +59,7 @@ _MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-s
 
 
 def parse_model(text: str) -> Model:
-    """Return a model by its name.
+    """Return the model with this name.
 
     Raises:
         PipeschedError: PS225, an unknown model.

@@ -6,8 +6,7 @@
     rank   |L0 B3          |B0                     L takes no time; the I or B of its microbatch waits for the copy
     in     |copy 0         |                       starts at L, after the copy before it
 
-Each rank has one engine per direction, first in, first out. O and L take no time of the rank itself, and do not count
-as work.
+Each rank has one first-in, first-out engine per direction. O and L take no time on the rank and are not work.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pipesched.model.schedule import Schedule
 class Copies:
     """The copies by engine, in the order in which they run.
 
-    op: the O or L. after: the operation at whose end a copy may start; waits: the operation that waits for it; -1 for
+    op: the O or L. after: the operation whose end lets a copy start; waits: the operation that waits for it; -1 for
     none. first: whether it is the first of its engine. start, end: times in ticks, -1 for a copy that never runs.
     """
 
@@ -59,7 +58,7 @@ class Copies:
     def joined(
         self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
     ) -> tuple[Ints, Ints, Waits]:
-        """Return the lists with an entry per operation, followed by a list of copies for each engine."""
+        """Return the lists of operations, followed by one list of copies per engine."""
         lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
         own = len(cost) + np.arange(len(self.op), dtype=PLACE)
         begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
@@ -72,6 +71,6 @@ class Copies:
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return the entries of `other` that are on the same rank and, as required, before or after; else -1."""
+    """Return the entries of `other` on the same rank, before or after as required; else -1."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

@@ -1,4 +1,4 @@
-"""The shortest cycle of what waits for each other."""
+"""The shortest cycle of nodes that wait for each other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ STARTS = 32
 
 
 def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> list[int]:
-    """Return a shortest cycle among the things that `nodes` need, or nothing.
+    """Return a shortest cycle reachable from `nodes`, or an empty list.
 
     Each node of the cycle needs the next one, and the last the first. If every node needs one other, as ranks do under
-    strict, no cycle is shorter; otherwise no shorter one leads through the first nodes that the search found.
+    strict, no cycle is shorter; otherwise no shorter cycle passes through the nodes that the search found first.
     """
     found = _some_cycle(nodes, needs)
     best = found

@@ -6,9 +6,8 @@
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
 and a single column. Producers on other ranks cost a message; producers on the same rank must only come earlier.
 
-If a file says which stages are read, an F has a producer for each stage that it reads, and a backward has one for each
-of its readers. The nearest producer is in the column; the others are in a list of further edges, which is empty for a
-chain.
+If a file says which stages are read, an F has one producer per stage that it reads, and a backward one per reader of
+its stage. The nearest producer is in the column; the others are in a list of further edges, which is empty for a chain.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Dependencies:
     """The producers of all operations. made: where the result of each (stage, microbatch) is first made, -1 if nowhere,
     shape (stages * microbatches,). producer: the operation on which each one depends, -1 if there is none or it is
     missing. crosses: whether the producer is on another rank. valid: whether stage and microbatch are in range.
-    further: additional producers, none of them missing.
+    further: additional producers, all of which exist.
     """
 
     made: Mapping[Result, Column]
@@ -122,7 +121,7 @@ def _chosen(edges: Edges, which: Ints | Bools) -> Edges:
 
 
 def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[tuple[Ints, Ints]]:
-    """Yield dependencies between a sequence's slices: operations, and the one each depends on, -1 if missing.
+    """Yield dependencies between the slices of a sequence: operations and their producers, -1 if missing.
 
     F(j) <- F(j-1)      I(j), B(j) <- I(j+1) or B(j+1)      of the same stage, so on the same rank
     """

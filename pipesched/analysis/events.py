@@ -1,8 +1,9 @@
 """A program under a communication model, as lists that wait for each other (`analysis.lists`).
 
-An instruction waits for the one before it, and at some for messages; those wait until both of their ends have begun,
-and in some models for other messages. All of them are waited for, never one of several: so all runs stop at the same
-instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run tells where.
+An instruction waits for the one before it, and some instructions wait for messages; a message waits until both of its
+ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for any one of
+several, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run
+finds them.
 
     strict      an end is over when both have begun; the rank waits for it
     posted      likewise; the computes that use a receive wait for it, and the end of the list for all sends
@@ -11,7 +12,7 @@ instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one ru
     a shape     the rank waits for it, under each of them
 
 All members of a batch begin with its first one, and it ends with the last of its messages; nothing else ties them. In
-a queue a batch is one element: what waits for one of its messages waits for all of them.
+a queue a batch is one element: waiting for one of its messages means waiting for all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Events:
     """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
     late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
-    message, the entries whose end begins it, -1 for none. done: by end, the entry that ends no sooner than that end.
+        message, the entries that begin it when they end, -1 for none. done: by end, the entry that ends no sooner.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Events:
 
     @property
     def ran(self) -> Bools:
-        """Which entries end, in every run; of the entry -1 True."""
+        """A mask of the entries that end, in every run; True for the entry -1."""
         return self._run[0]
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """By rank: the instruction (from 0) that cannot end, or the length of a list that waits at its end, or -1."""
+        """By rank, the instruction (from 0) that cannot end; the list's length if its end waits; -1 if none."""
         start, sends = self.program.start, np.flatnonzero(self.program.sends)
         late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
         steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)
@@ -80,7 +81,7 @@ class Events:
         return tuple(np.where(finished, -1, steps).tolist())
 
     def over(self, ends: Ints) -> Bools:
-        """Return which of these ends of messages are over in the end."""
+        """Return a mask of these message ends: those that complete."""
         partner = self.pairing.partner[ends]
         begun = np.all([self.ran[source[side]] for source in self.sources for side in (ends, partner)], axis=0)
         if self.model.kind == "buffered":
@@ -110,7 +111,7 @@ class Events:
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
-        """Add waits until the messages of these ends are over; an entry waits for ever if the other end is missing."""
+        """Make entries wait until the messages of these ends complete: for ever if the other end is missing."""
         other = self.pairing.partner[at]
         self._wait(entry[other < 0], entry[other < 0])
         entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]
@@ -118,7 +119,7 @@ class Events:
             self._wait(entry, source[end], self.late[at])
 
     def _extend(self, begins: Bools) -> Column:
-        """Add entries, in lists that begin there."""
+        """Append entries, in lists that begin at `begins`."""
         first, count = len(self.cost), len(begins)
         self.cost = np.append(self.cost, np.zeros(count, dtype=np.int64))
         self.cut = np.append(self.cut, [*(first + np.flatnonzero(begins)[1:]), first + count])
@@ -141,7 +142,7 @@ class Events:
             self._wait(done[after[freed >= 0]], done[freed[freed >= 0]])
 
     def _queue(self) -> None:
-        """Add the queues, one entry per message end; all of an element are done with the last of them."""
+        """Add the queues, one entry per message end; all entries of an element complete with its last one."""
         ends, begins, elements = queues(self.program, self.model, self.head)
         count = np.diff(elements, append=len(ends))
         own = self._extend(begins)
@@ -194,7 +195,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
 
 
 def _names(kinds: Iterable[Op], sends: Callable[[Op], bool]) -> Ints:
-    """Return, by kind of instruction, the name of what it posts or awaits: a result sent or received; else -1."""
+    """Return, by kind of instruction, the name of the result that it sends, receives or awaits; else -1."""
     names = np.full(len(Op), -1, dtype=np.int64)
     for op in kinds:
         names[op] = 2 * op.result + sends(op)
@@ -208,9 +209,9 @@ _AWAITED = _names(  # a receive is awaited by the computes that use it, a send b
 
 
 def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, Ints]:
-    """Return the message ends in the order of their queues; whether a queue begins there; the first of each element.
+    """Return the message ends in the order of their queues, a mask of where queues begin, and each element's first.
 
-    There is a queue for each rank and communicator, under pair-stream for each peer too. An element is the part of a
+    There is one queue per rank and communicator, and per peer under pair-stream. An element is the part of a
     batch in the queue, or a single message.
     """
     ends = np.flatnonzero(program.sends | program.receives)

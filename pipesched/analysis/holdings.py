@@ -1,17 +1,17 @@
-"""Memory of a rank by its own order: activations, and buffers of messages.
+"""Memory of a rank, from its own order: activations, and buffers of messages.
 
-Activations depend only on the order of a rank's own operations, so they are a running sum over that list, exact
-whatever the timing. One rule of `model.release`:
+Activations depend only on the order of a rank's own operations, so they are a running sum over that list, exact for any
+timing. With a rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
 F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. Where
 no backward follows (on frozen stages with nothing trained before them, and in forward-only schedules), nothing is kept:
-an F frees at its own end what it took. The I of another frozen stage frees everything. If the order has an R for its
-stage and microbatch, an F frees at its end all but tK, and the R takes that again at its start. An O frees everything
-at its end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through
-1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
-optimizer states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
+an F frees at its end what it took. The I of another frozen stage frees everything. If the order has an R for its stage
+and microbatch, an F frees all but tK at its end, and the R takes it again at its start. An O frees everything at its
+end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through 1/p of
+the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters, optimizer
+states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received but not yet used      1 2 1 2 1 0
     F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made but not yet sent          1 2 1 2 1 0
@@ -43,12 +43,12 @@ from pipesched.model.schedule import Program, Schedule
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The memory of a schedule. held: after each operation, in parts, and while it runs if it is an F; a part is `part`
+    """The memory of a schedule. held: after each operation (for an F, also while it runs), in parts; a part is `part`
     of the unit.
 
-    kept: after each operation of any kind. peak_at: per rank the first operation at which the most is held, -1 on a
-    rank without operations. sizes: what an F of each stage and microbatch holds, in even stages. host: the most in host
-    memory at once, by rank, in the unit; None if nothing is offloaded.
+    kept: after each operation of any kind, in parts. peak_at: per rank the first operation at which the most is held,
+    -1 on a rank without operations. sizes: what an F of each stage and microbatch holds, in even stages. host: the most
+    in host memory at once, by rank, in the unit; None if nothing is offloaded.
     """
 
     schedule: Schedule
@@ -68,7 +68,7 @@ class Memory:
 
     @property
     def passing(self) -> bool:
-        """True if some F frees at its own end what it took."""
+        """True if some F frees at its end what it took."""
         return bool((self.held != self.kept).any())
 
     def at(self, index: int) -> Fraction:
@@ -95,8 +95,8 @@ class Memory:
 
 @lru_cache(maxsize=64)
 def _shares(release: Release) -> tuple[int, Ints, Ints]:
-    """Return the parts of an activation, and by kind how many it takes or frees, on trained stages and on others; both
-    have the shape (computes, 1).
+    """Return the number of parts of an activation, and how many each kind takes or frees on trained and on other
+    stages, both of shape (computes, 1).
     """
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
     trained, frozen = ([[int(release.change(op, trained=t) * parts)] for op in COMPUTES] for t in (True, False))
@@ -112,7 +112,7 @@ def memory(
     """Return the running sum of every rank; O(operations).
 
     sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
-    small: likewise, what it keeps of that if it is recomputed; by default nothing.
+    small: likewise, the part that a recomputed F keeps; by default nothing.
 
     Raises:
         PipeschedError: PS222, if sizes and shares are too fine or too large for sums in 64 bits.
@@ -152,7 +152,7 @@ def _grid(amounts: Sequence[Fraction] | Grid) -> Grid:
 
 
 def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
-    """Return the entry of each operation, in 1 / scale, or of all; out-of-range values count as the nearest entry."""
+    """Return each operation's amount in units of 1 / scale; out-of-range indices count as the nearest one."""
     whole = amounts.whole * (scale // amounts.scale)
     if (whole == whole[:1, :1]).all():
         return np.asarray(whole[0, 0])
@@ -161,13 +161,13 @@ def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
 
 
 def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
-    """Return, by rank, the first entry at which the most is held, -1 if there is none."""
+    """Return, by rank, the first entry at which its peak is reached, -1 if it has none."""
     ends = pairwise(start.tolist())
     return tuple(low + int(total[low:high].argmax()) if high > low else -1 for low, high in ends)
 
 
 def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
-    """Return the peak held on each rank, at least 0."""
+    """Return the peak of each rank, at least 0."""
     return tuple(int(total[low:high].max(initial=0)) for low, high in pairwise(start.tolist()))
 
 
@@ -176,7 +176,7 @@ _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the F that have an R, and the R, on stages that keep anything."""
+    """Return the Fs that have an R, and the Rs, on stages that keep anything."""
     if not schedule.has(MAKERS[Result.RECOMPUTED]):
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -193,7 +193,7 @@ def _kept_of(schedule: Schedule) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class InHand:
-    """The most messages held, and the first instruction after which a rank holds them, -1 if it has none; by rank."""
+    """By rank: the most messages held, and the first instruction after which they are held, -1 for none."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]
@@ -201,7 +201,7 @@ class InHand:
 
 @dataclass(frozen=True, eq=False)
 class Buffers:
-    """The buffers of a program. received: but not yet used. unsent: made but not yet sent."""
+    """The buffers of a program. received: not yet used. unsent: made, not yet sent."""
 
     received: InHand
     unsent: InHand
@@ -214,7 +214,7 @@ def buffers(program: Program) -> Buffers:
 
 
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
-    """Return each instruction's change of messages received but not yet used, and made but not yet sent.
+    """Return how each instruction changes the messages received but not yet used, and made but not yet sent.
 
     size: the size of each instruction's message.
     """
@@ -235,7 +235,7 @@ def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
 
 
 def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
-    """Return where each message's stage and microbatch first has one of the computes on the message's rank, or -1."""
+    """Return, for each message, the first of these computes of its stage and microbatch on its rank, or -1."""
     at = np.flatnonzero(np.isin(program.op, computes))
     wide = int(program.microbatch.max(initial=0)) + 2
     high = int(program.stage.max(initial=0)) + 2

@@ -75,13 +75,13 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
 
 
 def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
-    """Return the bubble: idle time of all ranks over their number times the length; 0 for no time."""
+    """Return the bubble: idle time of all ranks / (ranks x length); 0 if the length is 0."""
     whole = length * len(work)
     return (whole - sum(work)) / whole if whole else Fraction(0)
 
 
 def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
-    """Return the idle time of all ranks over their work, None without work."""
+    """Return the idle time of all ranks / their work; None without work."""
     return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 

@@ -4,7 +4,7 @@
                  │    ↗
     list 1   d ──┴─ e               end = cost + max(end of the entry before, end of each input + its delay)
 
-A run in which lists wait for each other in a cycle stops there.
+If lists wait for each other in a cycle, the run stops there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 class Lists:
     """The lists. cost: the cost of each entry. cut: the entries by list.
 
-    inputs: columns with the entry for which each one waits and a delay, None for no delays; entry len(cost) has the end
-    0. further: the remaining inputs of entries that wait for many.
+    inputs: columns with the entry for which each one waits, and its delay or None; entry len(cost) ends at 0. further:
+        the other inputs of entries that wait for several.
     """
 
     cost: Ints
@@ -79,9 +79,9 @@ Runner: TypeAlias = Callable[[Lists], tuple[Ints, Column, Ints]]
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
-    """Return the end and the turn of every entry, -1 for one that never runs, and where each list stopped.
+    """Return the end and the turn of every entry, -1 if it never runs, and where each list stopped.
 
-    rounds: whether the turns may be rounds.
+    rounds: whether turns may be round numbers.
     """
     many = len(lists.cut) - 1 in ROUNDS and not len(lists.further[0])
     return run_rounds(lists) if rounds and many else run_events(lists)
@@ -90,8 +90,8 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    The run has the least ends that satisfy every wait. They are raised from `least` until they do, list by list, which
-    is fast if few entries are late; otherwise the lists are run.
+    A run yields the least ends that satisfy every wait. Ends are raised from `least` until they satisfy all, list by
+    list, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further
@@ -114,11 +114,11 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 
 
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """Run rounds over lists: each list whose next entry has its inputs runs it. No entry may have further inputs.
+    """Run rounds: in each, every list runs its next entry if its inputs are ready. No entry may have further inputs.
 
     Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait,
-    and undone if a list had to. If lists mostly wait for each other, so that rounds have little to do, the event loop
-    is faster and takes over.
+    and are undone if one did. If lists mostly wait for each other, so that rounds have little to do, the event loop is
+    faster and takes over.
     """
     size = len(lists.cost)
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)
@@ -217,7 +217,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
-    """Return the inputs of each entry except the first."""
+    """Return the inputs of each entry, without the first."""
     found: dict[int, list[tuple[int, int]]] = {}
     for waits in (*(_waits(*column, len(lists.cost)) for column in lists.inputs[1:]), lists.further):
         for entry, producer, delay in zip(*(column.tolist() for column in waits), strict=True):

@@ -3,8 +3,8 @@
     channel = (communicator, source rank, target rank)
     the i-th send on a channel pairs with the i-th receive on it, whatever they carry
 
-Nobody can take another's message: a channel has one writer and one reader, both sequential. The pairing is therefore
-the same in every run, and is found by one stable sort of either side.
+No other rank can take a message: a channel has one writer and one reader, both sequential. The pairing is therefore
+the same in every run, and one stable sort of each side finds it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Side:
 
     @property
     def place(self) -> Column:
-        """The index of each one on its channel."""
+        """The position of each one on its channel."""
         return places(fresh(self.channel))
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
-        """Return these instructions, if their peers exist; a channel is one number, and SYNCs have no communicators."""
+        """Return these instructions, if their peers exist; a channel is one number, without communicators for SYNCs."""
         at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
         ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
         channel = small((communicator * ranks + source[at]) * ranks + target[at])
@@ -41,15 +41,15 @@ class Side:
         return cls(at[order].astype(PLACE), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
-        """Return the pairs on one channel whose second is `by` places after the first."""
+        """Return the pairs of entries on one channel that are `by` places apart."""
         after = np.flatnonzero(self.place >= by)
         return self.at[after - by], self.at[after]
 
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
-    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,). proved: they were
-    paired by the clock, so all of them can happen in the order of their instants.
+    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,). proved: the clock
+    paired them, so all messages can happen in the order of their instants.
     """
 
     program: Program
@@ -82,8 +82,8 @@ def pair(program: Program) -> Pairing:
 def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
     """Link the two ends of each message by their instant; return True if the clock proves that this is the pairing.
 
-    It rises on each rank, from 0 or later, and both ends of a message have one instant. So along a channel both sides
-    have the order of their instants, and the i-th send and the i-th receive are linked.
+    The clock rises on each rank, from 0 or later, and both ends of a message have the same instant. So along a channel
+    both sides have the order of their instants, and the i-th send and the i-th receive are linked.
     """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):

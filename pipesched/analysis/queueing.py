@@ -1,4 +1,4 @@
-"""The time that a program takes if its messages queue, under a communication model.
+"""The time that a program takes under a communication model in which messages queue.
 
     a compute    begins when the slot before it has ended, and takes its cost
     a message    is served when it heads its queue at both ends, takes tC, and leaves both
@@ -7,10 +7,10 @@ Under strict the queue of a rank is its own list: a rank computes nothing while 
 and pair-stream a rank goes on computing, and waits when a compute needs a receive; the messages of one batch are served
 together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send ends as soon as the
 buffer has a free place, and the message arrives tC later. The ideal timeline (`analysis.timeline`) has no receives to
-post and no queues, so it is never longer. The message of a shape takes no time. Copies to host memory and back wait for
-no message (`analysis.copies`).
+post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to host memory and back
+wait for no message (`analysis.copies`).
 
-All of this is expressed by lists that wait for each other (`analysis.events`).
+All of this is expressed as lists that wait for each other (`analysis.events`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipesched.model.schedule import Schedule
 def makespan(
     model: Model, pairing: Pairing, schedule: Schedule, ticks: Ticks, *, copies: Copies | None, ideal: Timeline | None
 ) -> int:
-    """Return the end of the last list in ticks, for a program that ends under the model.
+    """Return the makespan in ticks of a program that ends under the model.
 
     schedule, copies: the computes of the program, and their copies. ideal: their timeline, if the program has a message
     for each of their inputs.

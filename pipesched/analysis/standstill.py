@@ -1,11 +1,11 @@
-"""The point where a run stops for good, the operations run by then, and the minimal cycle that stops it.
+"""Where a run stops for good, the operations that ran before, and the shortest cycle that stops it.
 
     rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
     rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
 
 All runs of a program under a model stop at the same instructions (`analysis.events`). The cycle may pass hundreds of
-messages; only its steps across ranks are shown. Compute orders may wait for each other without any message; then no
-model helps.
+messages; only its steps across ranks are shown. If compute orders wait for each other without a message, no model
+helps.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Link:
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
     needs: the instruction that an operation lacks, such as its receive. direction: of the message between the two
-    ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: its posted message is blocked, not
-    the rank, which may be elsewhere, or done. places: in a program, of what the rank is at, its message, and `until`.
+        ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: the rank's posted message is
+        blocked, not the rank, which may be elsewhere or finished. places: indices in a program of the rank's position,
+        its message, and `until`.
     """
 
     blocked: Blocked
@@ -78,7 +79,7 @@ class Link:
 class Standstill:
     """A run that stops. ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
 
-    cycle: empty if a rank waits for a message that nobody sends or takes. model: empty if none helps.
+    cycle: empty if a rank waits for a message that nobody sends or receives. model: empty if no model helps.
     """
 
     model: str
@@ -97,7 +98,7 @@ class Standstill:
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Every rank that waits, or whose queue does, once, by rank; ranks of the cycle as they appear there."""
+        """Each rank that waits, or has a queue that waits, in rank order; ranks of the cycle as they are there."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -109,7 +110,7 @@ class Standstill:
 
 
 def together(ranks: Sequence[int]) -> str:
-    """Return the ranks of a cycle, in words."""
+    """Return text that names the ranks of a cycle."""
     if len(set(ranks)) == 1:
         return f"rank {ranks[0]} waits for itself"
     if len(ranks) > NAMED:
@@ -130,7 +131,7 @@ def of_program(program: Program, model: Model) -> Standstill | None:
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
-    """Return where compute orders stop that wait for each other, whatever the messages."""
+    """Return where compute orders that wait for each other stop, independent of messages."""
     blocked = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
     links = tuple(
         Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
@@ -140,7 +141,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """Return a shortest cycle of ranks, from the lowest: where each stopped, and the producer that the next lacks."""
+    """Return a shortest cycle of ranks: where each stopped, and the producer that the next one lacks."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -188,9 +189,9 @@ def _blocked(program: Program, rank: int, stop: int) -> Blocked:
 class _Cycle:
     """The cycle of a stopped program, contracted to its steps from rank to rank.
 
-    Nodes are where ranks stand, an instruction or len(program) + the rank at the end of its list; and messages that
-    are never over, len(program) + ranks + the first of their ends; under ``buffered`` each end is one. Those from
-    `between` on are batches in queues.
+    Nodes are positions of ranks (an instruction, or len(program) + rank at the end of a list) and messages that
+    never complete (len(program) + ranks + their first end; under ``buffered`` each end is one). Nodes from `between` on
+    are queued batches.
     """
 
     def __init__(self, events: Events) -> None:
@@ -236,7 +237,7 @@ class _Cycle:
         return [x for low, high in bounds for x in [[]] * int(begins[low]) + [ends[low:high].tolist()]]
 
     def _behind(self, elements: list[list[int]]) -> Iterator[tuple[int, int]]:
-        """Yield the ends of messages that wait for others, in their queue or buffer, each with one of those."""
+        """Yield the ends of messages that wait for others in their queue or buffer, each with one that it waits for."""
         pairing, model = self.events.pairing, self.events.model
         if model.kind == "buffered":
             sends = np.flatnonzero(self.program.sends & (pairing.partner >= 0))
@@ -250,7 +251,7 @@ class _Cycle:
             yield from product(element, before[:1])
 
     def _awaited(self, ends: Ints) -> Iterator[tuple[int, int]]:
-        """Yield each place at which a rank waits for a message to be over, with an end of that."""
+        """Yield each position at which a rank waits for a message to complete, with an end of that message."""
         head, posted = self.events.head, self.events.model.posted
         blocking = ends[among(self.program.op[ends], (Op.SYNC, *SHAPES))] if posted else ends
         yield from zip(head[blocking].tolist(), blocking.tolist(), strict=True)
@@ -272,7 +273,7 @@ class _Cycle:
         return int(self.program.rank[node]) if node < self.size else node - self.size
 
     def links(self) -> list[Link]:
-        """Return the shortest cycle from rank to rank.
+        """Return the shortest cycle of ranks.
 
         The result is empty if ranks stopped only for partners that do not exist, or for a message to themselves.
         """
@@ -310,7 +311,7 @@ class _Cycle:
         return stay if stay in before else min(before)
 
     def _link(self, before: int, node: int, after: int, rank: int, other: int) -> Link:
-        """Describe a step of the cycle from rank to rank in words."""
+        """Describe one step of the cycle in words."""
         program, here, there, behind = self.program, self._end(node, rank), self._end(node, other), -1
         if there < 0:
             there = self._end(after, other)

@@ -1,9 +1,10 @@
 """Termination of a program under each communication model, and the buffering that it needs.
 
-One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways to tell. A
-*clock* proves it, and pairs the messages (`analysis.pairing`): they can happen in its order. Lowering provides its own;
-it is checked, never trusted. Without a clock, the program is run: a message whose two ends have both begun is done, and
-a rank goes on when all messages of its batch are. Computes never block, so only messages are walked.
+One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways. A
+*clock* proves it, and pairs the messages (`analysis.pairing`): messages can happen in its order. Lowering provides a
+clock; it is checked, never trusted. Without a clock, the program is run: a message completes when both of its ends have
+begun, and a rank continues when all messages of its batch have completed. Computes never block, so only messages are
+run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipesched.model.schedule import Program
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The models by verdict, each from strict to lax; capacity as in `least_capacity`."""
+    """The models by verdict, strictest first; capacity as in `least_capacity`."""
 
     holds: tuple[Model, ...]
     fails: tuple[Model, ...]
@@ -75,7 +76,7 @@ def holds(program: Program, model: Model, pairing: Pairing | None = None) -> boo
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
     """Return 0 if strict holds, else the least k for which buffered(k) holds, or None if no buffering helps.
 
-    The models are monotone in k, so k is doubled until it holds, then bisected: small answers, the usual ones, come
+    The models are monotone in k, so k is doubled until it holds, then bisected: the usual small answers are found
     first. O((nodes + edges) log k).
     """
     pairing = pairing or pair(program)
@@ -99,7 +100,7 @@ def meets(program: Program, pairing: Pairing) -> bool:
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:
-    """Run only the messages. A rank begins one line after the other: a batch, or a single instruction."""
+    """Run only the messages. A rank begins one batch or single instruction after the other."""
     head = heads(program)[ends]
     fresh = np.flatnonzero(np.diff(head, prepend=-1))
     number = np.full(len(program), -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The start and the end of every operation.
+"""Start and end of every operation.
 
 A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs have
 arrived; an input from another rank arrives tC after its producer's end. Sends are asynchronous here, whatever the
@@ -6,10 +6,10 @@ communication model of the deadlock check. An overlap pair starts when both inpu
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
-Copies to host memory and back run meanwhile (`analysis.copies`): O waits until its own copy has ended, and an I or B
-waits until the copy of its L has ended. In the run (`analysis.lists`) ranks and engines are lists of slots.
+Copies to host memory and back run at the same time (`analysis.copies`): O waits until its own copy has ended, and an I
+or B waits until the copy of its L has ended. In the run (`analysis.lists`) ranks and engines are lists of slots.
 
-A run in which ranks wait for each other stops there; the stopped operations are part of the answer.
+If ranks wait for each other, the run stops there; the stopped operations are part of the result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Timeline:
     operations that never run.
 
     turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs, or
-    -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant at which its rank passes.
+    -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant at which its rank reaches
+    it.
     """
 
     start: Ints
@@ -54,7 +55,7 @@ class Timeline:
 
 
 def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
-    """Return the cost of every operation in ticks: of a pair at its first part, 0 at its second part; 0 of copies.
+    """Return the cost of every operation in ticks; a pair's at its first part, 0 at its second part; 0 for copies.
 
     Raises:
         PipeschedError: PS222, if costs are so large that times exceed 64 bits.
@@ -76,7 +77,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the costs that times depend on: those of the kinds that run, of given pairs, and FB if F and B overlap."""
+    """Return the costs that determine the times: of the kinds that run, of given pairs, and FB if F and B overlap."""
     count, used = np.array(schedule.counts), set()
     for key in PAIRS if bool(schedule.joined.any()) else ():
         second = np.flatnonzero(paired(schedule, key))
@@ -105,7 +106,7 @@ def entries(
 
 
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plainly: Runner = run) -> Timeline:
-    """Run the schedule once, greedily; O(operations). plainly: how, where it has no copies and no further inputs."""
+    """Run the schedule once, greedily; O(operations). plainly: the runner without copies and further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
     head = (~schedule.joined).nonzero()[0]

@@ -5,7 +5,7 @@
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
 
-PS403 is the most dangerous: torch's messages have no tags, so a receive takes whatever arrives first.
+PS403 is the most dangerous: torch's messages have no tags, so a receive takes the first message that arrives.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _
 def message_of(program: Program, index: Ints) -> Ints:
     """Return the messages of sends and receives as numbers: (producing stage, result or its shape, microbatch).
 
-    RECV_F has the stage that receives, so its producer is the stage before; for RECV_B, the stage after. If the file
-    gives the stages that are read, a message is named by the stages at both of its ends.
+    RECV_F names the receiving stage, so its producer is the stage before; for RECV_B, it is the stage after. If the
+    file gives the stages that are read, a message is named by the stages at both of its ends.
     """
     stage = program.stage[index].astype(np.int64)
     wide = int(program.microbatch.max(initial=0)) + 2
@@ -75,7 +75,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """Return the name of a message, with the reader's stage if it is not the neighbour."""
+    """Return the name of a message, with the stage that reads it if it is not the neighbour."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words
@@ -117,7 +117,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side has; if both have the same ones, the surplus."""
+    """Yield the messages that only one side has, and the surplus if one side has a message more often."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -143,7 +143,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
 
 
 def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
-    """Return the (send, receive) that pair by position but carry different messages, in the order of the sends."""
+    """Return the (send, receive) pairs by position that carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)

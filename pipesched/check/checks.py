@@ -1,4 +1,4 @@
-"""The subject of judgement, and the run of all checks: the checks of `rows`, and the checks that extensions add.
+"""Runs all checks on a subject: the checks in `rows`, and those that extensions add.
 
 order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 """
@@ -19,9 +19,9 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Subject(Extended):
-    """The schedule to be judged. torch: the version whose rules count if `for_torch`; explicit: the user named it.
+    """The schedule to be judged. torch: the version whose rules apply if `for_torch`; explicit: the user named it.
 
-    written: the order is written operation by operation, so that slips are likely. owned: values of extensions, from
+    written: the order is written operation by operation, so slips are likely. owned: values of extensions, from
     the options and the reader.
     """
 
@@ -34,7 +34,7 @@ class Subject(Extended):
 
     @property
     def own(self) -> Program:
-        """The instructions in the file, for checks that need OWN."""
+        """The file's own instructions, for checks that need OWN."""
         assert self.analysis.own is not None
         return self.analysis.own
 

@@ -1,4 +1,4 @@
-"""Every operation runs once, in range, on its rank; every rank has some; copies of a stage can be summed.
+"""Every operation runs once, in range, on its rank; no rank is empty; copies of a stage can be summed.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
@@ -37,8 +37,9 @@ LISTED = 8  # most microbatches that a message names
 
 
 def check_complete(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS301 for missing operations, PS302 for duplicates, PS303 for another rank than the stage's, PS304 out of
-    range, PS310 for needless ones of frozen stages, PS311 for offloading combined with recomputation.
+    """Yield PS301 for missing operations, PS302 for duplicates, PS303 for an operation on a rank other than its
+    stage's, PS304 out of range, PS310 for needless ones of frozen stages, PS311 for offloading combined with
+    recomputation.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
     if whole(schedule, dependencies):
@@ -52,8 +53,8 @@ def check_complete(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def whole(schedule: Schedule, dependencies: Dependencies, there: Bools | None = None) -> bool:
-    """Return True if, by one look, no stage is frozen, nothing is recomputed or copied, and nothing is wrong: there are
-    as many F, I, W and B as needed, and all the needed ones are present.
+    """Return True if a quick test shows that no stage is frozen, nothing is recomputed or copied, and nothing is wrong:
+    there are as many F, I, W and B as needed, and all the needed ones are present.
 
     there: a mask of the microbatches of each stage, shape (stages * microbatches,); by default all.
     """
@@ -165,7 +166,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield activations that are offloaded and not loaded back, loaded and not offloaded, or also recomputed."""
+    """Yield activations that are offloaded but not loaded back, loaded but not offloaded, or also recomputed."""
     again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
     for found, other, lacks, why, where in (
         (out, back, Op.L, "is offloaded, and its backward needs it", "between it and its I or B"),
@@ -194,7 +195,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): exactly the results of this kind are missing (for I, not also W's)."""
+    """Return a mask by (stage, microbatch): exactly the results of this kind are missing (for I, W's are present)."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -223,7 +224,7 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 def check_placement(subject: Subject) -> Iterator[Diagnostic]:
     """Yield PS604 for each stage whose copies cannot be summed pairwise; PS902 for a rank without operations.
 
-    The last rank is the last one with a stage; p may ask for more if a formula leaves later ranks without one.
+    The last rank is the last one with a stage; p may be larger if a formula leaves later ranks without a stage.
     """
     schedule = subject.analysis.schedule
     yield from _copies(schedule)

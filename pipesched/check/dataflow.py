@@ -1,4 +1,4 @@
-"""The order on each rank, and compute orders that wait for each other.
+"""Data flow: the order on each rank, and compute orders that wait for each other.
 
     F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
@@ -6,7 +6,7 @@
     the parts of an overlap pair do not depend on each other                              PS307
     no cycle of ranks, each waiting for a later operation of another                     PS306
 
-A cycle of computes exists without any message, and no buffering helps. The timeline stops at it.
+A cycle of computes involves no message, so no buffering helps. The timeline stops at it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _OF_ACTIVATIONS = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
-    """Record operations whose producer comes later on the same rank and is not in their own slot."""
+    """Record operations whose producer comes later on the same rank, in another slot."""
     behind = np.flatnonzero(before > at)
     at, before = at[behind], before[behind]
     late = schedule.rank[before] == schedule.rank[at]
@@ -90,7 +90,7 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
-    """Yield pairs of other kinds, or where the second part depends on the first: B on F in a microbatch, W on its I."""
+    """Yield pairs of kinds that cannot overlap, and a second part that depends on the first: B on its F, W on its I."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     if not len(second):

@@ -1,4 +1,4 @@
-"""Helpers of all checks: labels at operations, and limits on findings of a kind."""
+"""Helpers for checks: labels at operations, and limits on the number of similar findings."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def label(where: Schedule | Program, index: int, text: str) -> Label:
 
 
 def labels(where: Schedule | Program, *said: tuple[int, str]) -> tuple[Label, ...]:
-    """Return labels with these texts at these indices; none for indices out of range."""
+    """Return labels with these texts at these indices; out-of-range indices have none."""
     return tuple(label(where, index, text) for index, text in said if 0 <= index < len(where))
 
 
 def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, str]]:
-    """Yield each of the first items, with a note on the last of them if more were omitted."""
+    """Yield the first `shown` items; the last has a note if more were omitted."""
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
 
 
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
-    """Yield the first mistake of each statement, with a note on its other mistakes, so a statement is reported once.
+    """Yield the first mistake of each statement, with a note on the others, so that a statement is reported once.
 
-    A mistake is a tuple of operation indices and words. An operation without a place is a statement of its own.
+    A mistake is a tuple of operation indices and words. An operation without a place counts as its own statement.
     """
     first: dict[object, list[Mistake]] = {}
     for mistake in found[:LOOKED_AT]:
@@ -58,7 +58,7 @@ def rows(*columns: Column) -> list[tuple[int, ...]]:
 
 
 def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
-    """Return the indices whose key occurred before, ascending, each with the first index of that key."""
+    """Return, in ascending order, the indices whose key occurred before, each with the first index of that key."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1

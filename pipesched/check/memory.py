@@ -18,7 +18,7 @@ RANKS = 3
 
 
 def check_memory(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS501 for the ranks that exceed their caps by most; caps in the unit of `analysis.holdings`."""
+    """Yield PS501 for the ranks that exceed their caps the most; caps in the unit of `analysis.holdings`."""
     memory, caps = subject.analysis.memory, subject.caps
     for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])
@@ -38,13 +38,13 @@ def check_memory(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """Yield the ranks that exceed their caps by most; of equal ones the first."""
+    """Yield the ranks that exceed their caps the most; ties go to the first rank."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
 def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
-    """Return labels where a rank first exceeds its cap, and where it holds most, with the live activations."""
+    """Return labels where a rank first exceeds its cap and where its peak is, with the live activations."""
     said = f"{schedule[first]} is the first over the cap, {held}"
     if first == top:
         return (label(schedule, first, f"{said}, which is the peak"),)

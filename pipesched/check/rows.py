@@ -1,6 +1,6 @@
-"""All checks, one row each: the property, the codes of its violations, its function, and the facts that it needs.
+"""All checks, one row each: the property, the codes of its violations, its function, and the facts it needs.
 
-A new check needs its file, a row and a code here, and the page of its code. No check stops another.
+A new check needs a file, a row and a code here, and a page for its code. No check prevents another from running.
 """
 
 from __future__ import annotations

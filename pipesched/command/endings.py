@@ -1,5 +1,4 @@
-"""The form of a file of ``-o``, by its ending: it selects the form if no option does, and an ending that contradicts
-the requested form is refused.
+"""The form of an ``-o`` file: the ending selects it if no option does; an ending that contradicts an option is refused.
 
     pipesched optimize -o best.ps       the schedule          pipesched verify 1f1b -o x.json           JSON
     pipesched optimize -o best.json     the answer            pipesched verify 1f1b --json -o x.csv     refused
@@ -33,10 +32,11 @@ KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's file: as asked, by its ending, or the default. forms: replace the verb's forms.
+    """Return the form of the verb's output file: the requested one, the ending's, or the default. forms: instead of the
+    verb's.
 
     Raises:
-        PipeschedError: PS225, an ending that contradicts the request, or the forms of the verb.
+        PipeschedError: PS225, an ending that contradicts the request or that the verb cannot write.
     """
     verb = click.get_current_context().command.name or ""
     made, ending = forms or OWN.get(verb, TEXTS), os.path.splitext(path or "")[1].lower()
@@ -51,7 +51,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
 
 
 def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | None, here: bool) -> PipeschedError:
-    """Return PS225. named: the form of the ending; here: whether the verb has other forms elsewhere."""
+    """Return PS225. named: the form of the ending; here: whether the verb writes other forms with other options."""
     stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())

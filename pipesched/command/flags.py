@@ -1,4 +1,4 @@
-"""The rows of `command.options` as options of click, and the sizes and files on a command line.
+"""Options of click, made from the rows of `command.options`; sizes and files on a command line.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
 """
@@ -95,11 +95,11 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Return the output for results, in the form of the option or of the file's name. forms: replace the forms of the
-    verb.
+    """Return the output for results, in the form given by an option or by the file's name. forms: instead of the
+    verb's.
 
     Raises:
-        PipeschedError: PS225, if these contradict each other.
+        PipeschedError: PS225, if the two contradict each other.
     """
     asked = "json" if given["json"] else given["format"] if endings.given("format") else None
     form = endings.form(given["output"], asked, given["format"], forms)
@@ -108,10 +108,10 @@ def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractConte
 
 
 def _read_target(text: str) -> str:
-    """Check the name of a file or a schedule; for an alias, say on stderr for which schedule it stands.
+    """Check the name of a file or a schedule; report on stderr which schedule an alias means.
 
     Raises:
-        PipeschedError: if hints recognize something else, such as a size.
+        PipeschedError: if a hint recognizes something else, such as a size.
     """
     from pipesched.library.assets import built_in
     from pipesched.library.inputs import claimed, known_as
@@ -147,7 +147,7 @@ def grid(given: Given) -> dict[str, Several]:
 
 
 def asked(command: str, given: Given) -> Options:
-    """Return the options to load and examine, for a command that takes one size at a time.
+    """Return the options to load and examine a file, for a command that takes one size at a time.
 
     Raises:
         PipeschedError: PS225, if there are several.

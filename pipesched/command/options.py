@@ -1,11 +1,10 @@
-"""Options, declared once (name, reader, default, help): options of several verbs, and options of the core verbs.
+"""Options of the core verbs and of several verbs, declared once: name, reader, default, help.
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
-The command line makes its options of these rows (`command.flags`). The keyword arguments of Python functions, written
+The command line makes its options from these rows (`command.flags`). The keyword arguments of Python functions, written
 out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their values. Both
-result in the same requests. Options that only a terminal needs (files to write, colour, the form of the output) are not
-keywords.
+result in the same requests. Options that only a terminal needs (output file, colour, output form) are not keywords.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ RESULTS = (DIGITS, *OUTPUT)
 
 
 def results(schema: str) -> tuple[Option, ...]:
-    """Return the options of results whose JSON has a schema in emit/."""
+    """Return the options of verbs whose JSON has a schema in emit/."""
     json = replace(JSON, help=f"--format json; its shape is emit/{schema}.")
     return tuple(json if option is JSON else option for option in RESULTS)
 
@@ -106,7 +105,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 
 @cache
 def of(command: str) -> tuple[Option, ...]:
-    """Return all options of a command. An extension's option replaces the verb's one of the same name, or follows the
+    """Return all options of a command. An extension's option replaces the verb's option of the same name, follows the
     option that it names, or comes last.
     """
     verb = next((row for row in rows(Verb) if row.name == command), None)
@@ -123,13 +122,13 @@ def of(command: str) -> tuple[Option, ...]:
 
 
 def reader(option: Option, *, typed: bool = False) -> Reading:
-    """Return the function that reads an option. typed: from a text of the command line."""
+    """Return the function that reads an option. typed: the value is text from the command line."""
     found = (option.typed if typed else None) or option.read or text
     return found.load() if isinstance(found, Lazy) else found
 
 
 def request(kind: type[Asked], given: Given, **more: object) -> Asked:
-    """Return a frozen request with the values named like its fields."""
+    """Return a frozen request, filled with the given values that have the names of its fields."""
     names = {field.name for field in fields(kind)} - more.keys()
     return kind(**{name: given[name] for name in names & given.keys()}, **more)
 

@@ -1,7 +1,8 @@
-"""Sizes and other parameters of schedules, with several values each, and the number of their combinations.
+"""Sizes and other parameters of schedules, each with several values, and their combinations.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise, or @FILE with a list
-p=4          p=[4, 8, 16]      p="2..8"                    name=[4, 3, 7]: a list, or sizes, as the file declares it
+p=4          p=[4, 8, 16]      p="2..8"                    name=[4, 3, 7]: a list, or several sizes, as the file
+declares
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ For a parameter declared as a list the integers are its entries, for any other t
 
 
 def alternatives(several: Several, listed: bool) -> tuple[Value, ...]:
-    """Return the values of a parameter, which may be a list."""
+    """Return the values to try for a parameter, which may be declared as a list."""
     return several if not listed or isinstance(several[0], tuple) else (several,)
 
 
 def read(value: object) -> Several:
-    """Parse ``8``, ``8,16`` or ``2..8``, and any mix; or read one number, several, or several lists."""
+    """Parse ``8``, ``8,16``, ``2..8`` or a mix of these; or accept a number, several numbers, or several lists."""
     if isinstance(value, str):
         ranges = [_range(part.strip()) for part in value.split(",")]
         if (many := sum(each.stop - each.start for each in ranges)) > MOST_ENTRIES:
@@ -63,7 +64,7 @@ def _range(part: str) -> range:
 
 
 def setting(value: object) -> str | float | None:
-    """Return an option of a framework that is not a size: a boolean, a decimal, a name; None for anything else."""
+    """Return a framework's setting that is not a size: a boolean, a decimal, a name; None for anything else."""
     if isinstance(value, bool | float) or not isinstance(value, str):
         return value if isinstance(value, bool | float) else None
     if _WORD.fullmatch(value):
@@ -72,7 +73,7 @@ def setting(value: object) -> str | float | None:
 
 
 def definition(value: str) -> tuple[str, Several | str | float]:
-    """Parse ``name=value``, with a value as for a size, or a setting."""
+    """Parse ``name=value``; the value is a size or a setting."""
     name, equals, size = (part.strip() for part in value.partition("="))
     if not equals or not _NAME.fullmatch(name):
         raise Not(value, "name=value")
@@ -86,7 +87,7 @@ def _list_file(path: str) -> tuple[int, ...]:
     """Return the integers of a file, separated by blanks, commas or line ends; brackets around them are ignored.
 
     Raises:
-        PipeschedError: PS225, if there is no number, or an entry is not an integer; PS809.
+        PipeschedError: PS225, no number, or an entry that is not an integer; PS809, unreadable.
     """
     from pipesched.library.inputs import read_path
 
@@ -118,7 +119,7 @@ def combinations(grid: Mapping[str, Several], listed: Collection[str] = ()) -> I
 
 
 def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
-    """Return the sizes of a command that takes one at a time; several values of another parameter are a list.
+    """Return the sizes for a command that takes one at a time; several values of another parameter are a list.
 
     Raises:
         PipeschedError: PS225, if there are several.
@@ -130,7 +131,7 @@ def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
 
 
 def stages(value: object) -> tuple[int, ...]:
-    """Return the stages, ascending: from ``[0, 1]``, or from a text ``0..2,5`` with inclusive ranges."""
+    """Return stages in ascending order, from ``[0, 1]`` or the text ``0..2,5`` with inclusive ranges."""
     from pipesched.model.placement import STAGES
 
     what = "stages such as 0,1 or 0..2"

@@ -1,8 +1,7 @@
 """The output of text: results to stdout or a file, complaints to stderr.
 
-Colour is for people: it is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
-not UTF-8 gets ASCII. No character that steers a terminal reaches one, whatever its source. A file appears whole or not
-at all.
+Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
+not UTF-8 gets ASCII. No control character from any source reaches a terminal. A file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pipesched.support.safe import Form, safe
 
 
 class Found(Protocol):
-    """The result of a verb. text: for people; its keywords depend on the verb."""
+    """The result of a verb. text: writes it for people; its keywords depend on the verb."""
 
     @property
     def exit_status(self) -> int: ...
@@ -36,7 +35,7 @@ class Found(Protocol):
 
 
 class Verdict(Found, Protocol):
-    """The result with findings about a source. line: the verdict on one line."""
+    """A result with findings about a source. line: writes the verdict on one line."""
 
     @property
     def ok(self) -> bool: ...
@@ -66,7 +65,7 @@ def wants_color(choice: str, stream: TextIO | None) -> bool:
 
 
 def write(text: str, stream: TextIO | None, form: Form = "terminal") -> None:
-    """Write a text in characters that the stream can show; a missing stream is ignored."""
+    """Write text in characters that the stream can show; a missing stream is ignored."""
     if stream is None:
         return
     text = safe(text, form)
@@ -82,7 +81,7 @@ def utf8(stream: TextIO | None) -> bool:
 
 
 def dumps(value: object) -> str:
-    """Return JSON in its only form: ASCII, indented by two blanks, keys in their order."""
+    """Return JSON in its canonical form: ASCII, indented by two blanks, keys in their order."""
     return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
 
 
@@ -90,7 +89,7 @@ def dumps(value: object) -> str:
 class Output:
     """The destination of results: stdout, or the file of ``-o``, which is written after success.
 
-    digits: significant digits of per cent, None for one decimal. verbose: list all assumptions.
+    digits: significant digits of percentages, None for one decimal. verbose: list all assumptions.
     """
 
     format: str = "text"
@@ -110,7 +109,7 @@ class Output:
 
     @property
     def how(self) -> dict[str, bool]:
-        """The keyword arguments with which a report is written as text; `verbose` lists all assumptions."""
+        """The keyword arguments for writing a report as text; `verbose` lists all assumptions."""
         return {"verbose": True} if self.verbose else {}
 
     @property
@@ -119,11 +118,11 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """The width of the terminal for results, None if they do not go to one."""
+        """The width of the terminal that shows the results, None if they do not go to one."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:
-        """Write the result of a verb, as text or as an object; return the exit status."""
+        """Write the result of a verb as text or JSON; return the exit status."""
         self.line(dumps(found.to_json()) if self.format == "json" else found.text(**how, **self.how))
         return found.exit_status
 
@@ -145,7 +144,7 @@ class Output:
         return "\n".join(findings + ([report.line()] if report.ok else []))
 
     def line(self, text: str) -> None:
-        """Write a result and a line end."""
+        """Write a line of a result."""
         self.write(text + "\n")
 
     def write(self, text: str, form: Form | None = None) -> None:
@@ -171,7 +170,7 @@ class Output:
 
 
 def _form(format: str) -> Form:
-    """Return the form for results of a format: annotations are for GitHub to obey."""
+    """Return the escaping for results of a format: GitHub must obey annotations."""
     return "commands" if format == "github" else "terminal"
 
 
@@ -180,10 +179,10 @@ LINES = {"concise": render.concise, "github": render.github}
 
 
 def writable(path: str) -> None:
-    """Check before the work that its result can be written.
+    """Check, before the work starts, that its result can be written.
 
     Raises:
-        PipeschedError: PS225, if no file of that name is possible.
+        PipeschedError: PS225, if no file of that name can be written.
     """
     folder = os.path.dirname(os.path.realpath(path))
     special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
@@ -195,7 +194,7 @@ def writable(path: str) -> None:
 
 
 def put(path: str, text: str) -> None:
-    """Put a result into a file; if that fails, write it to stdout, so that no work is lost.
+    """Write a result to a file; if that fails, write it to stdout, so that no work is lost.
 
     Raises:
         PipeschedError: PS225, if it cannot be written.
@@ -208,9 +207,9 @@ def put(path: str, text: str) -> None:
 
 
 def replace_file(path: str, text: str | Iterable[str]) -> None:
-    """Replace a file by a text, whole or not at all; keep the mode of an existing file.
+    """Replace a file, whole or not at all; keep the mode of an existing file.
 
-    Pieces of a text are written as they are made.
+    Pieces of the text are written as they are made.
 
     Raises:
         PipeschedError: PS225, if the file cannot be written.
@@ -223,7 +222,7 @@ def replace_file(path: str, text: str | Iterable[str]) -> None:
 
 
 def complain(diagnostics: Sequence[Diagnostic], format: str, color: str) -> None:
-    """Report why a command stopped: an object or annotations on stdout for tools; text on stderr."""
+    """Report why a command stopped: JSON or annotations on stdout for tools, text on stderr for people."""
     if format == "json":
         from pipesched.report.report import Report
 

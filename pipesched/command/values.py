@@ -1,7 +1,7 @@
-"""Readers of option values: from a text of the command line, or from an equivalent Python value.
+"""Readers of option values, from command-line text or from an equivalent Python value.
 
-A reader takes either, and raises `Not` for anything else, with the expected form, or any ValueError whose text gives
-the fault. The caller adds the name: click the name of the option `--p`, `keywords.value` the name of the keyword.
+A reader takes either; for anything else it raises `Not` with the expected form, or a ValueError with the fault. The
+caller adds the name: click that of the option `--p`, `keywords.value` that of the keyword.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Not(ValueError):
 
 
 def short(value: object) -> str:
-    """Return a value for a message: on one line, and shortened if the value is long."""
+    """Return a value for a message, on one line, shortened if it is long."""
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:37] + "...")
     shown = " ".join(repr(value).split())
@@ -43,14 +43,14 @@ def short(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """Return a text; refuse any other value."""
+    """Return a string; refuse any other value."""
     if not isinstance(value, str):
         raise Not(value, "a text")
     return value
 
 
 def whole(value: object) -> int:
-    """Return an integer, as a text of at most 30 digits, so that arithmetic with it stays cheap."""
+    """Return an integer; text may have at most 30 digits, so that arithmetic with it stays cheap."""
     if isinstance(value, str) and WHOLE.fullmatch(value):
         return int(value)
     with suppress(TypeError):  # an array of several numbers also has __index__
@@ -60,7 +60,7 @@ def whole(value: object) -> int:
 
 
 def significant(value: object) -> int:
-    """Return a number of digits, 1 to 15, as many as a double has."""
+    """Return a number of digits from 1 to 15, the digits of a double."""
     digits = whole(value)
     if not 1 <= digits <= 15:
         raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
@@ -75,7 +75,7 @@ def instant(value: object) -> Fraction:
 
 
 def end(value: object) -> Fraction | str:
-    """Return a time, or ``graphml``, a form of graphs."""
+    """Return a time, or ``graphml``, a graph format."""
     return "graphml" if value == "graphml" else instant(value)
 
 
@@ -104,7 +104,7 @@ def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fract
 
 
 def ranks(value: object) -> tuple[int, ...]:
-    """Return the rank of each stage: from ``[0, 1, 1, 0]``, or from a text ``0,1,1,0``."""
+    """Return the rank of each stage, from ``[0, 1, 1, 0]`` or the text ``0,1,1,0``."""
     return wholes(value, "a list of ranks such as 0,1,1,0", range(10**9))
 
 
@@ -123,7 +123,7 @@ def listed(value: object, what: str) -> Iterable[object]:
 
 
 def costs(text: str) -> Costs:
-    """Return the costs of a text ``F=1,B=2``.
+    """Parse costs such as ``F=1,B=2``.
 
     Raises:
         PipeschedError: PS225.
@@ -155,7 +155,7 @@ def seconds(value: object) -> float:
 
 
 def release(value: object) -> Release:
-    """Return a release rule, also from its text."""
+    """Return a release rule, or parse one."""
     from pipesched.model.release import Release
 
     return value if isinstance(value, Release) else Release.parse(text(value))
@@ -170,7 +170,7 @@ def version(value: object) -> TorchVersion:
 
 
 def of_costs(make: Callable[[Raw], Costs], value: Raw) -> Costs:
-    """Return what makes costs of a value; the command line is at fault."""
+    """Return the costs that `make` makes of a value; errors blame the command line."""
     try:
         return make(value)
     except PipeschedError as error:

@@ -1,7 +1,7 @@
 """Aliases of the library's schedules: names in papers, frameworks and trainers, and common spellings.
 
 Names are compared without case, hyphens, underscores, blanks, and without `Schedule` before or after them, as torch and
-others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is known by its own name in this form, and by
+others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is found by its own name in this form, and by
 all names of its row. A row lists only names of the same order, operation for operation.
 """
 
@@ -61,12 +61,12 @@ _SAID = {  # remarks on names that others also use for different orders
 
 
 def plain(name: str) -> str:
-    """Return the name without the parts that people spell differently."""
+    """Return the name in normal form, without the parts that people spell differently."""
     return re.sub(r"^sched(ule)?|(schedule|pipelineengine)$", "", re.sub(r"[\W_]", "", name.lower()))
 
 
 def others(own: str) -> tuple[str, ...]:
-    """Return the other names of a library schedule, apart from case and punctuation."""
+    """Return the other names of a library schedule that differ by more than case and punctuation."""
     return tuple(name for row in ROWS if is_in(own, row) for name in row if plain(name) != plain(own))
 
 
@@ -78,12 +78,12 @@ def known_as(name: str) -> str | None:
 
 
 def is_in(name: str, row: tuple[str, ...]) -> bool:
-    """Return True if a row has the name, apart from case and punctuation."""
+    """Return True if a row has the name; case and punctuation do not count."""
     return plain(name) in map(plain, row)
 
 
 def taken_for(name: str) -> str | None:
-    """Return the remark on an alias; None for the schedule's own name apart from punctuation."""
+    """Return the remark on an alias; None for the schedule's own name, in any punctuation."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

@@ -1,4 +1,4 @@
-"""A budget of work for files that our own code reads step by step: 4 units per byte, plus 100,000."""
+"""A work budget for files that our own code reads step by step: 4 units per byte, plus 100,000."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ EACH, SPARE = 4, 100_000
 
 
 class Budget:
-    """The units of work that a file with a number of bytes may take."""
+    """The units of work that a file of this many bytes may take."""
 
     def __init__(self, size: int, each: int = EACH) -> None:
         self.left = self.units = each * size + SPARE
 
     def spend(self, units: int, what: str) -> None:
-        """Charge units for a piece of work.
+        """Charge units of work.
 
         Raises:
             Spent: if too few are left.

@@ -1,4 +1,4 @@
-"""Features that a schedule may have, and consumers: each names the features that it supports, and refuses the rest.
+"""Features that a schedule may have, and consumers: each names the features it supports and refuses the rest.
 
     feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
     kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Feature:
-    """A row. find: returns the feature of a schedule with these costs, None if it does not have it."""
+    """A row. find: returns the feature of a schedule with these costs, None if the schedule lacks it."""
 
     name: str
     find: Callable[[Schedule, Costs], Found | None]
@@ -153,7 +153,7 @@ class Consumer:
     def refusal(
         self, schedule: Schedule, why: str, note: str = "", help: str | None = None, labels: tuple[Label, ...] = ()
     ) -> Diagnostic:
-        """Return a refusal for a reason that only this consumer has."""
+        """Return a refusal for a reason specific to this consumer."""
         message = f"{self.title} cannot {self.verb} {schedule.name}: {why}"
         return Diagnostic(self.code, message, labels, (note,) if note else (), help or self.help)
 
@@ -163,7 +163,7 @@ class Consumer:
             raise PipeschedError(found)
 
     def takes(self, schedule: Schedule, costs: Costs | None = None) -> bool:
-        """Return True if there is nothing to refuse."""
+        """Return True if the consumer refuses nothing in the schedule."""
         return next(self.refusals(schedule, costs), None) is None
 
 

@@ -21,11 +21,10 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """Return the module and the attribute of a name: from that very file, or from a module, in these folders before any
-    others.
+    """Return the module and the attribute of a name: from that file, or from a module, searched in these folders first.
 
     Raises:
-        Unknown: if there is no such attribute, or the name has none.
+        Unknown: if there is no such attribute, or the name gives none.
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():

@@ -6,9 +6,9 @@
     pandas.read_csv("mine.csv", header=None)        a row per rank; NaN is a bubble
     ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
 
-It is written down, and read as a file is: a finding shows the row. Torch's classes of one stage per rank run by a loop
-of their own, and the `pipeline_order` that they give is another (in 2.13 Schedule1F1B's names F4 of four
-microbatches), so they are taken for the schedule of the library that goes by their name.
+It is written as text and read like a file, so a finding shows the row. Torch's classes with one stage per rank run
+their own loop, which differs from their `pipeline_order` (in 2.13 that of Schedule1F1B names F4 of four microbatches),
+so the library schedule of the same name is used instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rows: TypeAlias = Sequence[Row] | Mapping[int, Row]
 
 
 class TorchSchedule(Protocol):
-    """A schedule of torch, which gives the actions of every rank."""
+    """A torch schedule, which has the actions of every rank."""
 
     @property
     def pipeline_order(self) -> Mapping[int, Sequence[object]]: ...
@@ -49,7 +49,7 @@ _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def _rows(order: object) -> object:
-    """Return the rows of a schedule of torch, of a table, or of a mapping by rank; anything else as it is."""
+    """Return the rows of a torch schedule, of a table, or of a mapping by rank; anything else unchanged."""
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
     if isinstance(order, Frame):
@@ -58,10 +58,10 @@ def _rows(order: object) -> object:
 
 
 def written(order: object) -> Source | None:
-    """Return the order as a text; None if it is not an order.
+    """Return the order as text; None if it is not an order.
 
     Raises:
-        PipeschedError: PS225, rows of something else, or ranks that are not 0, 1, ….
+        PipeschedError: PS225, rows of anything else, or ranks that are not 0, 1, ….
     """
     order = _rows(order)
     if isinstance(order, str | bytes) or not isinstance(order, Iterable):
@@ -87,7 +87,7 @@ def _of_frame(frame: Frame) -> list[list[object]]:
     """Return the rows of a DataFrame.
 
     Raises:
-        PipeschedError: PS225, its head is the row of rank 0.
+        PipeschedError: PS225, if its header is the row of rank 0.
     """
     if any(_ACTION.match(str(name)) for name in frame.columns):
         shown = str(next(iter(frame.columns)))[:40]
@@ -107,7 +107,7 @@ def _by_rank(rows: Mapping[object, object]) -> list[object]:
 
 
 def _cells(row: object, rank: int) -> list[str]:
-    """Return the cells of a row as texts; a bubble is empty."""
+    """Return the cells of a row as text; a bubble is empty."""
     if isinstance(row, str):
         row = real(row)
         if "\n" in row.strip():

@@ -1,4 +1,4 @@
-"""The version of the torch that is installed."""
+"""The installed version of torch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pipesched.model.torch_versions import TorchVersion, parse_version
 
 
 def installed_version() -> TorchVersion:
-    """Return the version of the torch that is installed.
+    """Return the installed version of torch.
 
     Raises:
-        PipeschedError: PS225, it is not supported.
-        ImportError: there is none.
+        PipeschedError: PS225, if it is not supported.
+        ImportError: if torch is not installed.
     """
     from importlib.metadata import version
 

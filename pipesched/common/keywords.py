@@ -1,10 +1,10 @@
-"""Keyword arguments of functions of Python: each is read as the option of its command; others are parameters.
+"""Keyword arguments of Python functions: each is read like the command's option; others are parameters.
 
     def why(target: Target, *, comm: str | None = None, **parameters: Parameter) -> Why:
         given, sizes = keywords.read("why", locals())
         return verb.why(*keywords.file("why", target, given, sizes))
 
-An extension has its functions in a module `api`; `shell.public` collects them.
+An extension defines its functions in a module `api`; `shell.public` collects them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Made = TypeVar("Made")
 
 
 def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, Value]]:
-    """Return the arguments of a function, each as the option of its command reads it; and the sizes.
+    """Return the arguments of a function, each read like its option, and the sizes.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -57,7 +57,7 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
 
 
 def converted(command: str, given: Given) -> Given:
-    """Return the keyword arguments, each as its option reads it; None stays where it is the default.
+    """Return the keyword arguments, each read like its option; None stays if it is the default.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -70,7 +70,7 @@ def converted(command: str, given: Given) -> Given:
 
 
 def _reader(option: Option) -> Reading:
-    """Return the function that reads a value of Python for an option."""
+    """Return the function that reads a Python value for an option."""
     if option.choices:
         return _Choice(option.choices)
     return _costs if option.read is values.costs_file else options.reader(option)
@@ -89,7 +89,7 @@ class _Choice:
 
 
 def _costs(value: object) -> Costs:
-    """Return costs from a text ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
+    """Return costs from text such as ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -117,7 +117,7 @@ def _cost(name: object, cost: object) -> Cost:
 
 
 def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
-    """Return a value of Python, read.
+    """Read a Python value.
 
     Raises:
         PipeschedError: PS225, with the name in the message.
@@ -137,7 +137,7 @@ def file(command: str, target: object, given: Given, own: dict[str, Value]) -> t
 
 
 def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[str, str | float]]:
-    """Return the parameters that are sizes, each with its values, and the settings of a framework."""
+    """Split parameters into sizes, each with its values, and settings of a framework."""
     found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
     return {n: value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings

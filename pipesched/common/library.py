@@ -20,7 +20,7 @@ def sized(
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
 ) -> Schedule | None:
-    """Return a .ps file at those given sizes that it takes, None if it does not accept them.
+    """Return a .ps file at the given sizes that it takes as parameters, None if it does not accept them.
 
     placed: accepts a placement; an order with any other placement is not expanded.
     """

@@ -1,4 +1,4 @@
-"""Many schedules at once; rows for `list` and for services; other extensions import the rest that is here."""
+"""Rows of this extension (many schedules at once), and kinds of row for `list` and for services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Listing(Row):
 
 
 class Service(Row):
-    """A function that one extension offers to another, which calls it by its name if the first is installed."""
+    """A function that one extension offers to others, which call it by name if it is installed."""
 
     name: str
     call: Lazy[Callable[..., object]]

@@ -3,9 +3,9 @@
     a    rank 0 1       stage 0 1        side by side    rank  0 1 2 3 4
     b    rank 0 1 2     stage 0 1 2                            a a b b b
 
-Nothing leads from one of them to another. So each runs as it does alone, its messages pair as they do alone, and a
-check that finds nothing in all of them finds nothing in any. Where one finds something, each is examined alone. They
-may differ in sizes, costs and order; one with fewer microbatches than another has none of the last.
+No dependency leads from one to another. So each runs and pairs its messages as it does by itself, and a check that
+finds nothing in all of them finds nothing in any. If a check finds something, each is examined by itself. They may
+differ in sizes, costs and order; one with fewer microbatches has no operations of the later ones.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def reports(asked: Iterable[Asked]) -> Iterator[Report]:
 
 
 def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, Source | Report, Options]]]:
-    """Yield the examinations of a few files and sizes after the other; a report where there is none."""
+    """Yield the examination of each file and size in turn, or a report if there is none."""
     few, operations, begin = list[tuple[Report | Examination, Source | Report, Options]](), 0, monotonic()
     for source, options in asked:
         few.append((found := examined(source, options), source, options))
@@ -70,7 +70,7 @@ def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, So
 
 
 def settle(made: Iterable[Examination]) -> None:
-    """Derive what the reports of schedules say, of all that are alike at once; the rest derive it when asked."""
+    """Derive the facts that reports need, for all similar schedules at once; the others derive them on demand."""
     found = sorted((one.analysis for one in made if _small(one)), key=_kind)
     for _, alike in groupby(found, key=_kind):
         for parts in _apart(list(alike)):
@@ -79,7 +79,7 @@ def settle(made: Iterable[Examination]) -> None:
 
 
 def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> Iterator[Kept]:
-    """Yield the same, after the examinations of several are settled at once. of: its examination, if it has one."""
+    """Yield the same items; their examinations are settled together. of: an item's examination, if any."""
     few, operations = list[Kept](), 0
     for one in chain(asked, [None]):
         if one is None or operations > AT_ONCE:
@@ -93,7 +93,7 @@ def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> 
 
 
 def _small(one: Examination) -> bool:
-    """Return True if the schedule may lie beside others, and its options mean something for it."""
+    """Return True if the schedule may be joined with others, and its options apply to it."""
     schedule = one.loaded.schedule
     if schedule.program is not None or not 0 < len(schedule) <= SMALL or schedule.placement.routes > 2:
         return False
@@ -108,7 +108,7 @@ def _small(one: Examination) -> bool:
 
 
 def _kind(made: Analysis) -> tuple[object, ...]:
-    """Return what is the same for all that lie side by side."""
+    """Return the properties that all joined schedules share."""
     placement = made.schedule.placement
     routes = placement.route_of.tobytes() if placement.routes > 1 else b""
     rule = made.release.name, str(made.model), ",".join(made.costs.given)
@@ -116,7 +116,7 @@ def _kind(made: Analysis) -> tuple[object, ...]:
 
 
 def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
-    """Yield as many as lie side by side, by their microbatches."""
+    """Yield groups of schedules to join, sorted by their number of microbatches."""
     parts, size = list[Analysis](), 0
     for made in sorted(alike, key=lambda made: made.schedule.microbatches):
         size += len(made.schedule)
@@ -129,12 +129,12 @@ def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
 
 @dataclass(frozen=True, eq=False)
 class Beside(Placement):
-    """Stages of several schedules. first: where each schedule's stages begin, and the end; none reads another's."""
+    """Stages of several schedules; none reads another's. first: where each schedule's stages begin, and the end."""
 
     first: Ints = field(kw_only=True)
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """Return what each stage reads, or what reads it, within the stage's own schedule."""
+        """Return the stages that each stage reads, or that read it, within its own schedule."""
         nearest, *others = super().neighbours(of)
         if of != SAME:
             nearest[self.first[1:] - 1 if of == BEHIND else self.first[:-1]] = -1
@@ -143,7 +143,7 @@ class Beside(Placement):
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Schedules side by side. ops, ranks, stages: where those of each schedule begin, and the last end."""
+    """Schedules side by side. ops, ranks, stages: where each schedule's own begin, and the end of the last."""
 
     parts: Sequence[Analysis]
     ops: Ints
@@ -172,7 +172,7 @@ class Together:
 
     @property
     def schedule(self) -> Schedule:
-        """All as one schedule."""
+        """The joined schedule."""
         places = [made.schedule.placement for made in self.parts]
         widest = max(places, key=lambda placement: placement.microbatches)
         homes = np.concatenate([x.rank_of for x in places], axis=1)
@@ -191,7 +191,7 @@ class Together:
 
     @property
     def costs(self) -> Costs:
-        """The costs of all, by stage where they differ."""
+        """The costs of the joined schedule, by stage if they differ."""
         first, stages = self.parts[0].costs, np.diff(self.stages).tolist()
         given = [made.costs.given for made in self.parts]
         if all(x == first.given for x in given) and not any(isinstance(x, tuple) for x in first.given.values()):
@@ -199,7 +199,7 @@ class Together:
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
-        """Give each schedule its own facts, unless one of them is wrong, or all together leave 64 bits."""
+        """Give each schedule its own facts, unless one is wrong or together they exceed 64 bits."""
         if not self.in_range:
             return
         made = Analysis(self.schedule, self.costs, self.parts[0].release, self.parts[0].model)
@@ -237,13 +237,13 @@ class Together:
 
 
 def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, ...]:
-    """Return the costs of all stages; each is one number, or one for each of its stages."""
+    """Return the costs of all stages; each schedule has one number, or one per stage."""
     rows = (x if isinstance(x, tuple) else listed(x) * count for x, count in zip(costs, stages, strict=True))
     return tuple(x for row in rows for x in row)
 
 
 def _right(made: Analysis, there: Bools) -> bool:
-    """Return True if no check finds anything. there: as in `whole`."""
+    """Return True if all checks pass. there: as in `whole`."""
     if not whole(made.schedule, made.dependencies, there) or not made.finished or made.program is None:
         return False
     wrong = [x for check in (check_dataflow, check_placement, check_channels) for x in check(Subject(made))]

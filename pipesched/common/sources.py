@@ -1,4 +1,4 @@
-"""Targets as texts to read: a name of the library, a file, an order in memory, a result of `load`."""
+"""Targets as source texts: a library name, a file, an order in memory, or a result of `load`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 
 
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
-    """Return the source and its sizes; for torch's schedules of one stage per rank, the library's of the same name.
+    """Return the source and its sizes; for torch schedules with one stage per rank, the library schedule of that name.
 
     computes: take only the computes of a program.
     """
@@ -34,10 +34,10 @@ def named(target: object, sizes: dict[str, Value], *, computes: bool = False) ->
 
 
 def loaded(target: Schedule | Program, options: Options) -> Loaded:
-    """Load a schedule in memory, which has its sizes, so that none may be given.
+    """Load a schedule in memory, which has its own sizes, so none may be given.
 
     Raises:
-        PipeschedError: PS225, one is.
+        PipeschedError: PS225, if sizes are given.
     """
     given = [
         *options.parameters,
@@ -50,16 +50,16 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target; a schedule at given sizes is written down, so that it needs none."""
+    """Return the source of a target; a schedule with given sizes is written out, so that it needs none."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
 
 def source(target: object) -> Source:
-    """Return the text of a file, of a name of the library, or of an order in memory.
+    """Return the text of a file, of a library schedule, or of an order in memory.
 
     Raises:
-        PipeschedError: PS809, PS810; PS225, none of these.
+        PipeschedError: PS809, PS810; PS225, for anything else.
     """
     if isinstance(target, Source):
         return target
@@ -75,9 +75,10 @@ def source(target: object) -> Source:
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
-    """Return the source of a schedule that is written down, operation for operation, or with its messages.
+    """Return the source of a schedule, written out operation by operation, or with its messages.
 
-    An order names no routes, frozen stages, readers and slices: a program with such is written as a stream.
+    An order cannot express routes, frozen stages, readers or slices: a program with any of these is written as a
+    stream.
     """
     from pipesched.formats import stream_write
     from pipesched.orders import order_write

@@ -1,4 +1,4 @@
-"""Read values that only options of extensions have; `command.values` reads the other values."""
+"""Readers of values that only options of extensions take; `command.values` has the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipesched.command.values import Not, listed, text
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return a text or several as a tuple."""
+    """Return one string or several as a tuple."""
     return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
 
 

@@ -1,9 +1,9 @@
-"""Finds missing brackets and their places: one linear pass that leaves every bracket paired.
+"""Finds missing brackets and their places, in one linear pass that leaves every bracket paired.
 
-A parser notices an unclosed `{` at the end of the file, far from the mistake, after errors that are mere consequences.
-So brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a block, a word
-that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the indentation of its
-opener's line.
+A parser notices an unclosed `{` only at the end of the file, far from the mistake, after errors that are its
+consequences. So brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a
+block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the
+indentation of its opener's line.
 
     rank r { repeat 3 { F }      <- a `}` is missing: it is put before the next item, and the rest reads on
     claim peak(r) == 1
@@ -79,7 +79,7 @@ class Pairing:
             self._no_block(at, token)
 
     def _item(self, at: int, token: Token) -> None:
-        """Handle an item: close the open brackets, unless their `}` come after the item."""
+        """Handle an item: close the open brackets, unless their `}` follow the item."""
         surplus = self._count(at)
         if self.open and surplus >= len(self.open):
             self.surplus += surplus

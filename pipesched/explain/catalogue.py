@@ -1,4 +1,4 @@
-"""The library as people browse it: grouped by placement and by special requirements, oldest first.
+"""The library as a catalogue: grouped by placement and by special requirements, oldest first.
 
 A group is computed from the file at a small size, so that a new file needs no entry anywhere.
 """

@@ -1,4 +1,4 @@
-"""How torch reads a cell that is not an action: it takes an action at the beginning, and drops the rest."""
+"""How torch reads a cell that is not an action: it takes the action at the beginning and drops the rest."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
 
 
 def _advice(text: str) -> str:
-    """Return the text to write instead, if it is clear."""
+    """Return the text to write instead, if the intent is clear."""
     if PLAIN.fullmatch(text.upper()) or OVERLAP.fullmatch(text.upper()):
         return f"torch's letters are upper case: {short(text.upper())}"
     if not text.isascii() or not text.isprintable():

@@ -1,7 +1,7 @@
-"""Syntax errors in words: the text found, the text expected, and the remedy if it is clear.
+"""Messages for syntax errors: the text found, the text expected, and the remedy if it is clear.
 
-The expected tokens come from the grammar's table; here they are summarized: eleven operators are "an operator", and a
-value is never "NUMBER, NAME, LPAR or MINUS".
+The expected tokens come from the grammar's table; here they are summarized: eleven operators become "an operator", and
+a value is never "NUMBER, NAME, LPAR or MINUS".
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Return the place of an omission before a token: there, or at the end of the line before, if that is
-    incomplete.
-    """
+    """Return the place of an omission before a token: there, or at the end of the previous line if incomplete."""
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):
         return source.span(before.end, before.end)

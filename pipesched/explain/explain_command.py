@@ -19,7 +19,7 @@ from pipesched.extension import Codes, rows
 
 @dataclass(frozen=True)
 class Word:
-    """A row of ``explain/words.md``: a word, its one meaning here, and its names elsewhere."""
+    """A row of ``explain/words.md``: a word, its only meaning in pipesched, and its names elsewhere."""
 
     word: str
     meaning: str
@@ -127,7 +127,7 @@ def page(code: AnyCode) -> str:
 
 
 def words() -> list[Word]:
-    """Return the table of words, in its order, without backticks in the names elsewhere."""
+    """Return the table of words in order, without backticks in the names elsewhere."""
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
     return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
 

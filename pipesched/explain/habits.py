@@ -1,7 +1,8 @@
-"""Habits from other languages, one row each, with the equivalent in this language. They explain errors, and never cause
+"""Habits from other languages, one row each, with the equivalent in this language. They explain errors and never cause
 one.
 
-A row is searched in the line of a syntax error; if its match includes the place of the error, its text is the remedy.
+A row's pattern is searched in the line of a syntax error; if its match includes the place of the error, its text is the
+remedy.
 
     for i in range(m):       a range is written `low .. high`; it ends before high: write `0 .. m`; a block is …
     let w = 4p               a product has its `*`: write `4 * p`

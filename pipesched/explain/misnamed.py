@@ -20,7 +20,7 @@ _HELP = "zero-bubble papers call the backward for the input B; here it is I, and
 
 
 def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:
-    """Replace the findings by a single one if the file writes B where it means I throughout."""
+    """Replace the findings by a single one if the file writes B instead of I throughout."""
     op, letters = schedule.op, set(np.unique(schedule.op).tolist())
     if not found or len(schedule) > 20_000 or not letters >= {Op.B, Op.W} or Op.I in letters:
         return found

@@ -1,8 +1,8 @@
-"""Recognition of a CSV in another shape than torch's: one finding for the whole file instead of one per cell.
+"""Recognizes a CSV with another layout than torch's: one finding for the whole file instead of one per cell.
 
     0,0F0,0F1,0B0,0B1     column 1 is an index
 
-A shape is named only if the repaired text can be read.
+A layout is named only if the repaired text can be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST = 100_000  # most characters of a file that is read repeatedly
 
 
 class Shape(NamedTuple):
-    """A wrong shape: the message, the remedy, and the replacement for every match of a pattern."""
+    """A wrong layout: the message, the remedy, and the replacement for every match of a pattern."""
 
     said: str
     help: str
@@ -40,7 +40,7 @@ SHAPES = (
 
 
 def meant(found: Sequence[Diagnostic], source: Source, read: Callable[[Source], object]) -> Sequence[Diagnostic]:
-    """Return PS801 for the fewest wrong shapes whose repair makes a CSV readable, at the first mistake."""
+    """Return PS801 at the first mistake, for the fewest wrong layouts whose repair makes a CSV readable."""
     counts = range(1, 4 if len(source.text) <= LONGEST else 1)
     for chosen in (chosen for count in counts for chosen in combinations(SHAPES, count)):
         try:
@@ -56,7 +56,7 @@ _KINDS = {".md": "Markdown", ".html": "HTML", ".py": "Python", ".toml": "TOML", 
 
 
 def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Sequence[Diagnostic]:
-    """Return PS842 for a file with the ending of another kind."""
+    """Return PS842 for a file whose name has the ending of another kind."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"

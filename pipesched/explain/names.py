@@ -88,7 +88,7 @@ def parameter(found: Sequence[Diagnostic], typed: str, known: Collection[str]) -
 def sizes(
     found: Sequence[Diagnostic], checked: Checked, given: Mapping[str, Value], now: Mapping[str, Value]
 ) -> Sequence[Diagnostic]:
-    """Suggest the nearest sizes to those that a file refuses. now: the value of each parameter."""
+    """Suggest the accepted sizes nearest to the refused ones. now: the value of each parameter."""
     if near := _near(checked, now, given):
         return [replace(found[0], help=f"it takes {near}")]
     alone = _near(checked, now, {})

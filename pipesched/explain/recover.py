@@ -41,7 +41,7 @@ _HEAD = ("schedule", "name", "(", ")")
 
 
 def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
-    """Return the first `MOST` mistakes of a text, in its order; habits of other languages with their remedy."""
+    """Return the first `MOST` mistakes of a text, in order; habits of other languages have their remedy."""
     words = grammar().words
     written = [token for token in scan(words, source.text) if token.kind != COMMENT]
     if not written:
@@ -57,10 +57,10 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings in order, without those that probably follow from another one on their line.
+    """Return the findings in order, without probable consequences of another finding on their line.
 
-    A string without its end hides later findings, an unknown word hides syntax errors, and the first syntax error hides
-    the later ones.
+    An unterminated string hides later findings, an unknown word hides syntax errors, and the first syntax error hides
+    later ones.
     """
     kept: list[tuple[int, Diagnostic]] = []
     blamed: dict[int, int] = {}  # by line: findings from this weight on are dropped
@@ -72,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings, only the first of several on a line with the same remedy."""
+    """Return the findings; of several on a line with the same remedy only the first."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -80,9 +80,7 @@ def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
-    """Return the weight (0: a string without its end, 1: an unknown word or number, 2: a syntax error), offset and
-    line.
-    """
+    """Return weight (0: unterminated string, 1: unknown word or number, 2: syntax error), offset and line."""
     assert finding.where is not None
     unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
     weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
@@ -97,7 +95,7 @@ def _empty(source: Source) -> Diagnostic:
 
 
 def _words_meant(token: Token, source: Source, words: Words, problems: list[Problem]) -> list[Token]:
-    """Return the token; for an unknown word report a finding, and return the intended word, or none."""
+    """Return the token; for an unknown word, report a finding and return the intended word, if any."""
     span = source.span(token.start, token.end)
     if token.kind == UNCLOSED:
         begun = Label(span, "it begins here")
@@ -151,7 +149,7 @@ class Walk:
         return self.problems
 
     def _advance(self, kind: str) -> bool:
-        """Move the stack by a token of this kind, if it has an action there; return True if so."""
+        """Advance the stack by a token of this kind, if it has an action for it; return True if so."""
         moved = self.table.moved(self.stack, kind)
         self.stack = moved or self.stack
         return moved is not None
@@ -164,7 +162,7 @@ class Walk:
         return token.kind
 
     def _rule_begins(self, at: int) -> bool:
-        """Return True if a release rule begins here; if it breaks off, the table decides."""
+        """Return True if a release rule begins here; if it is incomplete, the table decides."""
         words = [token.text for token in self.tokens[at : at + 5]]
         if words[1] != ":":
             return known_release(words[0])
@@ -174,7 +172,7 @@ class Walk:
     # Blame
 
     def _mistake(self, at: int) -> None:
-        """Report the token, unless its statement is reported already."""
+        """Report the token, unless its statement has been reported."""
         token = self.tokens[at]
         taken = {self.texts.get(kind, kind) for kind in self.table.takes(self.stack)}
         alone = apart(self.tokens, at, self.source)
@@ -230,7 +228,7 @@ class Walk:
         return opened - closed
 
     def _enter(self, at: int) -> None:
-        """Make the stack accept the `{` here, of the current block or of one with an unknown head."""
+        """Make the stack accept this `{`, of the current block or of one with an unknown head."""
         self.forgiven.add(self._after_block(at))  # belongs to an `if` that was not recognized
         if self._drop_to(self.words.kinds["{"]):
             return
@@ -265,7 +263,7 @@ class Walk:
         return True
 
     def _supply(self, *texts: str) -> bool:
-        """Move the stack by supplied words; return False, without a move, if it does not accept the first."""
+        """Advance the stack by supplied words; return False, without moving, if it does not accept the first."""
         return all(self._advance(kind(self.words, text)) for text in texts)
 
 

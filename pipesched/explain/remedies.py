@@ -28,9 +28,7 @@ Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Suggest to move one operation, for compute orders that wait for each other. waits: where each rank stops, and for
-    what.
-    """
+    """Suggest moving one operation, for compute orders in a cycle. waits: where each rank stops, and for what."""
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]
@@ -53,7 +51,7 @@ def deadlock(
 
 
 def _moves(program: Program, model: Model, links: Sequence[Link]) -> Iterator[str]:
-    """Yield the suggestion to move a receive of the cycle up."""
+    """Suggest moving a receive of the cycle up."""
     for i, link in enumerate(links):
         _, blocked, _ = links[(i + 1) % len(links)].places
         _, _, until = link.places
@@ -65,7 +63,7 @@ def _moves(program: Program, model: Model, links: Sequence[Link]) -> Iterator[st
 
 
 def _communicators(program: Program, model: Model) -> Iterator[str]:
-    """Yield the suggestion of more communicators, if messages wait in the queues of a single one."""
+    """Suggest more communicators, if messages wait in the queues of a single one."""
     if not model.queued:
         return
     source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))
@@ -80,7 +78,7 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 
 
 def _cured(program: Program, model: Model) -> bool:
-    """Return True if the program ends, and no message is taken for another."""
+    """Return True if the program ends and no message is mistaken for another."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
 
 

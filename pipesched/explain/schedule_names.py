@@ -77,19 +77,19 @@ def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
 
 
 def _named(target: str) -> str | None:
-    """Return the remedy for a name with a colon that is nearly one of an extension."""
+    """Return the remedy for a name with a colon that resembles a name of an extension."""
     said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
     return next((help for help in said if help), None)
 
 
 def _near(name: str) -> str | None:
-    """Return the remedy for a name of several orders, or of an order without a file."""
+    """Return the remedy for a name that means several orders, or an order without a file."""
     row = next((row for row in ROWS if is_in(name, row)), ())
     return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
 
 
 def _beside(path: str) -> str:
-    """Return the file in its folder that a path resembles, or the library schedule of that name."""
+    """Return the file in the same folder that a path resembles, or the library schedule of that name."""
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):
@@ -120,7 +120,7 @@ def _meant(target: str) -> str | None:
 
 
 def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
-    """Suggest the option for a size that is given in place of a file."""
+    """Suggest the option for a size given instead of a file."""
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
     if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive of Windows
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"

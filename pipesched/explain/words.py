@@ -1,8 +1,8 @@
-"""The tokens of any text, however broken; none is lost or refused.
+"""Tokens of any text, even a broken one; no character is lost or refused.
 
     rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
 
-The terminals are the grammar's; any other text is UNKNOWN, or UNCLOSED: a string without its end.
+The terminals are the grammar's; any other text is UNKNOWN, or UNCLOSED (an unterminated string).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if a word or a number is the first in its line or block, after something complete."""
+    """Return True if a word or a number is the first in its line or block, after a complete construct."""
     token = tokens[at]
     if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False

@@ -4,7 +4,7 @@
     ps          .ps     any text: its reader explains errors best      a schedule with its costs and claims
 
 Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
-takes. A reader is imported with the first text that needs it.
+takes. A reader is imported on first use.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 
 @dataclass(frozen=True)
 class Loaded(Extended):
-    """The contents of a file. unit: the unit of a .ps file. torch: it is a torch CSV. notes: remarks of an extension.
+    """The contents of a file. unit: the unit of a .ps file. torch: it is a torch CSV. notes: an extension's remarks.
 
-    comm: the model that its posts follow, if known. owned: values of extensions.
+    comm: the communication model of the runtime that wrote it, if known. owned: values of extensions.
     """
 
     source: str
@@ -76,12 +76,12 @@ class Loaded(Extended):
 
 
 def readers() -> list[Reader]:
-    """Return all kinds of text, in the order in which a text of unknown kind is tried."""
+    """Return all readers, in the order in which they are tried on a text of unknown kind."""
     return sorted((*READERS, *rows(Reader)), key=lambda row: row.place)
 
 
 def reader_of(source: Source) -> Reader | Names:
-    """Return the row of a text, known by its origin, the ending of its name, or its first meaningful line."""
+    """Return the reader of a text, chosen by its origin, the ending of its name, or its first meaningful line."""
     if source.origin:
         return next(row for row in rows(Names) if row.name == source.origin)
     known = readers()
@@ -93,7 +93,7 @@ def reader_of(source: Source) -> Reader | Names:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line that is neither blank nor a comment, nor a rank without operations if others have some."""
+    """Return the first line that is not blank, a comment, or a rank without operations (unless all are)."""
     lines = (found[0].strip("\ufeff \t\r") for found in re.finditer(r"[^\n]+", text))
     said = (line for line in lines if line and not line.startswith("#"))
     first = next(said, "")
@@ -113,7 +113,7 @@ def read_by(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
     """Read a text by the reader of a kind.
 
     Raises:
-        PipeschedError: the findings as explained by hints on that kind.
+        PipeschedError: the findings, as the hints for that kind explain them.
     """
     try:
         return read(source)
@@ -141,11 +141,10 @@ def require_ranks(ranks: int, most: int) -> None:
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     """Return the same order with these stages frozen: each of their Bs becomes an I.
 
-    A torch CSV has a B for every stage; if no I is needed, it is dropped.
+    A torch CSV has a B for every stage; it is dropped if no I is needed.
 
     Raises:
-        PipeschedError: PS225, a file that says itself that others are, or one of torch with its messages; PS803, a
-            stage that is not there.
+        PipeschedError: PS225, a file that names frozen stages, or a torch CSV with messages; PS803, no such stage.
     """
     schedule, program = loaded.schedule, loaded.program
     if schedule.placement.frozen == stages:
@@ -168,7 +167,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
-    """Turn every B into the kind that the placement needs; dropped: omit those that it does not need."""
+    """Turn every B into the kind that the placement needs; dropped: omit the Bs that it does not need."""
     whole = among(order.op, [op for op in COMPUTES if op.parts])
     full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()

@@ -1,8 +1,7 @@
-"""Writes a program as a stream (``emit/README.md``), a rank at a time: columns to lines, without an object per
-instruction.
+"""Writes a program as a stream (``emit/README.md``), rank by rank: columns to lines, without an object per instruction.
 
 An instruction's line is determined by its operation, stage, route and peer, except for the microbatch. So each kind of
-line is written once, by `pipesched.stream` itself, with a gap for that number; the result is byte-equal to
+line is written once, by `pipesched.stream` itself, with a gap for the microbatch; the result is byte-equal to
 `stream.dumps`.
 """
 
@@ -50,7 +49,7 @@ def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
 
 
 def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
-    """Yield the text of each rank's own file: its instructions, under the fingerprint of the whole stream.
+    """Yield the text of each rank's own file: its instructions, with the fingerprint of the whole stream.
 
     Raises:
         PipeschedError: PS814, an operation that a stream cannot express.
@@ -74,10 +73,10 @@ def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]
 
 
 def routes_of(placement: Placement) -> tuple[Route, ...]:
-    """Return the routes, each with its microbatches as one range.
+    """Return the routes, each with one range of microbatches.
 
     Raises:
-        PipeschedError: PS814, the microbatches of a route are not a range.
+        PipeschedError: PS814, if the microbatches of a route are not a range.
     """
     routes = []
     for number, ranks in enumerate(placement.rank_of.tolist()):
@@ -96,7 +95,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
 
 
 def require_words(placement: Placement, program: Program | None) -> None:
-    """Require that a stream can express a placement, and everything in a program.
+    """Require that a stream can express a placement and a program.
 
     Raises:
         PipeschedError: PS814.
@@ -127,7 +126,7 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
 
 
 def _rank(program: Program, rank: int) -> str:
-    """Return the lines of a rank, with their separators."""
+    """Return the lines of a rank, with separators."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     op, microbatch, group = program.op[here], program.microbatch[here], program.group[here]
     inside = np.clip(microbatch, 0, program.placement.microbatches - 1)

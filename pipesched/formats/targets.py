@@ -3,8 +3,8 @@
     name       ending  holds                                             for
     stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
 
-What is for a runtime is verified; a target that is not `judged` writes a file's contents, right or wrong. A writer is
-imported on request.
+Output for a runtime is verified first; a target that is not `judged` writes a file's contents, right or wrong. A writer
+is imported on request.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Writer(ABC):
         """Return the text, a rank at a time."""
 
     def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        """Return each rank's own file: its piece, if no text surrounds all ranks."""
+        """Return each rank's own file: its piece, unless text surrounds all ranks."""
         return self.pieces(order, head)
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """Return the lines for the user: settings of the reader."""
+        """Return lines for the user: settings of the program that reads the file."""
         return []
 
     def actions(self, program: Program, version: TorchVersion) -> Program:
@@ -60,7 +60,7 @@ class Writer(ABC):
         return program
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Return an order with the operations that the target requires beyond the operations of the file."""
+        """Return an order with the operations that the target requires in addition to the file's."""
         return schedule
 
 

@@ -1,6 +1,6 @@
 """The syntax tree: frozen nodes, each with its span.
 
-Two trees are equal if their contents are, wherever they are: spans do not count. Grammar: ``grammars/README.md``.
+Two trees are equal if their contents are equal: spans do not count. Grammar: ``grammars/README.md``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Node(Record):
 
 
 class Number(Node):
-    """A number ``12``; a Fraction if it has a decimal point (``1.5``), which only costs and claims allow."""
+    """A number such as ``12``; a Fraction if it has a decimal point (``1.5``), which only costs and claims allow."""
 
     value: int | Fraction
 
@@ -148,7 +148,7 @@ class Repeat(Node):
 
 
 class If(Node):
-    """``if c { … } else { … }``; ``else if`` is an `If` alone in `no`."""
+    """``if c { … } else { … }``; for ``else if``, `no` is a single `If`."""
 
     condition: Expression
     yes: tuple[Statement, ...]
@@ -193,8 +193,8 @@ class Stages(Node):
     """The placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after ``route
-    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that these read, after
-    ``reads``; empty if it is absent.
+    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the expressions after ``reads``, the
+    stages that these stages read; empty without ``reads``.
     """
 
     route: Name | None
@@ -237,7 +237,7 @@ class Rank(Node):
 class Cost(Node):
     """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
 
-    values: a tuple of one entry per stage, if written so. of: the names of the stage and the microbatch.
+    values: an expression, or a tuple with one per stage. of: the names of the stage and the microbatch.
     """
 
     name: str
@@ -261,7 +261,7 @@ class Part(Node):
 
 
 class Parts(Node):
-    """``parts F[s] = 4 of (attn 4.4, dispatch 6.7 on comm)``; `of` has the name of the stage, if there is one."""
+    """``parts F[s] = 4 of (attn 4.4, dispatch 6.7 on comm)``; of: the name of the stage, if any."""
 
     letter: str
     of: tuple[Name, ...]
@@ -281,7 +281,7 @@ Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Versions | Rank | C
 
 
 class File(Node):
-    """A ``schedule name "title" (parameters) "documentation"`` and its items; the title is the name for people."""
+    """A ``schedule name "title" (parameters) "documentation"`` and its items. title: the name for people."""
 
     name: Name
     parameters: tuple[Parameter, ...]

@@ -1,11 +1,11 @@
-"""The claims of a file about itself, checked exactly at the requested size.
+"""Claims of a file about itself, checked exactly at the requested size.
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
     claim bubble == (p - 1) / (m + p - 1) when tC == 0   idle time of all ranks over p x makespan
 
 A claim is not applicable if its condition is false, or if it names a cost that differs between stages or microbatches:
-it makes no statement here, and has not failed.
+it says nothing at this size, and has not failed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim. holds: None if not applicable; detail: the reason. error: it has no value."""
+    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: it has no value."""
 
     claim: Claim
     holds: bool | None
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
-    """Return the file's names, and those that only claims have."""
+    """Return the scope of claims: the file's names, and names that only claims may use."""
     own = [name for name in scope.names if name not in BUILTINS]
     known = {name: Binding() for name in (*COSTS, *VALUES, *SHARES)}
     known |= {name: Binding(arity=(1, 1), bare=True) for name in PER_RANK}
@@ -99,7 +99,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
 
 
 def _sides(node: ast.Claim) -> tuple[ast.Expression, ...]:
-    """Return the sides of its comparison, which show by how much a claim fails."""
+    """Return both sides of a claim's comparison, which show by how much it fails."""
     return (node.claim.left, node.claim.right) if isinstance(node.claim, ast.Binary) else ()
 
 
@@ -108,7 +108,7 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """Return the verdict on every claim. Facts under a release rule are derived, and paid for, once.
+    """Return the verdict on every claim. Facts under a release rule are derived and charged once.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.
@@ -174,7 +174,7 @@ def _environment(made: Analysis, release: Release, used: frozenset[str]) -> dict
 
 
 def _whole(value: Fraction | int) -> Fraction | int:
-    """Return an integral fraction as an integer, which is ten times as fast."""
+    """Convert an integral fraction to an integer, which is ten times as fast."""
     return value.numerator if value.denominator == 1 else value
 
 

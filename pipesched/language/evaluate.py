@@ -45,7 +45,7 @@ _A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 @dataclass(frozen=True)
 class Unit(Extended):
-    """A file at one size: its schedule, its default costs (only given ones), its claims, values of its statements."""
+    """A file at one size: its schedule, the costs it gives, its claims, and the values of its statements."""
 
     schedule: Schedule
     costs: Costs
@@ -54,13 +54,13 @@ class Unit(Extended):
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """The statements of extensions with their values here, as text."""
+        """The statements of extensions with their values at this size, as text."""
         both = ((row, value) for row in rows(Statement) for value in self.owned if row.owner and row.owner.makes(value))
         return tuple(line for row, value in both for line in row.lines.load()(value))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """For an order that follows from a rule: the costs that determined it."""
+        """Remarks on an order that follows from a rule: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
 
@@ -111,7 +111,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds as frozen stages run them, and which operations remain: all that name a microbatch do."""
+    """Return the kinds as frozen stages run them, and a mask of the kept operations: all that name a microbatch."""
     compute = computes(op)
     wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
@@ -131,7 +131,7 @@ def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: 
 def _placed(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
 ) -> tuple[Names, dict[str, Value], Placement]:
-    """Run everything before the order: the known names, the parameters, the placement."""
+    """Evaluate everything before the order: the known names, the parameters, the placement."""
     names = Names(Budget.of(max_ops), checked.code)
     values = _parameters(checked, parameters, names, max_ops)
     if refused := _refused(checked, names):
@@ -140,7 +140,7 @@ def _placed(
 
 
 def _refused(checked: Checked, names: Names) -> ast.Require | None:
-    """Run lets and requirements, up to the first requirement that does not hold."""
+    """Evaluate lets and requirements, up to the first requirement that does not hold."""
     routes = dict.fromkeys(line.route.id for line in checked.items(ast.Stages) if line.route)
     for number, name in enumerate(routes):
         names[name] = number
@@ -259,7 +259,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
 
 
 def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement: Placement, checked: Checked) -> Cost:
-    """Return ``F[s, i] = e`` with as few numbers as possible: only indices that e uses are varied."""
+    """Evaluate ``F[s, i] = e`` for as few indices as possible: only those that e uses vary."""
     used, cost = ast.names_in(value), names.function(value)
     both = zip(entry.of, (placement.stages, placement.microbatches), strict=False)
     sizes = {name.id: size if name.id in used else 1 for name, size in both}
@@ -275,7 +275,7 @@ def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement:
 def _beside(
     value: ast.Expression, cost: Callable[..., int], names: Names, sizes: Mapping[str, int], checked: Checked
 ) -> Grid | None:
-    """Return the value of a formula at all indices at once, as arrays; None if it must be evaluated one by one."""
+    """Return a formula's values at all indices, computed with arrays; None if they must be evaluated one by one."""
     shape, left = tuple(sizes.values()), names.budget.left
     cost(*(0 for _ in shape))
     spent, names.budget.left = (left - names.budget.left) * prod(shape), left
@@ -297,7 +297,7 @@ def _beside(
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
-    """Return the costs in the file. An error in an entry is reported there, one in all of them at the first."""
+    """Return the costs in the file. An error in one entry is reported there, an error in all entries at the first."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]

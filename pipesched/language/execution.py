@@ -1,9 +1,9 @@
 """Execution of translated code: its budget, its exact arithmetic, and the meaning of its exceptions.
 
-Every expression pays before it runs (`translate` determines how much), in any part of a file; one budget serves a file
-at a size, including its claims. `Halt` is raised by functions that a program calls (a chunk that does not exist, an
-exhausted budget); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the
-bindings, read from the frames.
+Every expression is charged before it runs (`translate` determines its cost); one budget serves a file at a size,
+including its claims. `Halt` is raised by functions that a program calls (a chunk that does not exist, an exhausted
+budget); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the bindings, read
+from the frames.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """A program cannot continue. Its place is the caller's."""
+    """Raised when a program cannot continue. Its place is the caller's."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ def entry(name: str, entries: Sequence[int], index: Number) -> int:
 
 @dataclass
 class Budget:
-    """The steps that may still be run: expressions and iterations of loops pay first."""
+    """The steps that may still be run; expressions and loop iterations are charged before they run."""
 
     left: int
     limit: int
@@ -72,7 +72,7 @@ class Budget:
         return cls(BUDGET * max_ops, BUDGET * max_ops)
 
     def pay(self, cost: int) -> None:
-        """Pay for the next step."""
+        """Charge the budget for the next step."""
         self.left -= cost
         if self.left < 0:
             raise self._spent("no more can be run here")
@@ -98,7 +98,7 @@ _FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what i
 
 @dataclass
 class Names:
-    """The names that translated code may use, with their values; names of a file have the prefix ``v_`` there.
+    """The names that translated code may use, with their values; names of a file have the prefix ``v_``.
 
     code: the code of the parts of the file, by id.
     """
@@ -165,7 +165,7 @@ def report(
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Return where in the .ps file the innermost translated code was, with bindings of all loops and one call."""
+    """Return the place of the innermost translated code in the .ps file, with the bindings of loops and one call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -183,6 +183,6 @@ def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> 
 
 
 def _bindings(values: Mapping[str, object], names: Sequence[str]) -> list[str]:
-    """Return ``k = 5`` for enclosing loops and a function's arguments, ``iteration 3`` for a repeat."""
+    """Format bindings: ``k = 5`` for enclosing loops and a function's arguments, ``iteration 3`` for a repeat."""
     found = [(name, value) for name in names if isinstance(value := values.get(name), int)]
     return [f"iteration {value + 1}" if name.startswith("n_") else f"{name[2:]} = {value}" for name, value in found]

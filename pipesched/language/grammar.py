@@ -2,7 +2,7 @@
 
     grammars/pipesched.lark --lark--> grammars/pipesched.lalr.json --`grammar`--> Grammar --`read`--> a tree
 
-After a change of the grammar, `python -m tests.core.test_grammar` writes the tables again; this needs lark.
+After a change of the grammar, `python -m tests.core.test_grammar` rewrites the tables; this needs lark.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Grammar(NamedTuple):
     states: Sequence[Mapping[str, int]]
 
     def read(self, text: str, build: object) -> Any:
-        """Return the value that a builder makes of a text, or the first misplaced token if the text does not parse.
+        """Parse a text and return the builder's value, or the first misplaced token if it does not parse.
 
         Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file takes no stack.
         """
@@ -59,7 +59,7 @@ class Grammar(NamedTuple):
 
 
 def _maker(rule: Rule, build: object) -> Callable[[Children], Any]:
-    """Return the function from the children of a rule to its value."""
+    """Return the function that computes a rule's value from its children."""
     if rule.action is None:
         return itemgetter(0)
     make = _children if rule.origin.startswith("_") else getattr(build, rule.action)
@@ -73,7 +73,7 @@ def _children(children: Children) -> Children:
 
 
 def _flat(children: Children) -> Children:
-    """Return the children with inner lists flattened; a first list grows in place, so n repetitions take n steps."""
+    """Return the children with inner lists flattened; the first list grows in place, so n repetitions take n steps."""
     flat = children[0] if type(children[0]) is list else children[:1]
     for child in children[1:]:
         flat.extend(child if type(child) is list else (child,))
@@ -82,7 +82,7 @@ def _flat(children: Children) -> Children:
 
 @cache
 def grammar() -> Grammar:
-    """Return the grammar of the language; loading takes some 3 ms."""
+    """Return the grammar of the language; loading takes about 3 ms."""
     data = loads(asset("grammars", "pipesched.lalr.json").read_bytes())
     words = Words(data["terminals"], data["words"], frozenset(data["ignored"]))
     rules = [Rule(origin, action, tuple(symbols)) for origin, action, symbols in data["rules"]]

@@ -1,14 +1,14 @@
-"""Orders by a rule in place of a list: a rank runs the first of its lines that can run.
+"""Orders that follow from a rule instead of a list: a rank runs the first of its lines that can run.
 
     rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
 
-All ranks share one clock. At an instant operations end, then messages arrive, then the free ranks each start what they
+All ranks share one clock. At each instant operations end, then messages arrive, then every free rank starts what it
 can, until none can. The times of operations and messages come from the costs of the file, 1 per result if it has none,
 and never from costs of the command line: the order is a function of the file and its parameters. Ranks without such
-lines run their list on the same clock, and so do operations before them in a program.
+lines run their list on the same clock, and so do the operations before such lines in a program.
 
 An operation can run once its inputs are made and, from another rank, have arrived. Held memory is the running sum of
-`model.release`, freed at W: a rank is asked only when nothing runs there.
+`model.release`, freed at W: it is read only when the rank is free.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Clock:
             raise self._standstill(left)
 
     def _wake(self, rank: int) -> None:
-        """Start what the rank can start now: the next slot of its list, or the first of its lines."""
+        """Start what the rank can start now: the next slot of its list, or the first of its lines that can run."""
         emitter, first = self.emitters[rank], self.done[rank]
         if first == len(emitter.sites):
             line = next((line for line in emitter.rules if self._can(emitter, line)), None)
@@ -187,6 +187,6 @@ class Clock:
 
 
 def _full(table: Ints, placement: Placement) -> list[list[int]]:
-    """Return a table by stage and microbatch, whose last axis may be missing if microbatches are alike."""
+    """Return a table by stage and microbatch with the last axis restored if it was omitted for equal microbatches."""
     whole: list[list[int]] = np.broadcast_to(table.T, placement.table.T.shape).T.tolist()
     return whole

@@ -1,4 +1,4 @@
-"""Execution of the programs of many ranks side by side: loops as arrays, without a call per operation.
+"""Executes the programs of many ranks side by side: loops as arrays, without a call per operation.
 
     rank r { let w = min(p - 1 - r, m)  repeat w { F }  for k in w .. m { F  B } }
 
@@ -8,8 +8,8 @@
 
 Every statement runs once, over all lanes that reach it; a condition splits them. Numbers carry bounds, so that only
 those that might exceed 62 bits are inspected. The arrays reproduce the operations of `operations` for programs that do
-not depend on what has run (`turns`). Anything unusual, above all a mistake, raises `Unsuited`: then the programs run
-operation by operation, and report it.
+not depend on what has run (`turns`). Anything unusual, above all a mistake, raises `Unsuited`; the programs then run
+operation by operation and report it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST = 1 << 22  # most lanes at a time
 
 
 class Unsuited(Exception):
-    """Arrays cannot reproduce this program."""
+    """Raised if arrays cannot reproduce a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
 
 
 def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
-    """Return the smallest or the largest of several."""
+    """Return the smallest or the largest of several values."""
     made = parts[0]
     for part in parts[1:]:
         of = one_by_one(made.of, part.of) if made.varies or part.varies else by(made.of, part.of)
@@ -102,9 +102,9 @@ def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any]
 
 @dataclass
 class Lanes:
-    """Iterations side by side, and the names that are known in them.
+    """Iterations side by side, and the names that are visible in them.
 
-    above: the enclosing ones; iteration i belongs to number index[i]; index is None if they are the same.
+    above: the enclosing lanes; iteration i belongs to lane index[i] there; index is None if they are the same lanes.
     """
 
     count: int
@@ -190,7 +190,7 @@ class Lanes:
 class Batch:
     """The operations of one site: in which lanes (None: all), at which index, and their chunk and microbatch.
 
-    second: the other part of the pair is before it. drain: it stands for as many W as are missing.
+    second: the other part of the pair precedes it. drain: it stands for all missing W.
     """
 
     site: int
@@ -207,7 +207,7 @@ class Batch:
         return replace(self, at=self.at + more)
 
     def around(self, index: Ints, before: Any) -> Batch:
-        """Return the same operations in the enclosing lanes. before: the operations that these wrote earlier."""
+        """Return the same operations in the enclosing lanes. before: each lane's number of earlier operations."""
         moved = self.behind(before)
         return replace(moved, lane=index if self.lane is None else index[self.lane])
 

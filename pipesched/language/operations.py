@@ -33,8 +33,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    slices: the slices of each sequence; the last slice has the first turn. named: the turns of microbatches that ran
-    out of order.
+    slices: the slices per sequence; the last slice comes first. named: the turns of microbatches that ran out of order.
     """
 
     low: int
@@ -64,7 +63,7 @@ class Pending:
     """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
 
     It also serves for F without R or O, and O without L. of: the number of missing operations of each chunk and
-    microbatch. slices: the slices of each sequence; its last slice has the first turn.
+    microbatch. slices: the slices per sequence; the last slice comes first.
     """
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
@@ -102,7 +101,7 @@ class Pending:
         return None
 
     def count(self, chunk: int | None) -> int:
-        """Return the number of missing W."""
+        """Return the number of missing Ws."""
         return sum(self.of[chunk].values()) if self.twice else len(self.of[chunk])
 
 
@@ -116,7 +115,7 @@ class Rule(NamedTuple):
 
 
 class Emitter:
-    """The operations of one rank. limit: the most that may be written; letters: those allowed.
+    """The operations of one rank. limit: the most that may be written. letters: the allowed kinds.
 
     chunks: (first microbatch, end, stage) of every chunk. sites, keys: the sites and keys of the written operations;
     second: positions of the second parts of overlap pairs. rules: the lines of a `greedy`; holds: held memory by chunk
@@ -149,7 +148,7 @@ class Emitter:
         return made | {op.name: self._emission(op) for op in self.written}
 
     def _emission(self, op: Op) -> Emission:
-        """Return the function that writes an operation of a kind: the next one, or one with a named microbatch."""
+        """Return the function that writes an operation of a kind, for the next or a named microbatch."""
         turns = self.turns.get(op.kind.makes[0])
         takes = [missing for of, missing in self.missing.items() if of is op]
         adds = [missing for of, missing in self.missing.items() if OLDEST[of] is op]
@@ -170,7 +169,7 @@ class Emitter:
         return emit
 
     def upcoming(self, op: Op, chunk: int | None) -> Entry | None:
-        """Return the next operation of a kind, if any: of the oldest without one, or of the next microbatch."""
+        """Return the next operation of a kind, if any: for the oldest pending operation, or for the next microbatch."""
         self._require(op, chunk, every=op is Op.W)
         if op in OLDEST:
             return self.missing[op].oldest(chunk)
@@ -230,7 +229,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
-        """Refuse an unknown chunk, and a missing one if there are several, unless any is allowed."""
+        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless any may be meant."""
         count = len(self.chunks)
         known = 0 <= chunk < count if chunk is not None else every or count == 1
         if not known:

@@ -1,4 +1,4 @@
-"""The parser, text to tree. LALR(1): linear time, one pass, no ambiguity; a valid file is read only once.
+"""The parser, from text to tree. LALR(1): linear time, one pass, no ambiguity; a valid file is read only once.
 
     text --grammar--> reductions --Build--> ast.File
       \\__ not in the language --> PS101 at the first misplaced token; hints find every mistake
@@ -38,7 +38,7 @@ _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_
 
 
 def parse(source: Source, words: int = WORDS) -> ast.File:
-    """Return the tree of a file with at most so many words.
+    """Return the tree of a file. words: the largest allowed number of words.
 
     Raises:
         PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
@@ -66,7 +66,7 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
 
 
 def _refuse_large(source: Source, words: int) -> None:
-    """Refuse a file that cannot be read in a few seconds, and brackets too deep for recursive walks of the tree."""
+    """Refuse a file that takes more than a few seconds to read, and brackets too deep for recursive walks."""
     text = source.text
     if len(text) <= words and sum(map(text.count, "{[(")) <= NESTED:
         return
@@ -92,7 +92,7 @@ def _refuse_large(source: Source, words: int) -> None:
 
 
 def _refuse_steering(source: Source) -> None:
-    """Refuse characters that steer a terminal or make a line look different from what is read."""
+    """Refuse characters that control a terminal or make a line look different from its contents."""
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"

@@ -22,7 +22,7 @@ _HELD = 64  # most ranks with a stage that are listed
 
 
 class Placed(NamedTuple):
-    """A stage of a route: its rank, the line that places it, and the stages that this line lets it read."""
+    """A stage of a route: its rank, the line that places it, and the stages that the line makes it read."""
 
     rank: int
     node: ast.Stages
@@ -125,7 +125,7 @@ def _line(node: ast.Stages, routes: dict[str, Route], names: Names, max_ops: int
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
-    """Require that a stage may be placed so; a single line overrides a range."""
+    """Require that a stage may be placed here; a line for a single stage overrides a range."""
     span, message = placed.node.span, f"stage {stage} is on rank {placed.rank}"
     if before is not None and (placed.node.high is not None or before.node.high is None):
         raise _wrong(f"stage {stage} is placed twice", span, "placed again here", "keep one of the two lines")
@@ -136,7 +136,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Return the reads of each stage that does not just read the previous stage; they are the same on every route."""
+    """Return the reads of stages that do not read exactly the previous stage; they are the same on every route."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}
@@ -186,7 +186,7 @@ def _stages(routes: list[Route]) -> int:
 
 
 def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
-    """Return the microbatches of each route; together they are all of 0 .. m, each once."""
+    """Return the microbatches of each route; together they cover 0 .. m exactly once."""
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"

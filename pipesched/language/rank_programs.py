@@ -34,7 +34,7 @@ class Programs:
     """The programs of a file at one size.
 
     sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
-    the schedule, if not all are.
+    the schedule, unless all are.
     """
 
     checked: Checked
@@ -85,7 +85,7 @@ class Programs:
         return np.concatenate(sites), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterator[Emitter]:
-        """Run the programs of all ranks, one after the other; all of them first if an order is by rule."""
+        """Run the programs of all ranks, one after the other; all of them first if an order follows from a rule."""
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
@@ -120,7 +120,7 @@ class Programs:
         return self.checked.file.span.source
 
     def _assign(self) -> list[ast.Rank]:
-        """Return the program of every rank: its own if there is one, else the general one."""
+        """Return the program of every rank: its own, else the general one."""
         items, ranks = self.checked.items(ast.Rank), self.placement.ranks
         general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:
@@ -137,7 +137,7 @@ class Programs:
         return [own[r] if r in own else general[0] for r in range(ranks)]
 
     def _own(self, items: Sequence[ast.Rank]) -> dict[int, ast.Rank]:
-        """Return the programs of single ranks."""
+        """Return the programs written for a single rank."""
         own: dict[int, ast.Rank] = {}
         for item in (item for item in items if id(item.rank) in self.names.code):
             rank = self.names.number(item.rank)
@@ -191,7 +191,7 @@ class Programs:
 
 
 class _Found(Exception):
-    """The requested operation is being written."""
+    """Raised when the requested operation is written."""
 
 
 class _Until(list[int]):

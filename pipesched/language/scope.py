@@ -1,7 +1,6 @@
 """The meaning of names at one point of a file.
 
-No name is ever shadowed and none is visible before its definition, so recursion cannot be written, and a reader never
-has to ask which `k` is meant.
+No name is ever shadowed or visible before its definition, so recursion cannot be written, and any `k` has one meaning.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _NO_RECURSION = "recursion is not allowed: every file ends; use `for` or a close
 class Binding:
     """A known name: its kind (of the result, for a function), its number of arguments, and the cost of a call.
 
-    arity: None for a value; for a function the least and greatest number of arguments (greatest None: any number).
-    bare: a function that may also be named without arguments (``peak``). now: knowledge of a rank's program about what
-    has run there (``pending``); a file may redefine the name.
+    arity: None for a value; for a function the smallest and largest number of arguments (None: any number).
+    bare: a function that may also be named without arguments (``peak``). now: a name for what has run so far on a rank
+        (``pending``); a file may redefine it.
     """
 
     kind: Kind = "number"
@@ -46,10 +45,10 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, the innermost first; errors are collected, not raised. code: the code of each node, by id.
+    """A chain of blocks, innermost first; errors are collected, not raised. code: the code of each node, by id.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: the
-    known names, in words, as help for an unknown one. defining: the name whose value is read here.
+    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: a text
+        that lists the known names, as help for an unknown one. defining: the name being defined.
     """
 
     names: ChainMap[str, Binding]
@@ -91,7 +90,7 @@ class Scope:
 
     @property
     def full(self) -> bool:
-        """True if no more findings are reported."""
+        """True if further findings are no longer reported."""
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:

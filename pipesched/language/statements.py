@@ -3,7 +3,7 @@
     def program(v_r, F, I, …, steps): …
 
 The emission functions are arguments, so that one compiled function serves every rank. An operation is a call with its
-site, its chunk and its microbatch, None if it names none.
+site, its chunk and its microbatch, or None.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of a text, with their places; blanks and comments are in between.
+"""The words of a text, with their places; blanks and comments are skipped.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """
@@ -35,7 +35,7 @@ SOFT = (
 class Token(NamedTuple):
     """A word of the text. kind: its terminal in the grammar, END, or UNKNOWN.
 
-    supplied: it is missing in the text, and was inserted.
+    supplied: it is missing in the text and was inserted.
     """
 
     kind: str
@@ -59,7 +59,7 @@ def too_long(number: str) -> bool:
 
 
 def known_release(rule: str) -> bool:
-    """Return True if a rule may follow `release`: ``torch``, or ``split:x`` with x from 0 to 1; letters aside."""
+    """Return True if a rule of several letters may follow `release`: ``torch``, or ``split:x`` with x from 0 to 1."""
     name, _, share = rule.partition(":")
     try:
         return rule == "torch" or (name == "split" and 0 <= Fraction(share) <= 1)

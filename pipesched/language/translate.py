@@ -1,7 +1,7 @@
 """Translation of expressions and statements to Python bytecode that carries the positions of the .ps file.
 
 The tree is translated node by node to Python's own tree and compiled. Every Python node has the *offset* of its .ps
-node as its line number, so that an exception in the running code gives the place in the .ps file, and the frames hold
+node as its line number, so an exception in the running code identifies the place in the .ps file, and the frames hold
 the loop bindings. Only integers and prefixed names of the user's text reach Python.
 
     F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: the operation's number in the file
@@ -12,10 +12,10 @@ the loop bindings. Only integers and prefixed names of the user's text reach Pyt
     require e             ->   pay(c) or e                   charges c, unless an enclosing loop has done so
     pending               ->   pending()                     asks the rank, each time
 
-The cost of an expression is the number of its parts, including the functions that it calls. A function beyond `DEAR`
-pays when it is called, so that costs stay small numbers however deeply functions call functions.
+The cost of an expression is the number of its parts, including the functions that it calls. A function that costs more
+than `DEAR` is charged when it is called, so that costs stay small numbers at any depth of calls.
 
-Names and types are checked on the way; a file with an unknown name is never run.
+Names and types are checked during translation; a file with an unknown name is never run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Made = TypeVar("Made", bound=python.AST)
 
 
 def placed(span: Span, made: Made) -> Made:
-    """Give a Python node, and new nodes below it, a place in the .ps file: offsets in place of lines."""
+    """Give a Python node, and new nodes below it, a place in the .ps file: offsets instead of lines."""
     place = {"lineno": span.start + 1, "end_lineno": span.end + 1, "col_offset": 0, "end_col_offset": 0}
     fresh: list[python.AST] = [made]
     while fresh:
@@ -176,7 +176,7 @@ class Expressions:
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 
     def _binary(self, node: ast.Binary, scope: Scope) -> Term:
-        """Return two operands under the function of an operator."""
+        """Return a term that applies an operator's function to two operands."""
         takes, makes, _ = OPERATORS[node.operator]
         left = self.term(node.left, scope, takes)
         right = self.term(node.right, scope, left.kind if takes == "unknown" else takes)
@@ -190,14 +190,14 @@ class Expressions:
 
 
 def paid(node: ast.Node, term: Term) -> python.expr:
-    """Return the expression with a payment before it."""
+    """Return the expression, preceded by its charge."""
     return placed(node.span, python.BoolOp(python.Or(), [call("pay", python.Constant(term.cost)), term.code]))
 
 
 def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
-    """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is known from here on.
+    """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is visible from here on.
 
-    pays: whether a value pays for itself, as outside of ranks; a costly function always does.
+    pays: whether a value is charged by itself, as outside of ranks; a costly function always is.
     """
     parameters = node.parameters
     inside = scope.inner(defining=node.name.id)

@@ -1,9 +1,9 @@
 """The programs of all ranks as columns: the output of `lanes`, each operation with its stage and microbatch.
 
-If a kind counts for itself, its n-th operation in a chunk has the n-th microbatch. If a kind follows another (W an I,
-R and O an F, L an O), it has the microbatch of the other kind's n-th operation. `drain W` stands for all W that are
-missing there. `operations` does the same one operation at a time; a program whose order depends on more than such
-counts is `Unsuited`.
+If a kind counts its own operations, its n-th operation in a chunk has the n-th microbatch. If a kind follows another (W
+an I, R and O an F, L an O), it has the microbatch of the other kind's n-th operation. `drain W` stands for all W that
+are missing at that point. `operations` does the same one operation at a time; a program whose order depends on more
+than such counts is `Unsuited`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Chunks:
 
     @classmethod
     def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
-        """Return the chunks that a placement gives to ranks."""
+        """Return the chunks of these ranks in a placement."""
         held = [placement.chunks(rank) for rank in ranks]
         rows = [
             (*placement.ranges[route], stage * placement.microbatches) for chunks in held for route, stage in chunks
@@ -80,7 +80,7 @@ class Chunks:
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """Return each operation's chunk, and the queue whose oldest entry a W takes: its chunk's or its rank's."""
+        """Return each operation's chunk, and the queue from which a W takes the oldest: of its chunk or its rank."""
         many, bare = np.diff(self.first), made.chunk == NONE
         count = many[:1] if (many == many[0]).all() else np.repeat(many, made.lengths)
         of_all = weights & bare & (count > 1)
@@ -113,7 +113,7 @@ class Arrays:
         """Write the programs, one for each rank.
 
         Raises:
-            Unsuited: if they must run one operation after the other; nothing is charged then.
+            Unsuited: if they must run operation by operation; nothing is charged then.
         """
         parts = [self._beside(programs[ranks[0]], ranks) for ranks in self._ranges(programs)]
         if self.expansion.spent > self.names.budget.left or sum(len(keys) for _, keys in parts) > self.most:
@@ -125,7 +125,7 @@ class Arrays:
         return site, np.concatenate([keys for _, keys in parts]), second, start
 
     def _ranges(self, programs: Sequence[ast.Rank]) -> Iterator[list[int]]:
-        """Yield consecutive ranks with the same program, few enough that their columns stay in caches."""
+        """Yield groups of consecutive ranks with the same program, small enough for their columns to stay in caches."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         few = max(AT_ONCE // max(each, 1), 1)
         for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
@@ -187,7 +187,7 @@ class Arrays:
         return keys
 
     def _turn(self, made: Columns, chunks: Chunks, unit: Column, at: Ints, keys: Ints, mirror: bool) -> None:
-        """Fill in the keys of operations that take the next microbatch of their chunk, or that all name theirs."""
+        """Fill in the keys of operations that take their chunk's next microbatch, or all name their microbatch."""
         of = unit[at]
         if made.microbatch is not None and (named := made.microbatch[at] != NONE).any():
             microbatch = made.microbatch[at]
@@ -212,7 +212,7 @@ _TURNS = [
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
-    """Fill in the keys of operations whose n-th in a unit has the microbatch of the n-th source there."""
+    """Fill in the keys of operations; the n-th one in a unit has the microbatch of the n-th source there."""
     at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
     if (count > there).any():
@@ -224,7 +224,7 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
 
 
 def _ends(count: Ints) -> Ints:
-    """Return the begin of each of several runs, and the end of the last."""
+    """Return where each of several runs begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
 
 

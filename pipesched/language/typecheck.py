@@ -1,6 +1,6 @@
 """Checking of names and types: the result is a compiled file that can be run at any size.
 
-Everything that can be known without sizes is found here, in one run.
+All mistakes that do not depend on sizes are found here, in one run.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Checked:
 
     @cached_property
     def greedy(self) -> bool:
-        """True if a program is a rule."""
+        """True if some program has a `greedy` rule."""
         return any(isinstance(part, ast.Greedy) for item in self.items(ast.Rank) for part in item.body)
 
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:
-    """Parse, check and compile a text of at most so many words: once, for all sizes at which it is run.
+    """Parse, check and compile a text, once for all sizes. words: the largest allowed number of words.
 
     Raises:
-        PipeschedError: PS1xx, all mistakes; PS2xx, everything that is wrong at every size.
+        PipeschedError: PS1xx, all mistakes; PS2xx, all mistakes that occur at every size.
     """
     return check_file(parse(source, words))
 
@@ -116,7 +116,7 @@ class _Checker:
         of: Sequence[str] | None = None,
         exact: bool = False,
     ) -> None:
-        """Compile expressions that pay for themselves; with names, as functions of these."""
+        """Compile expressions that are charged by themselves; with names, as functions of these."""
         for node in nodes:
             if node is not None:
                 code = paid(node, Expressions(exact).term(node, scope or self.scope, want))
@@ -185,13 +185,13 @@ class _Checker:
         self._of(entry.of, entry.value, *(entry.values or ()))
 
     def _of(self, names: Sequence[ast.Name], *nodes: ast.Expression | None) -> None:
-        """Compile exact expressions, in which these names are known too."""
+        """Compile exact expressions in which these names are also visible."""
         inside = self.scope.inner()
         for name in names:
             inside.define(name)
         self._keep("number", *nodes, scope=inside, of=[name.id for name in names] or None, exact=True)
 
     def _variable(self, item: ast.Rank) -> str:
-        """Return the rank variable of ``rank r { … }``; "" for one rank's own program, also if its name is known."""
+        """Return the rank variable of ``rank r { … }``; "" for a single rank's program, also if r is a known name."""
         unknown = isinstance(item.rank, ast.Name) and item.rank.id not in self.scope.names
         return item.rank.id if unknown and isinstance(item.rank, ast.Name) else ""

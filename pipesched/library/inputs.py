@@ -19,7 +19,7 @@ def read(target: str) -> Source:
     A name with a colon may belong to an extension; a file of that name wins.
 
     Raises:
-        PipeschedError: PS809, unreadable; PS810, neither a file nor a built-in schedule.
+        PipeschedError: PS809, unreadable; PS810, if it is neither a file nor a built-in schedule.
     """
     there = os.path.exists(target)
     if target == "":
@@ -33,7 +33,7 @@ def read(target: str) -> Source:
 
 
 def claimed(target: str) -> Source | None:
-    """Return the source of a name with a colon that an extension claims, else None."""
+    """Return the source of a name with a colon if an extension claims it, else None."""
     found = (row.claims.load()(target) for row in rows(Names) if ":" in target)
     return next((source for source in found if isinstance(source, Source)), None)
 
@@ -71,13 +71,13 @@ def library(target: str) -> Source:
 
 
 def known_as(name: str) -> str | None:
-    """Return the library schedule of that name, or for which it is an alias; None if there is none."""
+    """Return the library schedule with this name or alias; None if there is none."""
     meant = (row.known.load()(name) for row in rows(Aliases))
     return name if name in built_in() else next(filter(None, meant), None)
 
 
 def read_path(path: str) -> Source:
-    """Read the file at a path; built-in names do not count.
+    """Read the file at a path; built-in names are ignored.
 
     Raises:
         PipeschedError: PS809, if it is missing or not text.
@@ -88,7 +88,7 @@ def read_path(path: str) -> Source:
 
 
 def _missing(on: str, target: str, found: Diagnostic) -> PipeschedError:
-    """Return the error on a missing name, as hints explain it."""
+    """Return the error for an unknown name, as hints explain it."""
     return PipeschedError(explained(on, [found], target))
 
 

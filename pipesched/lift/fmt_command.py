@@ -70,7 +70,7 @@ def _format(target: str) -> Formatted:
 
 
 def _write(results: list[Formatted], out: Output) -> None:
-    """Write the new texts over the old ones; text from stdin goes to the output even if nothing changed."""
+    """Overwrite the files with the new text; text from stdin goes to the output even if nothing changed."""
     for result in results:
         if result.target == "-" and out.format != "json":
             out.write(result.after, "data")  # the text itself, whatever its comments contain

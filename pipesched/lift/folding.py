@@ -1,13 +1,13 @@
-"""Folds orders into loops: finds the shortest nest of `repeat`s that spells a word.
+"""Folds orders into loops: finds the shortest nest of `repeat`s that expands to a word.
 
     F F F F B F B F B B B      repeat 3 { F }  repeat 3 { F  B }  ...
 
-A repeat is at least a square: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters,
-which end in a letter or a repeat:
+A repeat is at least a square: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters;
+they end in a letter or a repeat:
 
     best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
 
-For repeats with period q that end at i it suffices to remember the best beginning of those that end at i - q. Bodies
+For repeats with period q that end at i, it suffices to remember the best beginning for those that end at i - q. Bodies
 are folded by the same rule. This is exact if all periods are tried; for long words only short ones are tried, and the
 result is folded again with its repeats as letters.
 """
@@ -62,7 +62,7 @@ Tree: TypeAlias = tuple[Node, ...]
 
 
 def spelled(tree: Tree, rank: int = 0, copies: int = 0) -> Word:
-    """Return the word that a tree spells."""
+    """Return the word that a tree expands to."""
     word: list[int] = []
     for node in tree:
         if isinstance(node, Loop):
@@ -87,11 +87,11 @@ class Folder:
     bodies: dict[Word, int] = field(default_factory=dict)
 
     def fold(self, word: Word) -> Tree:
-        """Return a short tree that spells the word."""
+        """Return a short tree that expands to the word."""
         return self.folded(word)[1]
 
     def folded(self, word: Word) -> tuple[int, Tree]:
-        """Return the cost of a word, and its tree."""
+        """Return the cost of a word and its tree."""
         if word not in self.known:
             self.known[word] = self._folded(word)
         return self.known[word]
@@ -119,8 +119,8 @@ class Folder:
         return cost, self._traced(word, choice)
 
     def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the least cost of word[low:high]; and for each end the begin of the last part and its period, 0 for a
-        letter.
+        """Return the least cost of word[low:high]; and, for each end, where its last part begins and the part's period,
+        0 for a letter.
 
         ends: the squares of the word, including the squares of its parts.
         """
@@ -198,7 +198,7 @@ def _squares(word: Word) -> Ends:
 
 
 def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
-    """Return a short tree that spells prefix kernel^copies suffix for any number of copies."""
+    """Return a short tree that expands to prefix kernel^copies suffix for any number of copies."""
     if not kernel:
         return folder.fold(prefix + suffix)
     u = root(kernel)
@@ -222,5 +222,5 @@ def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:
 
 
 def _length(word: Word, u: Word) -> int:
-    """Return the number of first letters of the word that agree with u u u …."""
+    """Return the length of the longest common prefix of the word and u u u …."""
     return next((i for i, letter in enumerate(word) if letter != u[i % len(u)]), len(word))

@@ -5,8 +5,8 @@
     m0 + jK    F F F | F I W   ...   F I W | ...
 
 The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
-order, so the letters alone determine the microbatch of each operation. The seam certificate proves that the longer
-orders are right, and how long they take.
+order, so the letters determine the microbatch of each operation. The seam certificate proves that the longer orders are
+correct, and how long they take.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Kernel:
     """The position of the kernel in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list. copies: the number of further copies
-    that follow it; without them, the schedule has the least m, m0.
+    that follow it; without them, the schedule has its smallest m, m0.
     """
 
     microbatches: int
@@ -42,7 +42,7 @@ class Kernel:
         return self.high[rank] + self.copies * (self.high[rank] - self.low[rank])
 
     def fault(self, schedule: Schedule) -> str:
-        """Return the reason why this is not a kernel of the schedule; empty if it is one."""
+        """Return why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
             return "a kernel has one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):

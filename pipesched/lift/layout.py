@@ -88,7 +88,7 @@ def gap(tokens: Sequence[Token], at: int) -> str:
 
 
 def breakable(tokens: Sequence[Token], at: int) -> bool:
-    """Return True if a line may end before the token: at an operator, after a comma, before a word like `when`."""
+    """Return True if a line may end before the token: at an operator, after a comma, or before a word like `when`."""
     before, token = tokens[at - 1], tokens[at]
     if gap(tokens, at) == "" or before.text in ("{", "}"):
         return False
@@ -102,7 +102,7 @@ def _operates(token: Token) -> bool:
 
 
 def _argument(tokens: Sequence[Token], at: int) -> bool:
-    """Return True if a bracket belongs to the word before it: a call, a chunk, a microbatch; not to `4 of (…)`."""
+    """Return True if a bracket belongs to the word before it (a call, a chunk, a microbatch), unlike in `4 of (…)`."""
     before, token = tokens[at - 1], tokens[at]
     if before.text == "of" and (tokens[at - 2].named or tokens[at - 2].kind == "NUMBER" or tokens[at - 2].text in ")]"):
         return False

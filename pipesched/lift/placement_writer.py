@@ -1,7 +1,7 @@
 """A placement as the ``stage`` and ``frozen`` lines of a file.
 
-A placement of a known shape becomes a formula, any other one runs of stages. A route has one range of microbatches in
-the language, so a route with several ranges becomes several routes with the same ranks.
+A placement of a known shape becomes a formula, any other becomes runs of stages. A route has one range of microbatches
+in the language, so a route with several ranges becomes several routes with the same ranks.
 
     stage s in 0 .. p on rank s                                          linear
     stage s in 0 .. p * v on rank s % p                                  looped

@@ -2,10 +2,10 @@
 
 Only blanks and line ends change: the tokens of the file, including comments, stay in order.
 
-- Two blanks for each brace around. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two blanks apart. An expression keeps its breaks at operators, the rest moved in.
+- Two blanks per enclosing brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
+  user's lines, two blanks apart. An expression keeps its line breaks at operators, with the rest indented.
 - A block on one line stays there if it fits in 100 columns. One blank line at most, none at the ends of a block.
-- In consecutive lines these are aligned: blocks, the `=` of lets, the parts of routes, comments at the end.
+- Consecutive lines align these: blocks, the `=` of lets, the parts of routes, comments at the end.
 
     repeat warmup     { F }        # fill
     repeat m - warmup { F  B }     # steady
@@ -30,7 +30,7 @@ _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source, words: int = WORDS) -> str:
-    """Return the text in canonical form, for at most so many words. Raises PipeschedError if it does not parse."""
+    """Return the text, of at most `words` words, in canonical form. Raises PipeschedError if it does not parse."""
     layout = _Layout(source.text)
     layout.mark(parse(source, words))
     layout.run()
@@ -41,8 +41,8 @@ def format_source(source: Source, words: int = WORDS) -> str:
 class _Layout:
     """Arranges the words of a text in lines, one word at a time.
 
-    own, operations: by offset, the end of each item and statement with its own lines, and of each operation. words: the
-    tokens without comments.
+    own, operations: by offset, the end of each item and statement with lines of its own, and of each operation. words:
+    the tokens without comments.
     """
 
     text: str
@@ -153,14 +153,14 @@ class _Layout:
         return self.words[first].text + "".join(rest)
 
     def _last(self, at: int, end: int) -> int:
-        """Return the index of the word that ends at `end`, at most as far as a line can reach."""
+        """Return the index of the word that ends at `end`, searching at most as far as a line can reach."""
         last = at
         while self.words[last].end < end and last - at <= WIDTH:
             last += 1
         return last
 
     def _note_kind(self, line: Line, token: Token, at: int) -> None:
-        """Record the kind of the line, if such lines are aligned, and whether it is a whole block."""
+        """Record the line's kind, if such lines are aligned, and whether it is a whole block."""
         last = self._last(at, self.own[token.start])
         if token.text in ("let", "route"):
             line.kind = token.text
@@ -169,7 +169,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Return True if a block is on one line and can stay there, with its head if its breaks are not kept."""
+        """Return True if a block is on one line and can stay there, with its head unless that keeps its line breaks."""
         if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0

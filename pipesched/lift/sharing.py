@@ -1,13 +1,13 @@
-"""Ranks whose orders differ only in counts of repeats share one program.
+"""Gives ranks whose orders differ only in repeat counts one shared program.
 
     rank 0   (F)^3 (F B)^5 (B)^3
     rank 1   (F)^2 (F B)^6 (B)^2         rank r   (F)^(3 - r)  (F B)^(5 + r)  (B)^(3 - r)
     rank 2   (F)^1 (F B)^7 (B)^1
     rank 3         (F B)^8               a count of 0 or less: none
 
-Two neighbours determine a line for each count. The program covers the ranks whose order these lines spell, letter by
-letter, so a wrong guess does no harm. The parts come from the order of one of the ranks, or from two merged orders if
-parts are missing at both ends (ZB-H1 has no F I on the first rank, no I W on the last).
+Two neighbours determine each count as a linear function of the rank. The program covers the ranks whose order it
+reproduces, letter by letter, so a wrong guess does no harm. The parts come from the order of one of the ranks, or from
+two merged orders if parts are missing at both ends (ZB-H1 has no F I on the first rank, no I W on the last).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Return the longest run of ranks around r whose orders the tree gives; None if it does not give r and r + 1."""
+    """Return the longest run of ranks around r whose orders the tree reproduces; None unless it has r and r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))
@@ -95,7 +95,7 @@ def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], 
 
 
 def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
-    """Yield trees that may spell the orders of the ranks r and r + 1."""
+    """Yield trees that may reproduce the orders of the ranks r and r + 1."""
     if one == two:
         yield one
     if one == two or max(len(one), len(two)) > LONGEST:
@@ -134,7 +134,7 @@ def _shape(tree: Tree) -> tuple[object, ...]:
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """Return the tree whose counts are the lines through the counts of two trees of one shape, at ranks r and r + 1."""
+    """Return the tree with counts linear in the rank, from two trees of one shape at ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):
@@ -174,7 +174,7 @@ def _packed(word: Word) -> bytes:
 
 @dataclass
 class _Matcher:
-    """Finds how often the parts of a list repeat in the order of a rank, within a number of steps.
+    """Finds how often each part of a list repeats in a rank's order, within a number of steps.
 
     words: the orders, packed, by rank.
     """
@@ -183,7 +183,7 @@ class _Matcher:
     steps: int = 100_000
 
     def lines(self, parts: tuple[Loop, ...], bodies: Sequence[bytes], r: int) -> Iterator[Tree]:
-        """Yield the tree of these parts that spells the orders of the ranks r and r + 1, if there is one.
+        """Yield the tree of these parts that reproduces the orders of the ranks r and r + 1, if any.
 
         bodies: the bodies of the parts, packed.
         """
@@ -193,7 +193,7 @@ class _Matcher:
             yield _through(_repeated(parts, one), _repeated(parts, two), r)
 
     def match(self, bodies: Sequence[bytes], word: bytes) -> list[int] | None:
-        """Return the count of each body in a word, trying large counts first; None if there are none."""
+        """Return the count of each body in a word, trying large counts first; None if no counts match."""
         dead: set[tuple[int, int]] = set()
         left = min(self.steps, MOST_STEPS)
         self.steps -= left

@@ -1,4 +1,4 @@
-"""Spells orders as words: the operations of a rank in the letters of the language.
+"""Writes orders as words: the operations of a rank in the letters of the language.
 
     F[c]      the next microbatch of the chunk                    F[c](i)   any other one
     W         if every W is the oldest one of its rank            W[c]      the oldest of its chunk
@@ -36,10 +36,8 @@ _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 
 @dataclass(frozen=True)
 class Words:
-    """The order of every rank.
-
-    drained: whether on each rank every W takes the oldest I and none is left. series: by letter, for texts with a blank
-    for the microbatch.
+    """The order of every rank. drained: whether on each rank every W takes the oldest I and none is left. series: by
+    letter, for texts with a gap for the microbatch.
     """
 
     letters: tuple[str, ...]
@@ -53,9 +51,9 @@ BLANK = "…"
 
 
 def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
-    """Spell a schedule on this placement, whose routes are ranges.
+    """Write a schedule as words on this placement, with routes that are ranges.
 
-    by_chunk: every W names its chunk. in_series: series of microbatches become letters.
+    by_chunk: every W names its chunk. in_series: each series of microbatches becomes a letter.
 
     Raises:
         PipeschedError: PS814, if the language cannot express an operation.
@@ -106,7 +104,7 @@ class _Columns:
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
-        """Return the series of each operation that is in one."""
+        """Return the series of each operation that belongs to one."""
         paired = self.schedule.joined.copy()
         paired[:-1] |= self.schedule.joined[1:]
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
@@ -135,7 +133,7 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints, slices: int) -> bool | list[bool]:
-        """Mark the W that take the oldest pending I, or the R and F likewise; all given by their places."""
+        """Mark the W that take the oldest pending I, or the R that take the oldest F; all are given by their places."""
         microbatch = self.schedule.microbatch
         once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
         if slices == 1 and once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
@@ -185,7 +183,7 @@ def _check_pairs(schedule: Schedule) -> None:
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
-    """Return the route of every operation, which determines its rank by its stage."""
+    """Return the route of every operation; it follows from its rank and stage."""
     inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
     inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
@@ -201,7 +199,7 @@ def _nowhere(schedule: Schedule, i: int, why: str) -> Exception:
 
 
 def _chunk_names(placement: Placement) -> list[str]:
-    """Return the names of the chunks: numbers, or routes if every rank holds one stage of each."""
+    """Return the names of the chunks: numbers, or routes if every rank holds one stage of each route."""
     if placement.routes > 1 and placement.stages == placement.ranks:
         rows = np.sort(placement.rank_of, axis=1)
         if bool(np.all(rows == np.arange(placement.ranks))):
@@ -250,14 +248,14 @@ LEAST = 4
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The microbatches first, first + step, …; turn: its number among the series of its rank and chunk."""
+    """The microbatches first, first + step, …. turn: its number among the series of its rank and chunk."""
 
     first: int
     step: int
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """Return the index in brackets, in turn i of a loop in which the series advances by `stride` per turn."""
+        """Return the index for the brackets, in turn i of a loop in which the series advances by `stride` per turn."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
@@ -283,7 +281,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the longest parts with even steps, from the left."""
+    """Yield the longest parts with a constant step, from the left."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2

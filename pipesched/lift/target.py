@@ -1,4 +1,4 @@
-"""An order as a `.ps` file for its one size."""
+"""An order as a `.ps` file for exactly its size."""
 
 from __future__ import annotations
 

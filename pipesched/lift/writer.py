@@ -3,8 +3,8 @@
     words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
 
-The file is for one size. With a kernel (`lift.kernel`) it is for every number of microbatches m0 + jK. The text is in
-the form of `pipesched fmt`.
+The file has one size. With a kernel (`lift.kernel`) it accepts every number of microbatches m0 + jK. The text is
+formatted as by `pipesched fmt`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write(
     name: by default the name of the schedule, made legal. documentation: its double quotes become single ones. costs:
     written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
     for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number. statements: further
-    ones, in canonical form.
+    statements, in canonical form.
 
     Raises:
         PipeschedError: PS814, if the language cannot express a part.
@@ -81,7 +81,7 @@ def write(
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """Return the tree of every rank, and functions from the number of copies to the words that it spells."""
+    """Return the tree of every rank, and functions from the number of copies to its words."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
@@ -109,7 +109,7 @@ def legal_name(text: str) -> str:
 
 
 def _documentation(text: str) -> list[Line]:
-    """Return the documentation as a string literal, which can contain neither quotes nor escapes."""
+    """Return the documentation as a string literal, which cannot contain quotes or escapes."""
     plain = _plain(text, also="\n")
     return [Line(0, [f'"{plain}"'])] if plain.strip() else []
 
@@ -139,7 +139,7 @@ def _slices(schedule: Schedule) -> Iterator[Line]:
 
 
 def _costs(costs: Costs) -> Iterator[Line]:
-    """Yield the lines of the given costs, which determine the others; long lines are broken after commas.
+    """Yield the lines of the given costs, which determine the others; long lines break after commas.
 
     Costs of 1, 1, 1 and 2 are the default.
     """
@@ -201,8 +201,8 @@ class Growth:
 def programs(shared: Sequence[Shared], words: Words, growth: Growth) -> Iterator[list[Line]]:
     """Yield the lines of each `rank` block.
 
-    Programs that several ranks share become the general block, with a choice between them; the other ranks become
-    blocks of single ranks.
+    Programs shared by several ranks become the general block, with a choice between them; the other ranks get blocks of
+    their own.
     """
     printer = _Printer(words, growth)
     several = [x for x in shared if x.high - x.low > 1]
@@ -237,7 +237,7 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return where the last W begin, if they are several and all that are pending; otherwise the end."""
+        """Return where the final Ws begin, if they are several and are all the pending ones; otherwise the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1
@@ -270,7 +270,7 @@ class _Printer:
         return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
 
     def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
-        """Return the nodes as texts; inside: 1 within a loop, whose variable is i."""
+        """Return the nodes as text. inside: 1 within a loop over i."""
         seen: Counter[Node] = Counter()
         texts: list[str] = []
         for node in nodes:
@@ -286,7 +286,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """Return True if every series has one place in a program, outside of nested loops, so that i counts its turns."""
+    """Return True if every series has one place in a program, outside of nested loops, so i counts its turns."""
     if not words.series:
         return True
     for program in shared:

@@ -1,6 +1,6 @@
 """Lowers a Schedule to a Program: every message is sent and received at one global instant.
 
-The schedule has been list-scheduled once (`analysis.timeline`). All events are put into one global order,
+The schedule has been list-scheduled once (`analysis.timeline`). All events are put in one global order,
 
     a compute    at its start
     a message    at the end of its producer, before the computes that start then
@@ -8,7 +8,7 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
 and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
 everything written there, in order. If each message is contracted to one point, the global order orders all of them, so
 the program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of
-messages, so they match by position. This fails only if the compute order itself has a cycle. (Compare torch's
+messages, so they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's
 `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, or the last before each STEP inside, and that instant's messages
@@ -33,8 +33,8 @@ MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # precedence among the events of one instant
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
     """Lower a schedule whose timeline is finished; O(n log n) in the number of operations.
 
-    Instructions are first rows, in parts: computes, sends, receives, reductions, the two sides of SYNCs, and STEPs.
-    Each one before the SYNCs comes from an operation, its source.
+    Instructions are first rows, in parts: computes, sends, receives, reductions, both sides of SYNCs, and STEPs. Each
+    row before the SYNCs comes from an operation, its source.
     """
     found, (local, reduced, of), syncs = dependencies.messages(), _locals(schedule), _syncs(schedule)
     stages, low, high = syncs.T
@@ -55,7 +55,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     none = np.full(size + len(reduced), -1, dtype=np.int32)
 
     def ends(of: Column, *endings: Column) -> Column:
-        """Return a column of messages and of the last instructions, -1 for others."""
+        """Return a column for messages and the last instructions, -1 for the others."""
         return np.concatenate([none[:size], of[there], none[size:], *endings], dtype=np.int32)[row]
 
     sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
@@ -81,8 +81,8 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
     """Return the places of computes, messages and reductions in one global order by time, messages before computes.
 
-    If an operation takes no time and a message would precede its producer, the turn in which computes ran decides, and
-    messages follow their producer.
+    If an operation takes no time and a message would precede its producer, the turns of computes decide, and messages
+    follow.
     """
     count = (len(times.start), len(producer), len(reduced))
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
@@ -105,7 +105,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 
 
 def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int) -> tuple[Column, Column]:
-    """Return the rows of all parts by rank, in the order of their instants, and these instants.
+    """Return the rows of all parts by rank, ordered by instant, and the instants.
 
     A message and a SYNC have a row in two parts, at one instant; SYNCs and STEPs are behind all others. rank: the rank
     of each row, overwritten.
@@ -119,7 +119,7 @@ def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int)
 
 
 def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
-    """Return the REDUCE_GRADs, and the STEPs inside: their kinds, the operations that they follow, their stages."""
+    """Return the REDUCE_GRADs and the STEPs inside: their kinds, the operations before them, their stages."""
     steps = schedule.steps
     if steps is None:
         at = _last_backward(schedule)
@@ -152,7 +152,7 @@ _OF_CONSUMER = {
 
 
 def _syncs(schedule: Schedule) -> Column:
-    """Return stage and two ranks of each SYNC, stages ascending; none for a forward-only schedule."""
+    """Return the stage and the two ranks of each SYNC, by stage; none for a forward-only schedule."""
     synced = schedule.placement.bidirectional and not schedule.forward_only
     trained = np.flatnonzero(schedule.placement.wants[Result.WEIGHTS] & synced).tolist()
     pairs = [(stage, *pair) for stage in trained for pair in schedule.placement.meetings(stage)]

@@ -24,7 +24,7 @@ np.empty(2**22, dtype=np.int8)  # freed at once: what is as large, glibc keeps f
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
-    """Return a mask of the entries in a column of kinds that are among `kinds`."""
+    """Return a mask of the entries whose kind is among `kinds`."""
     found = np.zeros(len(op), dtype=np.bool_)
     for kind in kinds:
         found |= op == int(kind)  # numpy is slow with members of an enumeration
@@ -83,7 +83,7 @@ def constant(value: np.generic, length: int) -> Column:
 
 
 def small(column: Column) -> Column:
-    """Return the column in 16 bits if they suffice, since numpy sorts those by radix; no entry is negative."""
+    """Return the nonnegative column in 16 bits if they suffice, since numpy radix-sorts those."""
     return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
 
 
@@ -100,7 +100,7 @@ def running_sum(change: Ints, start: Ints) -> Ints:
 
 
 def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """Return the first of these places that has each key that is wanted, ascending as they are."""
+    """Return, for each wanted key, the first of these ascending places that has it."""
     known, first = np.unique(np.append(keys, -1), return_index=True)
     near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)

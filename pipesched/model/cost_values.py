@@ -28,7 +28,7 @@ _FINEST = 2**50  # most ticks of one cost: thousands of them add up in 64 bits
 
 
 def parse(text: str, what: str) -> Cost:
-    """Parse a cost of the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
+    """Parse a cost on the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
 
     Raises:
         PipeschedError: PS222, anything else.
@@ -41,7 +41,7 @@ def parse(text: str, what: str) -> Cost:
 
 
 def read(value: object, what: str) -> Cost:
-    """Read a cost of a file: a number, a list by stage, or for each stage a list by microbatch.
+    """Read a cost in a file: a number, a list by stage, or for each stage a list by microbatch.
 
     Raises:
         PipeschedError: PS222, anything else.
@@ -74,7 +74,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
 
 
 def _text(value: object) -> str:
-    """Format a value as TOML and JSON write it; a number that is too long is cut."""
+    """Format a value as TOML and JSON write it; cut a number that is too long."""
     if isinstance(value, int) and abs(value) >= _WHOLE:
         return "too large"
     text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -82,17 +82,17 @@ def _text(value: object) -> str:
 
 
 def least(cost: Cost) -> Fraction:
-    """Return the least of the numbers of a cost."""
+    """Return the smallest number of a cost."""
     return cost.least if isinstance(cost, Grid) else min(listed(cost))
 
 
 def most(cost: Cost) -> Fraction:
-    """Return the greatest of the numbers of a cost."""
+    """Return the largest number of a cost."""
     return cost.most if isinstance(cost, Grid) else max(listed(cost))
 
 
 def listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Return the numbers of a cost, one per stage; for a grid the greatest, and one with the finest denominator."""
+    """Return the numbers of a cost, one per stage; for a grid its largest, and one with the finest denominator."""
     if isinstance(cost, Grid):
         return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)
@@ -113,7 +113,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     """Return the cost by stage, and by microbatch if it differs.
 
     Raises:
-        PipeschedError: PS222, a cost of other sizes.
+        PipeschedError: PS222, if the cost has other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
     (rows, columns), wrong, help = made.whole.shape, "", "give one number per stage, or one number"
@@ -135,7 +135,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
 
 
 def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
-    """Return the ticks per unit in which all of these are whole."""
+    """Return the number of ticks per unit that makes all of these whole."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):
         scale = lcm(scale, denominator)
@@ -155,7 +155,7 @@ def in_json(cost: Cost) -> object:
 
 
 def in_text(cost: Cost) -> str:
-    """Return a cost as `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
+    """Return a cost as `parse` reads it; long lists show their ends, grids their smallest and largest number."""
     if isinstance(cost, Grid):
         return str(cost)
     if not isinstance(cost, tuple):

@@ -1,4 +1,4 @@
-"""The times of operations and messages, and the memory of activations, exactly.
+"""Exact times of operations and messages, and memory of activations.
 
     tF, tI, tW, tB   one operation of a stage                 1, 1, 1, 2 if none of them is given
     tR               a recomputed forward                     default tF
@@ -11,10 +11,10 @@
 If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives costs
 in milliseconds does not mean 1 for the rest. Such assumptions are reported wherever they are used.
 
-Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch: of the stage that runs; for
-tFB the stage and the microbatch of the F; for tC the stage that sends. All are integers or `Fraction`; time is counted
-in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage counts tM * ranks
-/ stages in the unit of peaks.
+Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the one that
+runs; for tFB the stage and microbatch are the F's; for tC the stage is the sender's. All are integers or `Fraction`;
+time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage
+counts tM * ranks / stages in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Ticks:
     message: Ints
 
     def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
-        """Return the duration of each of these computes by itself."""
+        """Return the duration of each of these computes outside of overlap pairs."""
         return self._of(self.compute, 2, stage, microbatch, op)
 
     def pairs(self, key: str, stage: Column, microbatch: Column) -> Ints:
@@ -103,7 +103,7 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Rule:
-    """The default of a cost if all of `given` are given: `text` in words, `cost` as a function of the known costs."""
+    """A cost's default if all of `given` are given: `text` describes it, `cost` computes it from known costs."""
 
     key: str
     given: str
@@ -142,7 +142,7 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """The given costs; the other costs follow from them, or have their defaults.
+    """The given costs; others follow from them or have their defaults.
 
     note: the source of the costs, in words. unit: the unit of all times.
     """
@@ -166,11 +166,11 @@ class Costs:
         return f"<Costs {self}>" if self.given else "<Costs of 1 each>"
 
     def __str__(self) -> str:
-        """As `parse` reads it; of long lists the ends, of a grid the least and the greatest."""
+        """Return the costs as `parse` reads them; long lists and grids are shortened."""
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return the cost of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that is the sum of its parts.
+        """Return a cost: of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that is the sum of its parts.
 
         Raises:
             PipeschedError: PS222, if B is less than the given I or W.
@@ -184,14 +184,14 @@ class Costs:
         return {key: "F + B" if key == "FB" else self._rule(key).text for key in assumed}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Yield, in words, costs that contradict each other or are not used, if times depend on these kinds."""
+        """Describe costs that contradict each other or are not used, if times depend on these kinds."""
         if self.disagreement:
             yield self.disagreement
         for key in (key for key in PAIRS if key in self.given and key not in kinds):
             yield f"the cost {key} is not used: no {key[0]} overlaps a{'n' * (key[1] == 'I')} {key[1]}"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Yield the source of the costs, the assumptions for these kinds, and doubts; nothing if all are given."""
+        """Yield the costs' source, the assumptions for these kinds, and doubts; nothing if all are given."""
         wanted = set(kinds)
         if self.note:
             yield f"{self.unit.words or 'times'}: {self.note}"
@@ -199,7 +199,7 @@ class Costs:
         yield from self.doubts(wanted)
 
     def guesses(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Yield the assumptions on the costs of these kinds, in words."""
+        """Describe the assumptions on the costs of these kinds."""
         if guessed := self.assumed_of(kinds):
             yield equations(guessed, self)
 
@@ -211,7 +211,7 @@ class Costs:
 
     @property
     def disagreement(self) -> str:
-        """The text for B and I + W that a user gives and that differ; otherwise empty."""
+        """A text if the user gives a B that differs from I + W; otherwise empty."""
         if self.note or not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = each(add, self.given["I"], self.given["W"])
@@ -252,18 +252,18 @@ class Costs:
         return {}
 
     def differing(self, key: str) -> str:
-        """Return the range of a cost that is not one number, in words."""
+        """Describe the range of a cost that is not one number."""
         value = self._whole(key)
         by_microbatch = isinstance(value, Grid) and not value.even
         return "microbatch to microbatch" if by_microbatch else "stage to stage"
 
     @property
     def by_microbatch(self) -> tuple[str, ...]:
-        """The names of the costs that were given by microbatch and differ between microbatches."""
+        """The names of the given costs that differ between microbatches."""
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
-        """Return the cost; for an overlap pair without one, the sum of its parts."""
+        """Return the cost; for an overlap pair without its own, the sum of its parts."""
         cost = self[key]
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
@@ -278,7 +278,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """Return all computes scaled by a factor; since every rule for missing ones is linear, these are scaled too."""
+        """Return the costs with all computes scaled by a factor; derived ones scale too, since every rule is linear."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)
@@ -309,7 +309,7 @@ class Costs:
 
     @cached_property
     def _of_one_stage(self) -> Ticks | None:
-        """The times of any stage, if each cost is one number."""
+        """The times of any one stage, if each cost is one number."""
         return None if any(isinstance(cost, tuple | Grid) for cost in self.given.values()) else self._ticks(1, None)
 
     def _ticks(self, stages: int, microbatches: int | None) -> Ticks:
@@ -370,7 +370,7 @@ class Costs:
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """Parse ``F=1,I=1,W=1,C=0,FB=3``; in brackets a list by stage, ``F=[1,2]``, or for each a list by microbatch.
+        """Parse ``F=1,I=1,W=1,C=0,FB=3``; a list in brackets is by stage, ``F=[1,2]``; nested ones also by microbatch.
 
         Raises:
             PipeschedError: PS222, an unknown key, a key given twice or a value that is not a number.
@@ -390,11 +390,10 @@ class Costs:
 
         The key ``unit`` gives the unit of times: "s", "ms" or "us".
 
-        JSON is read too, as `to_json` writes it, or the object that `calibrate` and `run --rank` print.
+        JSON is accepted too: the output of `to_json`, `calibrate` or `run --rank`.
 
         Raises:
-            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843, it costs more than its
-                budget.
+            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843, if reading exceeds its budget.
         """
         try:
             with budgeted("the costs file"):
@@ -425,7 +424,7 @@ class Costs:
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON whose keys are given only once, as in TOML."""
+    """Return a JSON object after checking that no key is repeated, as in TOML."""
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:

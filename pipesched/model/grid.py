@@ -1,9 +1,9 @@
-"""Exact numbers by stage and microbatch: whole numbers over one scale.
+"""Exact numbers by stage and microbatch: integers over one common scale.
 
     F[s, i] = length[i] / 2          whole  6 8 3 7      a row per stage, a column per microbatch
     at lengths 6, 8, 3, 7            scale  6 8 3 7      2
 
-A million of them are ordinary, so they are one array; equal rows or columns may share memory.
+A million entries are common, so they are one array; equal rows or columns may share memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Grid:
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Fraction | int]]) -> Grid:
-        """Return a grid of exact numbers, from rows of one length.
+        """Return a grid of exact numbers, from rows of equal length.
 
         Raises:
             PipeschedError: PS222, if they need more than 62 bits.
@@ -61,7 +61,7 @@ class Grid:
         return f"<Grid {self} of {stages} stages and {microbatches} microbatches>"
 
     def __str__(self) -> str:
-        """Return the least and the greatest value: ``3..8``."""
+        """Return the smallest and the largest value: ``3..8``."""
         return f"{shown(self.least)}..{shown(self.most)}"
 
     @property
@@ -90,7 +90,7 @@ class Grid:
         return Fraction(int(self.whole[row, column]), self.scale)
 
     def each(self, function: Callable[[Any, Any], Any], other: Grid) -> Grid:
-        """Apply `operator.add`, `sub` or `mul` to the entries of both; a single row or column counts for all.
+        """Apply `operator.add`, `sub` or `mul` entry by entry; a single row or column applies to all.
 
         Raises:
             PipeschedError: PS222, if the result exceeds 62 bits.

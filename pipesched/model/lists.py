@@ -1,9 +1,9 @@
 """The base of schedules and programs: a list of operations per rank, and the origin of each operation.
 
-A million operations carry no spans. The order keeps only enough to find the place of an operation in a diagnostic: a
-line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
+A million operations carry no spans. The order keeps only enough data to find the place of an operation in a diagnostic:
+a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
-Pictures, graphs and tables of an order are made by rows of extensions.
+Rows of extensions make the pictures, graphs and tables of an order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span, and the bindings under which it made the operation (``k = 5, i = 2``) or the line that did."""
+    """A span, and the bindings (``k = 5, i = 2``) or the line that produced the operation there."""
 
     span: Span | None = None
     bindings: str = ""
@@ -46,7 +46,7 @@ class Origin(Protocol):
 
 @runtime_checkable
 class Sited(Protocol):
-    """An origin in which few spans make many operations, so that it gives all places at once."""
+    """An origin in which few spans make many operations, so it can return all places at once."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
         """Return the index of each operation's span, shape (operations,), and the spans."""
@@ -54,7 +54,7 @@ class Sited(Protocol):
 
 
 class Nowhere:
-    """The origin of orders that a program built: no places."""
+    """The origin of orders built by a program: it has no places."""
 
     def place(self, index: int) -> Place:
         del index
@@ -63,7 +63,7 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The origin of entries taken from another list: `at` has their indices there, -1 if they have none."""
+    """The origin of entries taken from another list; at: their indices there, -1 for none."""
 
     origin: Origin
     at: Column
@@ -77,7 +77,7 @@ COLUMNS = ("op", "stage", "microbatch", "second", "peer", "group", "communicator
 
 
 class RankLists:
-    """Columns with one entry per operation or instruction; rank r has those at start[r] .. start[r + 1]."""
+    """Columns with one entry per operation or instruction; rank r has the entries start[r] .. start[r + 1]."""
 
     placement: Placement
     op: Column
@@ -138,7 +138,7 @@ class RankLists:
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: one node per operation.
 
-        costs: for the start and the end of each node; by default 1 each.
+        costs: determine the start and end of each node; by default 1 each.
         """
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 
@@ -167,7 +167,7 @@ def known(name: str) -> bool:
 
 
 def make(name: str, *arguments: object) -> object:
-    """Return a fact of an order, made by an extension.
+    """Return a fact about an order that an extension derives.
 
     Raises:
         PipeschedError: PS820, if there is no such extension.

@@ -31,7 +31,7 @@ def entries(value: Value) -> tuple[int, ...]:
 
 
 def whole(parameters: Mapping[str, Value]) -> dict[str, int]:
-    """Return the parameters that are integers, the only ones that a stream contains."""
+    """Return the integer parameters, the only ones that a stream contains."""
     return {name: value for name, value in parameters.items() if isinstance(value, int)}
 
 
@@ -70,14 +70,14 @@ Ladder: TypeAlias = Sequence[tuple[str, Fraction]]
 def quantity(value: int | Fraction, ladder: Ladder) -> str:
     """Format three significant digits in the largest fitting unit: ``6.38 GB``, ``2.90 s``; ``80 GB`` exactly.
 
-    All digits before the point are written.
+    All digits before the decimal point are written.
     """
     unit, size = next((one for one in ladder if abs(value / one[1]) >= _ROUNDS_UP), ladder[-1])
     return f"{digits(value / size)} {unit}"
 
 
 def digits(value: int | Fraction) -> str:
-    """Format three significant digits and all whole ones: ``5.74``, ``2.90``; an exact ``80`` has no zeros."""
+    """Format three significant digits and all before the point: ``5.74``, ``2.90``; exact ``80`` gets no zeros."""
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"
@@ -121,7 +121,7 @@ _SMALL = 1000  # a fraction with a larger denominator is no clearer than per cen
 
 @contextmanager
 def significant(digits: int | None) -> Iterator[None]:
-    """Format per cent with so many significant digits inside the block; None: one decimal."""
+    """Inside the block, format percentages with this many significant digits; None for one decimal."""
     token = _digits.set(digits)
     try:
         yield
@@ -130,7 +130,7 @@ def significant(digits: int | None) -> Iterator[None]:
 
 
 def percent(value: Fraction, sign: str = "") -> str:
-    """Format a part of a whole: ``15.8 %``, ``20 %``; with `sign` "+" positive values have a sign.
+    """Format a percentage: ``15.8 %``, ``20 %``; with `sign` "+" positive values get a sign.
 
     Only 0 is written as 0 %, and only 1 as 100 %: values near them get more decimals.
     """
@@ -144,12 +144,12 @@ def percent(value: Fraction, sign: str = "") -> str:
 
 
 def ratio(value: Fraction) -> str:
-    """Format a share with its exact value: ``3/19 = 15.8 %``; 0, 1 and large fractions only in per cent."""
+    """Format a share with its exact value: ``3/19 = 15.8 %``; 0, 1 and large fractions only as a percentage."""
     return f"{value} = {percent(value)}" if 1 < value.denominator < _SMALL else percent(value)
 
 
 def share(value: Fraction) -> str:
-    """Format a share, per cent first: ``15.8 % (3/19)``."""
+    """Format a share, percentage first: ``15.8 % (3/19)``."""
     return f"{percent(value)} ({value})" if 1 < value.denominator < _SMALL else percent(value)
 
 

@@ -1,4 +1,4 @@
-"""The instruction set: one table of all instructions of a rank. All properties of a kind are defined here.
+"""The instruction set: one table of all instructions of a rank. It defines all properties of a kind.
 
 A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
 
@@ -12,8 +12,8 @@ A compute takes one result and makes others, each once for every stage and micro
 
 O and L are copies: separate engines run them while the rank computes, one out and one in.
 
-Dependencies, completeness, costs, memory and messages follow from these rows. A new kind of compute needs a row, its
-letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one). The
+Dependencies, completeness, costs, memory and messages are derived from these rows. A new kind of compute needs a row,
+its letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one). The
 letters are the letters of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
@@ -26,7 +26,7 @@ from typing import Final, Self
 
 
 class Result(enum.IntEnum):
-    """A result that a compute makes of a stage and a microbatch, once."""
+    """A result that a compute makes for a stage and a microbatch, once."""
 
     ACTIVATION = 0
     GRADIENT = 1  # of the loss for the input of the stage
@@ -48,7 +48,7 @@ BEFORE, SAME, BEHIND = -1, 0, 1  # the stage, relative to its own
 
 
 class Does(enum.Enum):
-    """The role of an instruction for its rank."""
+    """The role of an instruction on its rank."""
 
     COMPUTE = "runs for the time that it costs"
     COPY = "copies between device and host, while the rank computes"
@@ -63,13 +63,14 @@ class Does(enum.Enum):
 class Kind:
     """A row of the table.
 
-    result: what a compute takes, what is sent, received or waited for. of: the stage that has it or gets it, relative
-    to its own. own: the result of its own stage that a compute uses in addition, or instead if there is no such stage.
+    result: what a compute takes, what is sent, received or waited for. of: the stage that has or gets that result,
+        relative to the compute's own. own: the result of its own stage that a compute uses in addition, or instead if
+        there is no other stage.
     makes: the results of a compute. words: its name for people. colour: its class in pictures. shape: a message holds
     only the shape of the result, which the receiver must know before it can allocate a buffer for it.
 
     like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, -1 if it
-    frees that, which a copy moves to host memory; the backward waits for it.
+        frees as much (a copy moves it to host memory); the backward waits for it.
     """
 
     does: Does
@@ -121,7 +122,7 @@ class Op(enum.IntEnum):
     RECV_SHAPE_B = Kind(Does.RECEIVE, GRADIENT, BEHIND, shape=True)
 
     def __new__(cls, kind: Kind | int) -> Self:
-        """Return a row of the table; `Op(number)` finds it again."""
+        """Make a member for a row of the table, so that `Op(number)` finds it."""
         assert isinstance(kind, Kind)
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)
@@ -136,7 +137,7 @@ class Op(enum.IntEnum):
 
     @property
     def compute(self) -> bool:
-        """True for an operation of a schedule; copies are operations too."""
+        """True for an operation of a schedule; copies count as operations."""
         return self.kind.does in (Does.COMPUTE, Does.COPY)
 
     @property
@@ -163,7 +164,7 @@ class Op(enum.IntEnum):
 
     @property
     def parts(self) -> tuple[Op, ...]:
-        """The kinds that together make the results of this one, () if it is no such sum: I and W for B."""
+        """The kinds that together make this kind's results (I and W for B), () if there are none."""
         return tuple(op for op in COMPUTES if set(op.kind.makes) < set(self.kind.makes))
 
 
@@ -200,7 +201,7 @@ def making(results: Collection[Result]) -> Op | None:
 
 
 def overlap(first: Op, second: Op) -> bool:
-    """Return True if these may share a slot, in this order: an F, and an I, B or W; an I, and a W."""
+    """Return True if these may share a slot, in this order: an F with an I, B or W; an I with a W."""
     return (first, second) in ((Op.F, Op.B), (Op.F, Op.I), (Op.F, Op.W), (Op.I, Op.W))
 
 

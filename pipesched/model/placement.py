@@ -8,16 +8,16 @@ microbatch takes one route. Every placement in the literature is such a table (h
     vee      0 1 2 3 3 2 1 0            ZB-V, DualPipeV
     two-way  0 1 2 3  and  3 2 1 0      DualPipe, Chimera: two routes, each with its own copy of every stage
 
-A stage reads the activation of the stage before it, unless the file names others: branches that meet, and skips. Reads
-are a property of the model, so they are the same on every route. Here stages 2 and 3 read two, and 0 and 1 have two
-readers:
+A stage reads the activation of the stage before it, unless the file names others (merging branches, skip connections).
+Reads are a property of the model, so they are the same on every route. Here stages 2 and 3 read two stages, and 0 and 1
+have two readers:
 
     0 ──> 1 ──> 2 ──> 3
     │     └───────────^
     └───────────^
 
-The weights of a frozen stage are not trained. Which of its results are made, and by which kinds, follows from the
-stages before it; a *fed* stage has a trained stage somewhere before it:
+The weights of a frozen stage are not trained. The stages before it determine which of its results are made, and by
+which kinds; a *fed* stage has a trained stage somewhere before it:
 
     trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained one
     frozen and fed         F, R, O, L and I               its B is an I, and it has no W
@@ -45,7 +45,7 @@ def most_ranks(max_ops: int) -> int:
 
 
 def most_stages(max_ops: int) -> int:
-    """Return the limit on stages, likewise."""
+    """Return the limit on stages, derived in the same way."""
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 
@@ -99,21 +99,21 @@ class Placement:
 
     @cached_property
     def chain(self) -> bool:
-        """True if every stage reads the stage before it and no other."""
+        """True if every stage reads exactly the stage before it."""
         return not self.reads
 
     @property
     def skip(self) -> str:
-        """The first stage that reads from other than the previous stage, in words."""
+        """A text that names the first stage that reads more or others than the previous stage."""
         stage = min(self.reads)
         named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
         return f"stage {stage} reads {' and '.join(named)}"
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
         """Return the stages from which each stage takes a result: the nearest, -1 if there is none; the others, for all
-        stages; and where those of each begin, shape (stages + 1,).
+        stages; and where each stage's others begin, shape (stages + 1,).
 
-        of: as in the table of kinds: the stages that it reads, itself, or those that read it.
+        of: as in the table of kinds: the stages it reads, the stage itself, or the stages that read it.
         """
         if of == SAME or self.chain:
             nearest = np.arange(of, self.stages + of)
@@ -126,7 +126,7 @@ class Placement:
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
-        """The results that each stage needs if it has a backward; by result, shape (stages,)."""
+        """By result, a mask of the stages that need it if they have a backward, shape (stages,)."""
         trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
@@ -136,7 +136,7 @@ class Placement:
 
     @cached_property
     def wanted(self) -> Column:
-        """The kind that makes the needed part of a kind's results, or -1; shape (computes, stages)."""
+        """For each kind, the kind that makes the needed part of its results, or -1; shape (computes, stages)."""
         kinds = np.full((len(COMPUTES), self.stages), -1, dtype=np.int8)
         alike, at = np.unique(np.stack([self.wants[x] for x in Result]), axis=1, return_inverse=True)
         for number, wants in enumerate(alike.T):
@@ -155,9 +155,9 @@ class Placement:
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
-        """Return the pairs of ranks that add up their gradients of a stage, in order; then all copies have the sum.
+        """Return the pairs of ranks that add up their gradients of a stage, in order; all copies end with the sum.
 
-        Of 2 copies the two; of 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; none unless they are a power of two.
+        For 2 copies 0 and 1; for 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; no pairs unless a power of two.
         """
         copies = self.copies(stage)
         even = not len(copies) & len(copies) - 1

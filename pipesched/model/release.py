@@ -1,4 +1,4 @@
-"""When an activation is freed: the three rules that the literature mixes up, and torch's.
+"""Release rules, when an activation is freed: three that the literature mixes up, and torch's.
 
     W          all at the end of W or B                 controllable-memory papers, our default
     I          all at the end of I                      what people assume
@@ -6,8 +6,8 @@
     torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
     I=a,W=b    a at I, b at W; a + b = 1
 
-A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to the amounts of the F of
-the same stage.
+A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to those of the F of the same
+stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b wit
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The shares of an activation that I and W free; they add up to 1. A negative share is taken, not freed."""
+    """The shares of an activation that I and W free; they add up to 1. A negative share takes memory."""
 
     name: str
     at_input: Fraction
@@ -33,7 +33,7 @@ class Release:
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
         """Return the change of a rank's activations by a compute: an F takes one, each gradient frees its share.
 
-        trained: whether the weights of its stage are; on other stages the gradient for the input frees everything.
+        trained: whether its stage is trained; on other stages the gradient for the input frees everything.
         """
         at_input, at_weight = (self.at_input, self.at_weight) if trained else (Fraction(1), Fraction(0))
         changes = {Result.ACTIVATION: Fraction(1), Result.GRADIENT: -at_input, Result.WEIGHTS: -at_weight}
@@ -79,10 +79,10 @@ AT_W = Release.parse("W")
 
 
 def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return a cap for each rank, from one for all or one each; None if there is none. zero: whether 0 is allowed.
+    """Return a cap per rank, from one for all or one each; None if none is given. zero: whether 0 is allowed.
 
     Raises:
-        PipeschedError: PS225, if a cap is too small, or there is not one per rank.
+        PipeschedError: PS225, if a cap is too small, or their number is not 1 or that of the ranks.
     """
     if asked is None:
         return None

@@ -8,7 +8,7 @@ Both are columns (`model.columns`). An overlap pair is two consecutive entries, 
 set, and the pair is one *slot*. The rank of an operation is the rank of its list, whatever the placement says.
 
 Channels are named by (communicator, source rank, target rank); the i-th send on a channel pairs with the i-th receive,
-whatever they carry. Pairing is by position, so it is one stable sort of the columns.
+whatever their contents. Pairing is by position, so it is one stable sort of the columns.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pipesched.support.safe import line as safe
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The STEPs inside an order, by rank in the order of its list.
+    """The STEPs inside an order, by rank, in list order.
 
-    at: the operation before which each stands, or the end of its rank. rule: the version that F and B read: ``stash``,
-    ``latest``, ``delay 1``, or "" if nothing says it.
+    at: the operation that each STEP precedes, or the end of its rank's list. rule: the version that F and B read:
+    ``stash``, ``latest``, ``delay 1``, or "" if nothing says it.
     """
 
     rank: Ints
@@ -48,7 +48,7 @@ class Steps:
         return len(self.at)
 
     def final(self, placement: Placement, op: Column, start: Ints) -> bool:
-        """Return True if these are the STEPs at the end, one for each trained stage, which no order need name."""
+        """Return True if these are the implied STEPs at the end, one for each trained stage."""
         trained = [stage for stage in range(placement.stages) if stage not in placement.frozen]
         found = sorted(zip(self.stage.tolist(), self.rank.tolist(), strict=True))
         every = found == [(stage, rank) for stage in trained for rank in placement.copies(stage)]
@@ -60,7 +60,7 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its name for
-    people, if not `name`. program: its messages, if it was read from a file that has them; a derived schedule has none.
+    people, if not `name`. program: its messages, if it was read from a file that has them; None for a derived schedule.
     steps: None if the weights change only after all operations.
     """
 
@@ -167,9 +167,9 @@ class Schedule(RankLists):
 class Program(RankLists):
     """Instruction lists, one entry per instruction; -1 if a column has no meaning (see `Instruction`).
 
-    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; whoever relies on it
-    checks it (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads
-    the previous stage. rule: of the `Steps`, which name their stages.
+    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; its users check it
+    (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads the
+    previous stage. rule: as in `Steps`; each STEP has its stage.
     """
 
     name: str
@@ -204,7 +204,7 @@ class Program(RankLists):
 
     @property
     def messages(self) -> int:
-        """The messages between ranks: the larger of sends and receives, which are equal in a right program."""
+        """The number of messages: of sends or receives, whichever is larger; equal in a correct program."""
         return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
 
     def __getitem__(self, index: int) -> Instruction:
@@ -227,7 +227,7 @@ class Program(RankLists):
 
     @cached_property
     def computes(self) -> Schedule:
-        """The compute order without messages. The parts of an overlap pair are neighbours, or they are two slots."""
+        """The compute order without messages. Parts of an overlap pair that are not neighbours become two slots."""
         compute = computes(self.op)
         after_compute = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
         at = np.flatnonzero(compute)

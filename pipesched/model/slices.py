@@ -1,6 +1,6 @@
 """Sequences cut into slices: microbatches q*i .. q*i + q - 1 are the slices of sequence i.
 
-q = 2      F 0 1 2 3      a slice attends to those before it, so F(j) follows F(j - 1) of its sequence
+q = 2      F 0 1 2 3      a slice attends to earlier slices, so F(j) follows F(j - 1) of its sequence
            B 1 0 3 2      and gradients flow in reverse: I, B(j) follow I, B(j + 1)
 """
 
@@ -14,6 +14,6 @@ Place = TypeVar("Place", int, Column)
 
 
 def mirrored(microbatch: Place, slices: int) -> Place:
-    """Return the slice at the mirrored place of its sequence; the same one if it is alone."""
+    """Return the slice at the mirrored place of its sequence; itself if it is the only slice."""
     at: Place = microbatch % slices
     return microbatch - at + slices - 1 - at

@@ -1,4 +1,4 @@
-"""Versions of torch's pipeline runtime: what each accepts, needs and adds. A new version is a new row.
+"""Versions of torch's pipeline runtime: the actions that each accepts, needs and adds. A new version is a new row.
 
     accepts             the actions that its loader knows
     needs_waits         every send is waited for by name, and so is every reduction: WAIT_SEND_F, WAIT_REDUCE_GRAD, …
@@ -23,7 +23,7 @@ WAITS = frozenset({Op.WAIT_SEND_F, Op.WAIT_SEND_B, Op.WAIT_REDUCE_GRAD})
 
 @dataclass(frozen=True, slots=True)
 class TorchVersion:
-    """A version: its number, and the facts about it that matter to a schedule file."""
+    """A version of torch: its number, and the properties that affect schedule files."""
 
     number: tuple[int, int]
     accepts: frozenset[Op] = _ACTIONS
@@ -61,7 +61,7 @@ def parse_version(text: str) -> TorchVersion:
     """Return the version of a text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
 
     Raises:
-        PipeschedError: PS225, not a version that is supported.
+        PipeschedError: PS225, if the version is not supported.
     """
     match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})([.+].{0,60})?", text)
     number = (int(match[1]), int(match[2])) if match else None

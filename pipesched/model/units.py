@@ -3,7 +3,7 @@
     NO_UNIT         33   11/2                the user's own unit: costs such as F=1,B=2
     MILLISECONDS    2.9 s   52.8 ms   336 us        a model on its device
 
-All code that prints a time asks the unit of its costs. JSON has the exact numbers.
+All code that prints a time uses the unit of its costs. JSON has the exact numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECONDS: Ladder = (("s", Fraction(1)), ("ms", Fraction(1, 1000)), ("us", Fracti
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of time. name: ``ms``; empty if times have no unit. words: its plural. seconds: per unit, else 0."""
+    """A unit of time. name: ``ms``; empty if times have no unit. words: its plural. seconds: seconds per unit, or 0."""
 
     name: str = ""
     words: str = ""
@@ -29,17 +29,17 @@ class Unit:
         return bool(self.name)
 
     def text(self, value: Fraction | int) -> str:
-        """Return a time: ``2.9 s``; without a unit exactly, ``11/2``."""
+        """Format a time: ``2.9 s``; without a unit exactly, ``11/2``."""
         if not self:
             return shown(value)
         return quantity(value * self.seconds, _SECONDS) if value else f"0 {self.name}"
 
     def more(self, value: Fraction | int) -> str:
-        """Return a difference, with its sign."""
+        """Format a difference, with its sign."""
         return f"{'+' * (value > 0)}{self.text(value)}"
 
     def below(self, value: Fraction | int, following: Fraction | int, exactly: str = "at most ") -> str:
-        """Format an upper bound: ``at most 17``; rounded, the next value: ``less than 2.9 s``."""
+        """Format an upper bound: ``at most 17``; if rounded, the next larger value: ``less than 2.9 s``."""
         return f"less than {self.text(following)}" if self else f"{exactly}{shown(value)}"
 
     def mark(self, value: Fraction | int) -> str:
@@ -49,7 +49,7 @@ class Unit:
         return f"{shown(seconds / size)} {name}" if self else shown(value)
 
     def range(self, values: Iterable[Fraction]) -> str:
-        """Format one time, or the least and the greatest: ``51.4 ms to 55.8 ms``."""
+        """Format one time, or the smallest and the largest: ``51.4 ms to 55.8 ms``."""
         ends = sorted(values)
         return " to ".join(dict.fromkeys(self.text(x) for x in (ends[0], ends[-1])))
 

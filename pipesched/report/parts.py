@@ -24,10 +24,10 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """The deadlock verdict under the named models.
+    """Verdicts on deadlock under the communication models.
 
     model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per
-    channel, 0 if strict holds, None if no number is enough. makespan: the end of the last rank if messages queue under
+    channel, 0 if strict holds, None if no number suffices. makespan: the end of the last rank if messages queue under
     the model; None if no model was requested, or the program does not end.
     """
 
@@ -38,7 +38,7 @@ class Communication:
     makespan: Fraction | None = None
 
     def __str__(self) -> str:
-        """Return ``deadlock-free (…)``: the models under which it is, and what the other models need."""
+        """Return ``deadlock-free (…)``: the models under which the program ends, and the buffering that others need."""
         if not self.fails:
             strict = "strict, so " if self.model == "strict" else f"{self.model}; "
             return f"deadlock-free ({strict}under every model)"
@@ -48,7 +48,7 @@ class Communication:
         return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
 
     def queued(self, ideal: Fraction, unit: Unit) -> list[str]:
-        """Return ``makespan 63 under one-stream, where messages queue: 10.5 % more``; nothing without a model."""
+        """Return ``makespan 63 under one-stream, where messages queue: 10.5 % more``; empty without a model."""
         if self.makespan is None:
             return []
         more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
@@ -64,11 +64,11 @@ class Communication:
 class Memory:
     """The most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
-    release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: further uses of
+    release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: other uses of
     memory. received, unsent: by rank, if the file names its messages, the most that are received but not yet used, and
-    made but not yet sent. Their buffers are in no peak, nor are parameters, gradients, optimizer states and workspace.
-    host: by rank, if activations are offloaded, the most in host memory at once, each from its O to its L. instead: a
-    text in place of a rounded peak.
+    made but not yet sent. No peak includes their buffers, parameters, gradients, optimizer states or workspace.
+    host: by rank, if activations are offloaded, the peak in host memory, where an activation stays from its O to its L.
+    instead: a text that replaces a rounded peak.
     """
 
     release: str
@@ -85,9 +85,7 @@ class Memory:
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the peak against its cap, its place, and every rank's. unit: memory also has another unit, which may
-        have the cap.
-        """
+        """Return the peak with its cap and place, and every rank's peak. unit: memory and cap have another unit too."""
         if not self.peak:
             return []
         if self.instead:
@@ -120,8 +118,8 @@ class Memory:
 class Time(Idle):
     """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
-    assumed: the derived costs in use, each with the text of its rule. remarks: these, and further remarks on the costs.
-    rests_on: the remarks that are assumptions; doubts: the others. unit: the unit of times.
+    assumed: the derived costs in use, each with the text of its rule. remarks: all remarks on the costs. rests_on: the
+        remarks that are assumptions; doubts: the others. unit: the unit of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)
@@ -157,8 +155,8 @@ class Claim:
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: its key in JSON. kept: if it counts memory, the
-    amount that a recomputed F keeps.
+    """A part that an extension adds, between memory and times. key: its key in JSON. kept: the amount that a recomputed
+    F keeps, if the part counts memory.
     """
 
     key: ClassVar[str]
@@ -166,15 +164,15 @@ class Part:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions on which its figures rest, in words."""
+        """The assumptions of its figures, in words."""
         return ()
 
     def lines(self) -> list[str]:
-        """Return the lines of a verdict."""
+        """Return its lines in a verdict."""
         return []
 
     def short(self) -> list[str]:
-        """Return the texts in a verdict on one line."""
+        """Return its texts for a verdict on one line."""
         return []
 
     def to_json(self) -> dict[str, object]:
@@ -187,7 +185,7 @@ Added = TypeVar("Added", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The measures of a verdict, each None if a broken file leaves it unknown.
+    """The parts of a verdict, each None if a broken file leaves it unknown.
 
     operations: including the parts of overlaps. slots: overlaps counted once. messages: between different ranks. more:
     parts of extensions.
@@ -219,7 +217,7 @@ class Parts:
         return tuple(said for part in self.more for said in part.assumed)
 
     def to_json(self) -> dict[str, object]:
-        """Return messages, memory and times as JSON; an unknown one has null or empty values."""
+        """Return messages, memory and times as JSON; unknown parts have null or empty values."""
         return {
             "communication": self.communication.to_json() if self.communication else _NO_COMMUNICATION,
             "memory": self.memory.to_json() if self.memory else _NO_MEMORY,
@@ -239,12 +237,12 @@ _NO_TIME = {
 
 
 def activations(count: Fraction) -> str:
-    """Return a peak beside others in bytes: ``5.5 activations``."""
+    """Return a peak next to peaks in bytes: ``5.5 activations``."""
     return f"{digits(count)} activation{'s' * (count != 1)}"
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
-    """Return the largest entry of a row, its place, and the row."""
+    """Return the largest entry of a list by rank, its rank, and the list."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
     return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"

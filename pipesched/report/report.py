@@ -1,4 +1,4 @@
-"""The verdict as a value: the checks, the findings, the costs.
+"""The verdict as a value: checks, findings, costs.
 
     ok  interleaved 1F1B  p=4 v=2 m=8   128 ops, 112 messages
         complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
@@ -55,7 +55,7 @@ class Recorded(Protocol):
 
 
 class Verdict(Protocol):
-    """The verdict of an extension on a whole file, beyond its schedule; such as `optimizer.verdict.Verdict`."""
+    """An extension's verdict on a whole file, not only its schedule; such as `optimizer.verdict.Verdict`."""
 
     @property
     def proved(self) -> bool: ...
@@ -70,12 +70,13 @@ class Verdict(Protocol):
 class Report(Judged):
     """The result of `verify` for one schedule at one size.
 
-    A right schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory and
-    time. In a broken one some are unknown: `report.time` then raises PipeschedError, and `report.parts.time` is None.
+    A correct schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory
+    and time. In a broken one some parts are unknown: `report.time` then raises PipeschedError, and `report.parts.time`
+    is None.
     subject: the analysis for its picture. forward_only: there is no backward, so nothing is trained. frozen: the stages
-    that are not trained. verdict: the verdict of an optimizer's answer. not_judged: its entries that were compared with
-    nothing. title: the schedule's name for people, if not `name`. notes: on a framework's way to it. recorded: the runs
-    that were compared with it.
+    that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the answer's entries that were not
+    checked. title: the schedule's name for people, if not `name`. notes: on how a framework produced it. recorded: the
+    recorded runs that were compared with it.
     """
 
     name: str | None
@@ -120,7 +121,7 @@ class Report(Judged):
         """The end of the last operation.
 
         Raises:
-            PipeschedError: the findings, if the order has no end.
+            PipeschedError: the findings, if the order never ends.
         """
         return self.time.makespan
 
@@ -129,7 +130,7 @@ class Report(Judged):
         """The idle time of all ranks / (ranks x makespan), the share of the machine that does not compute.
 
         Raises:
-            PipeschedError: the findings, if the order has no end.
+            PipeschedError: the findings, if the order never ends.
         """
         return self.time.bubble
 
@@ -237,7 +238,7 @@ class Report(Judged):
         return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
     def _verdict(self, color: bool, verbose: bool) -> str:
-        """Return the block of text on a schedule that holds."""
+        """Return the text on a schedule whose verdict is good."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
         lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []

@@ -7,8 +7,9 @@
     pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
 
 An option has the same name as on the command line, with `_` for `-`, the same default and the same meaning; an invalid
-option raises PipeschedError PS225. The value of a command corresponds to its output: `str()` is the text, `to_json()`
-the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the schedule: p, v, m, ….
+option raises PipeschedError PS225. The value of a function corresponds to the command's output: `str()` is the text,
+`to_json()` the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the schedule: p,
+v, m, ….
 
     target         a built-in name, a path, ``FRAMEWORK:NAME``, a text of .ps, a `Source`, what `load` returns, or an
                    order in memory: rows of cells of torch's CSV or of words such as F0.1, a `pandas.DataFrame` of them,
@@ -63,7 +64,7 @@ def load(
     """Load a schedule at the sizes given (p=4, m=8, …). If the file names its messages, they are in `schedule.program`.
 
     Raises:
-        PipeschedError: the findings that keep the file from being a schedule.
+        PipeschedError: the findings, if the file is not a schedule.
     """
     given, sizes = keywords.read("verify", locals())
     if isinstance(target, Schedule | Program):
@@ -72,7 +73,7 @@ def load(
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
-    """Load a torch pipelining CSV; compute_comms with its messages, as `load` does.
+    """Load a torch pipelining CSV; a compute_comms file with its messages, as `load` does.
 
     Raises:
         PipeschedError: PS3xx, PS8xx, cells that are not actions.
@@ -110,14 +111,14 @@ def verify(
     recorded: str | PathLike[str] | None = None,
     **parameters: Parameter,
 ) -> Report:
-    """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read has a report too.
+    """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
 
-    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer that is proved optimal is an
-    error; proof: its clauses are written to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the
-    messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then
-    be "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an
-    order by `greedy` is decided anew in each. smallest: if a .ps file fails, report the smallest size that fails in the
-    same way. second_opinion: Z3 checks a certificate of `prove` too.
+    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer proved optimal is an error;
+    proof: write its clauses to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the messages that the
+    ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then be "80GB". jitter:
+    the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an order by `greedy` is
+    decided again in each. smallest: if a .ps file fails, report the smallest size that fails in the same way.
+    second_opinion: Z3 also checks a certificate of `prove`.
 
     Raises:
         PipeschedError: PS225, an invalid option.
@@ -158,7 +159,7 @@ def emit(
 ) -> str:
     """Return a verified schedule as text: ``stream``, ``torch-csv`` (computes only), ``torch-comms`` or ``deepspeed``.
 
-    As ``order``, ``program`` or ``ps`` an order is written as it is, right or wrong. mend: an order that hangs or pairs
+    ``order``, ``program`` and ``ps`` write an order unchanged, right or wrong. mend: an order that hangs or pairs
     messages wrongly is repaired first.
 
     Raises:
@@ -207,9 +208,9 @@ def show(
     """Draw a schedule: as ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
     begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. slot:
-    an operation such as ``F0.3``, the parts of whose slot are drawn on engines, as ``text`` or ``svg``. model: a
-    transformer and its training, whose bytes are drawn over time, as ``text``, ``svg`` or ``html``. `str()` is the
-    drawing; in a notebook a figure shows itself. A wrong schedule is drawn as far as it runs, with its diagnostics.
+    an operation such as ``F0.3``: draw the parts of its slot on engines, as ``text`` or ``svg``. model: a transformer
+    and its training: draw its bytes over time, as ``text``, ``svg`` or ``html``. `str()` is the drawing; a notebook
+    displays it. A wrong schedule is drawn as far as it runs, with its diagnostics.
 
     Raises:
         PipeschedError: the findings that keep the file from being a schedule; PS225, PS815 to PS818, PS820.

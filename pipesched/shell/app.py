@@ -33,7 +33,7 @@ def commands() -> dict[str, click.Command]:
 
 
 class Commands(click.Group):
-    """A command group that suggests near misses, and helps if a file is given in place of a command."""
+    """A command group that suggests near misses, and helps if a file is given instead of a command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, grouped by purpose."""
@@ -98,9 +98,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Refuse names on the command line that would end or steer a line where they are shown; a command to check is
-    data.
-    """
+    """Refuse names on the command line with line ends or control characters; a command to check is data."""
     behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
     if not all(map(str.isprintable, arguments[:behind])):
         from pipesched.shell.mistakes import require_lines

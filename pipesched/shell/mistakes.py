@@ -1,4 +1,4 @@
-"""Reports of mistakes on the command line: with a code, a suggestion and status 2. Imported only when one is made."""
+"""Reports mistakes on the command line, with a code, a suggestion and exit status 2. Imported only when needed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic
 
 
 def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
-    """Return the intended option: a size under another name, a near miss, or a parameter of the schedule."""
+    """Suggest the intended option: a size under another name, a near miss, or a parameter of the schedule."""
     options = [name for x in (error.ctx.command.params if error.ctx else ()) for name in x.opts]
     name = error.option_name.lstrip("-")
     given = next((i for i, word in enumerate(arguments) if word.split("=")[0] == error.option_name), None)

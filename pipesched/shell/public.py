@@ -1,4 +1,4 @@
-"""The public Python names of `pipesched`: functions, the classes that they return, and the classes of their inputs.
+"""The public Python names of `pipesched`: functions, and the classes of their inputs and results.
 
 Each is loaded when it is first used. Type checkers read the imports below, which are never executed.
 """

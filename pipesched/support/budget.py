@@ -5,7 +5,7 @@
     bytes     of TOML, read slowly          at most 512 KiB
     levels    of brackets in brackets       at most 100
 
-A file that exceeds them is refused before the work is done: `Spent`, which `diagnostics.budgeted` turns into PS843.
+A file that exceeds them is refused before the work is done, by `Spent`, which `diagnostics.budgeted` converts to PS843.
 Python has its own limits on digits and on recursion; they differ between its versions and with the environment, and end
 in unreadable errors.
 """
@@ -43,7 +43,7 @@ class Spent(Exception):
 
 
 def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
-    """Check every number of a text, in one pass whose time no number can extend.
+    """Check the length of every number in a text, in one linear pass.
 
     Raises:
         Spent: if one has too many digits.
@@ -59,22 +59,22 @@ def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
 
 @cache
 def _zeros(digits: bytes) -> bytes:
-    """Map each of these digits to 0, and any other byte to a blank."""
+    """Return a table that maps these digits to 0 and any other byte to a blank."""
     return bytes(ord("0") if sign in digits else ord(" ") for sign in range(256))
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Return the text with blanks for everything in quotes."""
+    """Return the text with quoted parts replaced by blanks."""
     parts = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ").split(b'"')
     parts[1::2] = [b" " * len(part) for part in parts[1::2]]
     return b" ".join(parts)
 
 
 def keys(text: str) -> None:
-    """Check every dotted key of a TOML text.
+    """Check every dotted key in TOML text.
 
     Raises:
-        Spent: if one has too many parts, or the text is too long.
+        Spent: if a key has too many parts, or the text is too long.
     """
     if len(text) > TABLE:
         raise Spent(f"it has more than {TABLE // 2**10} KiB, which is the most of TOML; JSON may be longer")
@@ -105,7 +105,7 @@ def levels(value: object) -> None:
 
 
 def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) -> Value:
-    """Parse a text whose numbers are checked before, and whose nesting is checked afterwards.
+    """Parse text; its numbers are checked before, its nesting afterwards.
 
     Raises:
         Spent: for too many digits or levels; any exception of `parse`.

@@ -3,8 +3,7 @@
     writing   FILE <- rename <- .FILE.1f2e3d4c.pipesched.tmp
     reading   a block at a time, of at most `LARGEST` bytes of text
 
-A writer that is killed leaves its temporary file. Pipes, devices and what the shell calls /dev/fd/N are written
-directly.
+A writer that is killed leaves its temporary file. Pipes, devices and /dev/fd/N are written directly.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def read(path: str) -> bytes:
     """Read the bytes of a text file.
 
     Raises:
-        OSError: if it cannot be read, or is a pipe to which nobody writes.
+        OSError: if it cannot be read, or is a pipe without a writer.
         NotText: if it is not UTF-8, or longer than the limit.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
@@ -62,7 +61,7 @@ def _first(pipe: int) -> bytes:
 
 
 def text(blocks: Iterable[bytes]) -> bytes:
-    """Return the blocks as one, each checked on arrival, so that a file that is not text is not read to its end.
+    """Join the blocks; each is checked on arrival, so a file that is not text is not read to its end.
 
     Raises:
         NotText: as for `read`.
@@ -81,7 +80,7 @@ def text(blocks: Iterable[bytes]) -> bytes:
 
 
 def replace(path: str, pieces: Iterable[bytes]) -> None:
-    """Replace a file by the pieces, whole or not at all; keep the mode of an existing file.
+    """Replace a file's contents, whole or not at all; keep the mode of an existing file.
 
     Raises:
         OSError: if they cannot be written.
@@ -97,7 +96,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
-    """Write at the position of one of our descriptors, after flushing the standard streams."""
+    """Write to one of our descriptors at its position, after flushing the standard streams."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

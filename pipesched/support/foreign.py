@@ -1,15 +1,15 @@
-"""Text from outside is marked on entry, so that every line end and every colour of an output is ours.
+"""Marks text from outside on entry, so that only our own line ends and colours reach an output.
 
     "a\\n::add-mask::b"             a value of a file
     "a\\U0010000a::add-mask::b"     the same as `Foreign`: a character that ends or steers a line is its shadow
 
-A shadow is a character of the private plane 16, at the same offset from its begin as its character is from 0. It does
-nothing to a terminal, and survives when the text is joined, split, quoted in a message or wrapped. On output (`safe`)
-it is shown as one mark; JSON has the character itself, escaped.
+A control character is replaced by its shadow, the character of the private plane 16 at the same offset. A shadow has no
+effect on a terminal, and survives when the text is joined, split, quoted in a message or wrapped. On output (`safe`) it
+is shown as one mark; JSON has the character itself, escaped.
 
 Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and the like
-elsewhere. Nouns that a text may reach in other ways, such as `Source`, `Label`, `Diagnostic` and `Setting`, `mark`
-their own. In Python such texts stay marked; `real` returns the original.
+elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark` their own
+fields. Python values stay marked; `real` returns the original text.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _ENDS = {("Expecting property name enclosed in double quotes", "}"): "object", (
 
 
 def foreign(text: str) -> Foreign:
-    """Return the text, marked; a marked text does not change."""
+    """Return the text with its control characters marked; marked text does not change."""
     return Foreign(text if text.isprintable() else text.translate(_SHADOW))
 
 
 def real(text: str) -> str:
-    """Return the original text, for data that are written as they were read."""
+    """Return the original text, for data that is written as it was read."""
     return text if text.isascii() else text.translate(_REAL)
 
 
 def values(tree: object) -> object:
-    """Return a value with each of its texts marked, including keys."""
+    """Return a value with all of its strings marked, including keys."""
     match tree:
         case str():
             return foreign(tree)
@@ -78,7 +78,7 @@ def values(tree: object) -> object:
 
 
 def mark(noun: object, *names: str) -> None:
-    """Mark fields of a frozen noun that has just been made."""
+    """Mark fields of a frozen value that has just been made."""
     for name in names:
         object.__setattr__(noun, name, values(getattr(noun, name)))
 
@@ -117,7 +117,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Convert the error to the error of later Pythons: a superfluous comma is reported as such, at its place."""
+    """Convert the error to that of later Pythons, which report a superfluous comma as such, at its place."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (
@@ -138,7 +138,7 @@ def _json(loads: Callable[[str], object], given: str) -> object:
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return the shadow of a steering character, in any notation of JSON; any other text does not change."""
+    """Return the shadow of a control character in any JSON notation; any other text does not change."""
     code, letter, character = found.groups()
     shadow = _ESCAPED.get(letter) if letter else _SHADOW.get(int(code, 16) if code else ord(character))
     return shadow or found[0]

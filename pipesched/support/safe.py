@@ -1,4 +1,4 @@
-"""Escapes texts of files, names and arguments for the form of the output: shown, never obeyed.
+"""Escapes text from files, names and arguments for each output form: it is shown, never obeyed.
 
     line         one line for people        no control characters, no line ends, nothing that turns the line around
     file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
@@ -12,7 +12,7 @@
     json         whole documents            escaped, not replaced: a reader gets the text itself; but half characters
     ascii-json   the same                   and everything else that is not ASCII
 
-Ordinary text of any script stays as it is, joiners and wide characters included. Each form is one row of `FORMS`, and
+Ordinary text of any script does not change, including joiners and wide characters. Each form is one row of `FORMS`, and
 is used where the form is made.
 """
 
@@ -52,7 +52,7 @@ _NOT_OURS = re.compile(rf"(?!^::(?:error|warning) )(?:{_COMMAND.pattern})", re.M
 
 
 def line(text: str) -> str:
-    """For one line of a terminal; every character that cannot be shown there becomes one mark."""
+    """Return the text for one line of a terminal; every character that cannot be shown becomes one mark."""
     return text if text.isascii() and text.isprintable() else _NOT_IN_A_LINE.sub(_REPLACED, text)
 
 
@@ -63,7 +63,7 @@ def _harmless(text: str, command: re.Pattern[str]) -> str:
 
 
 def _data(text: str) -> str:
-    """Return the text with its line ends, tabs and colours; other steering characters are replaced."""
+    """Return the text with its line ends, tabs and colours; other control characters are replaced."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
@@ -78,7 +78,7 @@ def _text(text: str) -> str:
 
 
 def _dot(text: str) -> str:
-    """Return the text for graphviz, which quotes: a final backslash would escape the quote, <…> would be markup."""
+    """Return the text for graphviz, which quotes: a final backslash would escape the quote, and <…> would be markup."""
     shown = line(text).replace("\\", "\\\\")
     return f" {shown}" if shown.startswith("<") else shown
 

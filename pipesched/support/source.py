@@ -18,7 +18,7 @@ from pipesched.support.foreign import mark
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, as the user gave it. made_at: for each offset, the line of the program that made the text there.
+    """A named text, as the user gave it. made_at: for each offset, the program line that made the text there.
 
     origin: for text that did not come from a file, the name of its row of `extension.Names`.
     """

@@ -1,8 +1,8 @@
-"""Writes an order for a runtime, after verifying it; or as words or in the language, unchanged.
+"""Writes an order for a runtime after verifying it, or unchanged as order text or .ps.
 
     load ──> verify ──> lower ──> the target's own actions ──> verify again ──> text, a rank at a time
 
-The output for a runtime is exactly what was verified.
+The output for a runtime is exactly the verified program.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Emission:
         return iter(()) if self.order is None else compile.emit(self.order, self.target, self.head)
 
     def by_rank(self) -> Iterator[str]:
-        """Return the text of each rank alone."""
+        """Return the text of each rank separately."""
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
@@ -71,7 +71,7 @@ class Emission:
 def emit(source: Source, options: Options, to: str) -> Emission:
     """Convert a file for a target; the verdict is on the result.
 
-    The report has all findings on the file and on its conversion, or that the target cannot run it (PS814).
+    The report has all findings on the file and on its conversion, or PS814 if the target cannot run it.
     """
     target, way = targets()[to], writer(to)
     if not (target.judged or counting(Rewrite, options)):
@@ -95,13 +95,13 @@ def emit(source: Source, options: Options, to: str) -> Emission:
 
 
 def _written_for(source: Source) -> TorchVersion | None:
-    """Return the first version of torch whose files have waits, if a torch CSV has some."""
+    """Return the first version of torch whose files have waits, if a torch CSV contains waits."""
     waits = "WAIT_" in source.text and "torch_version" in reader_of(source).takes
     return first_with(Op.WAIT_SEND_F) if waits else None
 
 
 def _rewritten(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
-    """Return a file and options as extensions change them before the file is emitted."""
+    """Return a file and options, as changed by extensions before emission."""
     for row in counting(Rewrite, options):
         loaded, options = cast("tuple[Loaded, Options]", row.rewrite.load()(loaded, options, messages))
     return loaded, options
@@ -126,7 +126,7 @@ def _finished(
 
 
 def _as_it_is(source: Source, options: Options, to: str) -> Emission:
-    """Write the order of a file without verifying it, in words or as a .ps schedule.
+    """Write the order of a file without verifying it, as order text or as a .ps schedule.
 
     Raises:
         PipeschedError: PS225, if an option of a verdict is given.
@@ -148,7 +148,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
 
 
 def _require_steps(schedule: Schedule, target: Target) -> None:
-    """Raise PipeschedError, PS814, for an order with a STEP inside and a target that cannot say it."""
+    """Raise PipeschedError, PS814, for an order with a STEP inside and a target that cannot express it."""
     if schedule.steps is not None and not target.steps:
         message = f"`--target {target.name}` cannot say {schedule.name}: it has a STEP inside its order"
         here = Label(schedule.steps.origin.place(0).span, "the first STEP")
@@ -156,7 +156,7 @@ def _require_steps(schedule: Schedule, target: Target) -> None:
 
 
 def _require_no_verdict(options: Options, to: str) -> None:
-    """Raise PipeschedError, PS225, for options of a verdict, since none is given here."""
+    """Raise PipeschedError, PS225, for options of a verdict, since this target has no verdict."""
     asked = {
         "--cost": options.costs is not None,
         "--mem-cap": options.mem_cap is not None,

@@ -1,4 +1,4 @@
-"""``pipesched emit``: an order for a runtime, after verifying it; or as words or in the language, unchanged."""
+"""``pipesched emit``: writes an order for a runtime after verifying it, or unchanged as order text or .ps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
 
 
 def _write(emission: Emission, out: Output, folder: str | None) -> Iterator[str]:
-    """Write the text, a rank at a time; yield the names of the files."""
+    """Write the text rank by rank; yield the names of the files."""
     if folder is not None:
         texts = emission.by_rank()
         try:

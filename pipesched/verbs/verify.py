@@ -1,6 +1,6 @@
 """The verdict on a file: all checks, and the judgements that extensions add.
 
-A reader may have its own verdict, such as that on an optimizer's answer.
+A reader may have its own verdict, for example on an optimizer's answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def verify(source: Source | Report, options: Options) -> Report:
 
 
 def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
-    """Yield the verdict on each file at its size; many are left to the first extension that takes them."""
+    """Yield the verdict on each file at its size; an extension may take many at once."""
     for row in counting(Sweep, asked[0][1]) if len(asked) > 1 else ():
         for report in row.reports.load()(asked):
             assert isinstance(report, Report)
@@ -51,7 +51,7 @@ def examined(source: Source | Report, options: Options) -> Report | Examination:
 
 
 def judged(found: Report | Examination, source: Source | Report, options: Options) -> Report:
-    """Return the report, after the judgements of extensions whose options are given, or with the error of one."""
+    """Return the report, after the judgements of extensions whose options are given."""
     try:
         return _judged(found, source, options)
     except PipeschedError as error:

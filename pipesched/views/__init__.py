@@ -1,1 +1,1 @@
-"""Pictures of a schedule: in the terminal, SVG, a page, a trace, a graph, a table. Each draws a `chart.chart.Chart`."""
+"""Pictures of a schedule: text, SVG figure, HTML page, trace, graph, table. Each draws a `chart.chart.Chart`."""

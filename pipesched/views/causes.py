@@ -5,9 +5,9 @@
              = the end of a copy (O, L)             its cause is the operation that began the engine's busy time
              = 0                                    it has no cause
 
-A start is the largest of these, so one of them is tight. If both are, the slot before it is the cause: without the
-message x would start no sooner. The critical path follows causes from the last end down to 0 without a gap: its
-operations and its messages add up to the makespan.
+A start is the larger of these, so one of them is tight. If both are, the slot before it is the cause: x would start no
+sooner without the message. The critical path follows causes from the last end down to 0 without a gap: its operations
+and its messages add up to the makespan.
 
     rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
              warm-up      waits           cool-down              = the sum of the five parts
@@ -24,7 +24,7 @@ operations and its messages add up to the makespan.
                 warm-up.
 
 If ranks have equal work there is no imbalance, and the remaining idle time is the same on every rank. All values are in
-ticks, shape (ranks,) or (gaps,); an order that gets stuck is split up to where it stops.
+ticks, shape (ranks,) or (gaps,); a run that gets stuck is split up to where it stops.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from pipesched.model.schedule import Schedule
 class Causes:
     """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
 
-    cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or of the copies
-    from it, 0 without one. crosses: whether these make it the cause.
+    cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or the copies
+        from it, 0 without one. crosses: whether a message or copy makes it the cause.
     """
 
     cause: Ints
@@ -92,7 +92,7 @@ def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
 
 
 def _run_from(copies: Copies, end: Ints) -> Ints:
-    """Return, for each copy, the operation at whose end the engine's busy period began; -1 if it began after none.
+    """Return, for each copy, the operation whose end began the engine's busy period; -1 for none.
 
     end: the end time of every operation.
     """
@@ -105,7 +105,7 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 def critical_path(times: Timeline, why: Causes) -> list[int]:
     """Return the operations of a longest chain in chronological order, [] if nothing ran; one part of each pair.
 
-    It ends with the lowest rank's operation among those that end last.
+    Of the operations that end last, it ends with the lowest rank's.
     """
     if not len(times.end) or times.end.max() < 0:
         return []
@@ -126,7 +126,7 @@ class Gaps:
     """Every interval in which a rank idles, by rank, then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
-    whether the rank has run nothing before. message: ticks in which the input that the rank waits for is in transit.
+    whether the rank has run nothing before. message: ticks during which the awaited input is in transit.
     """
 
     rank: Ints
@@ -160,7 +160,7 @@ class Split:
 
 
 def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
-    """Return every interval of idle time; O(operations), and one step for each link of the longest chain in a gap."""
+    """Return every interval of idle time; O(operations + longest chain in a gap)."""
     head = np.flatnonzero(~schedule.joined & (times.start >= 0))
     rank = schedule.rank[head].astype(np.int64)
     first = np.flatnonzero(schedule.start[:-1] < schedule.start[1:])

@@ -1,6 +1,4 @@
-"""Columns that pictures show for every operation: its inputs' producers, the memory of its rank, the time of its
-messages.
-"""
+"""Columns shown for every operation: the producers of its inputs, its rank's memory, the time of its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ def delays(chart: Chart, sent: Ints) -> Ints:
 
 
 def producers(chart: Chart) -> list[tuple[int, ...]]:
-    """Return the operations whose results each one takes, the nearest first."""
+    """Return the producers of each operation's inputs, nearest first."""
     dependencies = chart.analysis.dependencies
     found: list[tuple[int, ...]] = [(x,) if x >= 0 else () for x in dependencies.producer.tolist()]
     further = dependencies.further
@@ -36,12 +34,12 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Return the activations of a rank after each operation, for an F from its start; each value is formatted once."""
+    """Return a rank's activations after each operation (for an F, from its start); each value is formatted once."""
     return amounts(chart, chart.analysis.memory.held, written)
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Return a column of parts as texts, in the unit of peaks."""
+    """Format a column of parts in the unit of peaks."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

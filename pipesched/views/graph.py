@@ -7,7 +7,7 @@
 
     cycle     from the node where a rank stops to the one for which it waits, where the next rank stops
 
-A path along order, needs and message edges never leads back in time.
+A path along order, need and message edges never leads back in time.
 
 As a drawing it has a row for each rank, and time from left to right:
 
@@ -80,7 +80,7 @@ def graph(chart: Chart) -> Graph:
 
 def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
     """Return, by rank of the cycle, the node at which it stops (an operation or a node of its own) and its name; and
-    the waits of the cycle as edges with their texts.
+    the waits of the cycle as edges with labels.
     """
     links, names = chart.analysis.standstill.cycle if chart.analysis.standstill else (), node_names(chart)
     at = {x.blocked.rank: x.blocked for x in reversed(links)}

@@ -1,11 +1,11 @@
-"""A page that shows a schedule: self-contained, for any browser, without any request to a network.
+"""A self-contained HTML page that shows a schedule, for any browser, without network requests.
 
     <script type="application/json">   single values: sizes, the unit of time, placement, source lines
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
     <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
 
-A million operations are columns here as everywhere. The page draws only what is visible, and if operations are finer
-than pixels it divides each column of pixels among the kinds exactly in proportion to their time. The page's own policy
+Operations are stored as columns, so a million of them are fine. The page draws only what is visible; if operations are
+narrower than pixels, it divides each pixel column among the kinds in proportion to their time. The page's own policy
 forbids every request, so nothing in a file can leave it.
 """
 
@@ -54,13 +54,13 @@ def render(chart: Chart) -> str:
 
 
 def page(title: str, data: str = "") -> str:
-    """Return the page; without data it shows what the element of its frame has as `pipesched`."""
+    """Return the page; without data it shows the data in the property `pipesched` of its frame element."""
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
     return filled(_part("page.html"), title=title, style=_part("page.css"), data=data, script=scripts)
 
 
 def filled(page: str, **parts: str) -> str:
-    """Return a page with each text in the place of the comment of its name."""
+    """Fill in a page: each text replaces the comment with its name."""
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
         assert found
@@ -74,7 +74,7 @@ def _part(name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON that can neither end the element that holds it nor begin another."""
+    """Return a value as JSON that can neither close the element around it nor open another one."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -160,7 +160,7 @@ def _copies(chart: Chart) -> list[list[int]]:
 
 
 def _facts(chart: Chart) -> Iterator[str]:
-    """Yield the figures of the title, exactly."""
+    """Yield the figures of the title as exact numbers."""
     yield f"{len(chart.schedule):,} operations".replace(",", " ")
     yield cost(chart)
     peak = chart.analysis.memory.peak
@@ -182,9 +182,7 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return each rank that never ends: the words in its row, its instruction, the whole sentence, whether it is in the
-    cycle.
-    """
+    """Return each rank that never ends: the text in its row, its instruction, the sentence, if it is in the cycle."""
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)
@@ -192,7 +190,7 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
 
 
 def _cycle(chart: Chart) -> list[dict[str, object]]:
-    """Return the messages between the ranks of the cycle: from whom, to whom; sent is false if neither rank sends."""
+    """Return the messages between the ranks of the cycle: sender and receiver; sent is false if neither rank sends."""
     links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
 

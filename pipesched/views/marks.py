@@ -30,7 +30,7 @@ class Mark:
 
     @property
     def words(self) -> str:
-        """The words in the row: the instruction, and what it waits for."""
+        """The text in the row: the instruction, and what it waits for."""
         x = self.link
         return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
 

@@ -1,15 +1,15 @@
-"""Colours of operations, distinct for people who see all colours, few, or none.
+"""Colours of operations that all kinds of colour vision can distinguish.
 
-The default is the palette of a terminal (`chart.colours`). Every cell has dark text, and a letter if there is no
-colour. Two styles imitate papers:
+The default is the palette of a terminal (`chart.colours`). Cells have dark text, and letters if there is no colour. Two
+styles imitate papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
                   span 24, bubble rate by span 0 %: idle time over ranks x span
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
                   makespan 33, bubble fraction (idle / work) 37.5 %: as half of the literature calls it
 
-Every rule of a figure's style sheet begins with a class named after the sheet itself, so that several figures on one
-page, such as the cells of a notebook, do not affect each other or the page.
+Every rule of a figure's style sheet begins with a class named after the sheet, so that several figures on one page
+(cells of a notebook) do not affect each other or the page.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 @dataclass(frozen=True)
 class Style:
     """A style of cells in SVG. fill: the fill of each colour class of `model.ops`, as ``#rrggbb``. called: for each
-    letter, the style's own words for the kind. lighten: how close to white the last chunk is.
+    letter, the style's own name for the kind. lighten: how close to white the last chunk is.
 
     numbers: microbatches only, without letters. first: the number of the first rank and the first microbatch. idle: the
-    colour of idle time, or None for the background. font: the font of all texts. row: the name of a rank. cost: the
-    times in the style's words.
+    colour of idle time, or None for the background. font: the font of all text. row: the name of a rank. cost: the
+    style's text for the times.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """Return the colour of a kind of compute, by default the colour of the default style."""
+        """Return the colour of a kind of compute; the default style's if this style has none."""
         return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:
-        """Return the words of the legend for a kind."""
+        """Return the legend's text for a kind."""
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
 
 
@@ -123,9 +123,7 @@ _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # colou
 
 
 def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: float) -> tuple[str, str]:
-    """Return the class of the figure, and its style sheet. seen: kinds and chunks. outline: the width of the edge of a
-    slot.
-    """
+    """Return the figure's class and its style sheet. seen: kinds and chunks. outline: the width of a slot's edge."""
     light = [
         ("text", f"font:{SIZE}px {style.font}"),
         (".t", "fill:#222"),
@@ -163,9 +161,7 @@ def _arrows(scheme: int) -> list[tuple[str, str]]:
 
 
 def _alarms(scheme: int) -> list[tuple[str, str]]:
-    """Return the rules for waits without end: row, cross, words, messages and their heads, hatching; and for other
-    waits.
-    """
+    """Return the rules for endless waits (row, cross, text, messages, arrow heads, hatching) and for other waits."""
     red, quiet = ALARM[scheme], ("#888", "#999")[scheme]
     return [
         (".x", f"stroke:{red};stroke-width:2;fill:none"),

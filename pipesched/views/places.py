@@ -1,8 +1,8 @@
 """The places of operations in their file, for tooltips.
 
-A .ps file has few places and many operations, so its origin holds each place once (`Sited`); a cell of a CSV or a line
-of a stream belongs to one operation. Loop bindings are found by running a rank's program again, so they are looked up
-for small schedules only.
+A .ps file has few places and many operations, so its origin stores each place once (`Sited`); a CSV cell or a line of a
+stream is one operation. Loop bindings are found by running a rank's program again, so they are looked up for small
+schedules only.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half the width of a 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a series; note: what distinguishes it in the series, shown as a tooltip."""
+    """A point of a series. note: what distinguishes it in the series, shown as a tooltip."""
 
     x: Fraction
     y: Fraction
@@ -93,8 +93,8 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """Return the points as an SVG file; x, y: the meaning of the axes; frontier: join the points that no other one
-    beats, left and below; notes: text under the plot; said: formats a point's figures for its tooltip.
+    """Return the points as an SVG file. x, y: the meaning of the axes; frontier: join the Pareto-optimal points (left
+    and below is better); notes: text under the plot; said: formats a point's figures for its tooltip.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
@@ -127,7 +127,7 @@ def _wrapped(notes: Sequence[str]) -> list[str]:
 
 
 def _joined(best: Sequence[Point], across: Axis, up: Axis) -> Iterator[str]:
-    """Yield the line through the points that nothing beats."""
+    """Yield the line through the Pareto-optimal points."""
     if best:
         path = " ".join(f"{across.at(point.x)},{up.at(point.y)}" for point in best)
         yield f'<polyline class="front" points="{path}"/>'
@@ -218,8 +218,8 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): by its series if that has one point, else by the words that the notes of the series do
-    not share.
+    """Label each (series, note): by its series if that has one point, else by the words in which the notes of the
+    series differ.
 
     Labels are empty if there is one series of one point.
     """
@@ -246,8 +246,8 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
 def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
-    """Yield a text for each spot if one fits next to it, in the order of the spots. drawn: lines that no text covers;
-    if given, each spot has its text, if need be at the end of a line to it.
+    """Yield a text for each spot if one fits next to it, in the order of the spots. drawn: lines that no text may
+    cover; if given, every spot gets its text, if necessary at the end of a line to it.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
@@ -270,7 +270,7 @@ def labels(
 
 
 def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Spot, Spot | None]]:
-    """Yield the places of a label of width `wide`: beside its spot, then those at the end of a line."""
+    """Yield the places of a label of width `wide`: next to its spot, then at the end of a line."""
     for at in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
         yield at, None
     if afar:
@@ -299,7 +299,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """Return True if a line goes through a box: the parts inside its width and inside its height meet."""
+    """Return True if a line crosses a box: its parts within the box's width and height meet."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

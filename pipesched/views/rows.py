@@ -11,7 +11,7 @@ from pipesched.extension import Codes, Drawing, Lazy, Option, Row, Verb, flag, r
 class View(Row):
     """A picture. draw: returns its text or bytes, from a chart and a request.
 
-    suffixes: endings of files that select the view. takes: the options that apply to it. forms: the form of each
+    suffixes: file endings that select the view. takes: the options that apply to it. forms: the form of each
     suffix, if a view has several forms; form: the form of a file without a suffix.
     """
 
@@ -32,7 +32,7 @@ class Overlay(Row):
 
     draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
     `views.chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not
-    apply then, and why.
+    apply with it, and why.
     """
 
     option: str
@@ -43,7 +43,7 @@ class Overlay(Row):
 
 
 def forms() -> Mapping[str, tuple[str, ...]]:
-    """Return the endings of files of `show`, by view."""
+    """Return the file endings of `show`, by view."""
     return {view.name: (*view.suffixes, *view.forms) for view in rows(View)}
 
 

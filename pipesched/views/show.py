@@ -3,7 +3,7 @@
     read ──> examine ──> Chart ──> a view ──> Picture
                            └─ an overlay: additional data
 
-A wrong file is drawn too, as far as it runs.
+A wrong file is drawn as far as it runs.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _require_options_of(view: View, given: Given) -> None:
 class Picture(Judged):
     """A chart as drawn, with the findings on its order.
 
-    drawn: a text; the bytes of a PDF or a PNG decoded as UTF-8, with surrogates for the rest (PEP 383). published: keys
-    that an overlay adds to the JSON.
+    drawn: a text; the bytes of a PDF or a PNG decoded as UTF-8, with surrogates for the rest (PEP 383). published: the
+        keys that an overlay adds to the JSON.
     """
 
     chart: Chart
@@ -108,11 +108,12 @@ class Picture(Judged):
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
-    """Draw a file, at the costs of the options over its own.
+    """Draw a file, at the costs in the options, completed by the file's own.
 
     Raises:
-        PipeschedError: as `load`; PS222, PS225, options that mean nothing for it; PS815, what cannot be drawn; PS816 to
-            PS818, no trace, or of another schedule; PS820, no cairosvg, or no program `dot`.
+        PipeschedError: as `load`; PS222, PS225, options that do not apply to it; PS815, a file that cannot be drawn;
+            PS816 to
+            PS818, an unreadable trace, or one of another schedule; PS820, no cairosvg, or no program `dot`.
     """
     made, above = examined(source, asked), overlay(how)
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)
@@ -127,7 +128,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
-    """Return where a run stops for good: the ranks that do, and the cycle; steps count from 1."""
+    """Return as JSON where a run stops for good: the blocked ranks, and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
         "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],

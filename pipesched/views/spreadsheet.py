@@ -6,8 +6,8 @@
 
 step counts from 1, and both parts of an overlap pair have its start and its end; second: whether it is the second part.
 Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the producers of its inputs on other
-operations, the nearest first, separated by blanks. held: activations of the rank after it, for an F from its start on,
-in microbatches through 1/p of the model.
+operations, the nearest first, separated by blanks. held: activations of the rank after it (for an F, from its start
+on), in microbatches through 1/p of the model.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ r"""A chart as an SVG file: a figure for a paper, a README, a slide.
     rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
-Written without a library, with the same bytes for the same chart. It paints its own background; colours follow the
-reader's light or dark scheme if the viewer supports that (`prefers-color-scheme`), and are those for light otherwise.
+It is written without a library; the same chart gives the same bytes. It paints its own background; colours follow the
+reader's light or dark scheme if the viewer supports that (`prefers-color-scheme`), and the light scheme otherwise.
 
-PDF and PNG are rendered by cairosvg in the colours for light paper; a PDF has no date of its own.
+PDF and PNG are rendered by cairosvg in the light scheme; a PDF has a fixed date.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TOP = 52
 class Svg:
     """A request for a figure. style: default, zero-bubble or megatron. force: any number of operations.
 
-    pixels: the pixels of a tick, None for as many as fit. words: replace the cost, if given.
+    pixels: the pixels per tick, None for as many as fit. words: text that replaces the cost.
     """
 
     style: str = "default"
@@ -186,7 +186,7 @@ class _Page:
                 yield f'<path class="l" d="M{self.left} {number(y + _ROW)}H{x}" stroke-dasharray="1 3"/>'
 
     def _time(self) -> Iterator[str]:
-        """Yield the numbers at round steps, or an arrow as in the papers."""
+        """Yield the time axis: numbers at round steps, or an arrow as in the papers."""
         y = self.foot + 4
         if self.paper:
             yield f'<text class="t" x="12" y="{y + 14}">Time</text>'
@@ -209,7 +209,7 @@ class _Page:
             yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
     def _placed(self) -> Iterator[tuple[int, int, str, str]]:
-        """Yield the entries of the legend: position, class of the swatch, words."""
+        """Yield the entries of the legend: position, class of the swatch, text."""
         start = self.left + (84 if self.paper else 0)
         x, y = start, self.foot + (6 if self.paper else 30)
         for kind, words in self._entries():

@@ -4,8 +4,7 @@
                                                                     | message
     rank 1      [F0][B0][F1][B1]//✗ 1SEND_B1 waits for 0RECV_B1//|<-'
 
-Hatching, the cross and the arrows show a deadlock to all kinds of colour vision and in black and white; colour only
-adds to these signs.
+Hatching, the cross and the arrows mark a deadlock without relying on colour.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ def number(value: Fraction | int | float) -> str:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Return True if a form of label fits in nine of ten slots: then all labels have that form."""
+    """Return True if a form of label fits in nine of ten slots, so that all labels use it."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The position of time and ranks on the page. pixels: per tick. begin, end: where the viewport begins and ends, in
-    ticks. lanes: the height of copies under a row, above the curve.
+    """The position of time and ranks on the page. pixels: per tick. begin, end: the viewport, in ticks. lanes: the
+    height of the copies between a row and its curve.
     """
 
     pixels: Fraction
@@ -219,7 +218,7 @@ class Cells:
             yield f'<text class="t" x="{x}" y="{base}">{shown(held.peak[rank])}</text>'
 
     def _stairs(self, rank: int, base: int, each: Fraction) -> str:
-        """Return a closed path of horizontal and vertical lines; each: pixels per part."""
+        """Return the closed path of a rank's memory curve; each: pixels per part."""
         frame = self.frame
         when, held = outline(*steps(self.chart, rank))
         path = f"M{number(frame.x(frame.begin))} {base}"
@@ -230,10 +229,10 @@ class Cells:
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Return the steps as a line for people: for several steps at one instant the last, preceded by the highest if that
-    exceeds the last.
+    """Return the steps as a line to draw: of several steps at one instant only the last, preceded by the highest if
+    that is larger.
 
-    So an activation freed and another taken at the same time make no notch, and a peak is never lost.
+    So freeing and taking an activation at the same time makes no notch, and no peak is lost.
     """
     first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
     last = np.append(first[1:], len(when)) - 1
@@ -249,7 +248,7 @@ _LETTER, _LANE = 8, 12  # pixels of a bold letter, and between messages
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """The drawing of a stall, right of the last operations. scope: the class of the figure."""
+    """The drawing of a stall, to the right of the last operations. scope: the class of the figure."""
 
     chart: Chart
     stop: Standstill
@@ -293,7 +292,7 @@ class Stop:
         return lanes
 
     def lines(self) -> Iterator[str]:
-        """Yield the rows that wait, then messages."""
+        """Yield the waiting rows, then the messages."""
         yield (
             f'<defs><pattern id="{self.scope}h" width="6" height="6" patternUnits="userSpaceOnUse" '
             f'patternTransform="rotate(45)"><path class="e" d="M0 0v6"/></pattern>'
@@ -329,7 +328,7 @@ class Stop:
         yield f'<text class="{"v" if cycle else "t"}" x="{at}" y="{number(y + 4)}">{safe(text, "xml")}</text>'
 
     def _message(self, x: Link, lane: int) -> str:
-        """Yield the arrow from the row of a message's sender to the row of its receiver; a line, if neither sends."""
+        """Yield the arrow from the sender's row to the receiver's; a line, if neither rank sends."""
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))

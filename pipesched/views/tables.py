@@ -1,4 +1,4 @@
-"""Tables as text, as wide as their contents, whatever the terminal, so that nothing is cut."""
+"""Text tables, as wide as their contents on any terminal, so that nothing is cut."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
-    """Return the columns side by side, numbers aligned right; `left`: the columns of words. A header may have several
-    lines.
+    """Return the columns side by side, numbers aligned right; `left`: the columns aligned left. A header may have
+    several lines.
     """
     heads = [header.split("\n") for header in headers]
     height = max(map(len, heads))
@@ -34,7 +34,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterab
 
 
 def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
-    """Group entries by key, in their order."""
+    """Group entries by key, in order of appearance."""
     made: dict[Key, list[Entry]] = {}
     for key, entry in pairs:
         made.setdefault(key, []).append(entry)

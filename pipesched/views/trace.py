@@ -15,10 +15,9 @@
 A rank that stops for good has a last slice in red, up to the end of the picture, and arrows between these slices show
 the messages of the cycle.
 
-Times are microseconds. A tick of the schedule is a whole number of microseconds, so that no time is rounded and the
-unit of time is about a millisecond, as given by `otherData.microseconds_per_unit`. A message that takes no time is
-drawn as long as an arrival, 1 microsecond, which is less than a tick. Source: the importer of Perfetto,
-`json_trace_parser.cc`.
+Times are microseconds. A tick of the schedule is a whole number of microseconds, so no time is rounded; a unit of time
+is about a millisecond, see `otherData.microseconds_per_unit`. A message that takes no time is drawn 1 microsecond long,
+like an arrival, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
 """
 
 from __future__ import annotations
@@ -62,17 +61,15 @@ def pieces(chart: Chart) -> Iterator[str]:
 
 
 def microseconds(chart: Chart) -> int:
-    """Return the microseconds of a tick: a whole number, longer than an arrival, and a unit of time is about a
-    millisecond.
-    """
+    """Return the microseconds per tick: an integer, longer than an arrival; a unit is about a millisecond."""
     return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
 class _Trace:
     """The columns of a chart as lists, and the messages by rank. tick: the length of a tick, in microseconds.
 
-    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: after each operation, and while
-    it runs if it is an F; kept: after each; JSON numbers.
+    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: memory after each operation (for an
+        F, also while it runs); kept: after each operation; as JSON numbers.
     """
 
     def __init__(self, chart: Chart) -> None:
@@ -126,7 +123,7 @@ class _Trace:
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Yield the lane and event of each slice, and of the end of an arrow in that slice."""
+        """Yield the lane and event of each slice, and of the arrow's end in it."""
         for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)
@@ -166,9 +163,7 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Yield the events where the rank stops for good: an instant, a slice until after the last operation, and its
-        ends of messages.
-        """
+        """Yield the events where the rank stops: an instant, a slice until after the last operation, message ends."""
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:
@@ -256,7 +251,7 @@ def messages(chart: Chart, tick: int) -> list[list[Message]]:
 
 
 def lanes(slices: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the lane of each slice, the lowest that is free; slices are sorted by begin."""
+    """Yield the lowest free lane for each slice; slices are sorted by begin."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     for message in slices:

@@ -24,7 +24,7 @@ _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600
 
 @dataclass(frozen=True)
 class Viewport:
-    """The interval of time to draw, in the user's unit; None is the beginning, or the makespan."""
+    """The interval of time to draw, in the user's unit; None means 0, or the makespan."""
 
     begin: Fraction | None = None
     end: Fraction | None = None
@@ -107,7 +107,7 @@ def nice(least: Fraction) -> Fraction:
 
 
 def ruler(axis: Axis, chart: Chart) -> str:
-    """Return the numbers of time over the columns, at round steps."""
+    """Return the line of times above the columns, at round steps."""
     gap = nice(max(axis.step * 8, axis.step * axis.unit) / chart.scale) * chart.scale
     line = [" "] * axis.columns
     mark = ceil(Fraction(axis.begin) / gap) * gap

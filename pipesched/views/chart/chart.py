@@ -1,4 +1,4 @@
-"""An analysis as pictures draw it: with a title, a clock, and the fault of the file.
+"""An analysis prepared for drawing: with a title, a clock, and the file's fault.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
     rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether by a message
@@ -35,7 +35,7 @@ class Chart:
 
     @property
     def identifier(self) -> str:
-        """The name in data."""
+        """The name used in data formats."""
         return self.name or self.schedule.name
 
     @property
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def shortest(self) -> int:
-        """The shortest time of a slot that takes any, in ticks."""
+        """The shortest nonzero time of a slot, in ticks."""
         return shortest(self.times.end - self.times.start)
 
     def time(self, ticks: int) -> Fraction:
@@ -86,7 +86,7 @@ class Chart:
         return self.analysis.costs.unit
 
     def said(self, ticks: int) -> str:
-        """Return the ticks as text."""
+        """Format ticks as a time."""
         return self.unit.text(self.time(ticks))
 
     @property
@@ -109,12 +109,12 @@ class Chart:
 
     @cached_property
     def chunks(self) -> int:
-        """The most chunks of a rank, 1 if none has any."""
+        """The largest number of chunks of a rank, at least 1."""
         return max([1, *(len(self.schedule.placement.chunks(rank)) for rank in range(self.schedule.ranks))])
 
     @property
     def later(self) -> str:
-        """The chunks of a rank after its first, as a legend calls them: the other route if each has one chunk."""
+        """The legend's name for a rank's chunks after its first: the other route if each route has one chunk."""
         placement = self.schedule.placement
         if placement.routes == 1:
             return "later chunks"

@@ -1,10 +1,10 @@
-"""Columns of characters given to operations.
+"""Assigns columns of characters to operations.
 
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
 Where slots are wider than columns, a slot has the columns from its start to its end, both rounded. Where a column
-covers several slots, it shows the kind among them with the most time so far that no column has shown.
+covers several slots, it shows the one of their kinds with the most time not yet shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IDLE = -1
 
 
 def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
-    """Return what has columns in a row: its operation, or IDLE, its first column, the one after it."""
+    """Return the bars of a row that get columns: operation or IDLE, first column, end column."""
     at = layout.axis
     op, *edges = _inside(at, bars, number)
     first, last = ((2 * edge + at.whole) // (2 * at.whole) for edge in edges)
@@ -34,9 +34,9 @@ def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]
 
 
 def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
-    """Return what each column of a row shows: kind * chunks + chunk, or IDLE.
+    """Return the contents of each column of a row: kind * chunks + chunk, or IDLE.
 
-    An overlap pair has no chunk, and where those are not shown nothing has.
+    An overlap pair has no chunk; if chunks are not shown, no entry has one.
     """
     at, chunks = layout.axis, layout.chart.chunks
     op, begin, end = _inside(at, bars, number)
@@ -58,7 +58,7 @@ def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
 
 
 def _taken(begin: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return how much of each column some bars take."""
+    """Return how much of each column these bars take."""
     before = np.searchsorted(begin, edges, side="right")
     passed = np.append(0, np.cumsum(end - begin))[before] - np.maximum(np.append(0, end)[before] - edges, 0)
     return np.asarray(np.diff(passed))

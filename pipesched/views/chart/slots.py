@@ -1,4 +1,4 @@
-"""Operations as pictures show them: chunk and kind, the phases of a rank, its activations.
+"""Data that pictures share: label widths, the phases of a rank, its activations.
 
     phases   warm-up      until the first backward of a rank starts
              steady       from there until its last forward has ended; empty if all forwards come first
@@ -46,7 +46,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     """Return the instants in ticks, and the memory held from each on, in parts; the first is at 0, with nothing held.
 
-    Only operations that run count. Several steps may share an instant; the last of them holds.
+    Only operations that run count. Several steps may share an instant; the last one counts.
     """
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     ran = chart.times.start[part] >= 0
@@ -62,7 +62,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
 
 
 def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
-    """Return the most held in each interval between bounds, in parts; bounds: ascending from 0, shape (n + 1,)."""
+    """Return the peak in each interval between bounds, in parts; bounds: ascending from 0, shape (n + 1,)."""
     when, held = steps(chart, rank)
     low = np.searchsorted(when, bounds[:-1], side="right") - 1
     high = np.maximum(np.searchsorted(when, bounds[1:], side="left"), low + 1)

@@ -9,8 +9,8 @@
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  memory of the rank
 
-If everything fits, every slot has the columns of its time. A column with several slots shows one of their kinds. The
-columns of a kind, including idle time, are then its share of the rank's time (`columns`).
+If everything fits, every slot has the columns of its time. A column with several slots shows one of their kinds. Each
+kind, and idle time, then gets columns in proportion to its share of the rank's time (`columns`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _lines(layout: Layout) -> Iterator[str]:
 
 
 def row(layout: Layout, rank: int) -> str:
-    """Return the characters of a rank, from the first column to the last; where it stops for good, its mark."""
+    """Return the characters of a rank, from the first column to the last; with its mark where it stops for good."""
     made = drawn(layout, layout.slots, rank, mixed=layout.mixed)
     mark, cycle = layout.stops.get(rank, ("", False))
     while mark and made and made[-1][1]:
@@ -93,7 +93,7 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
-    """Return the text of a slot in the colours of its operations; for a pair, the colour of its F up to the plus.
+    """Return the text of a slot in the colours of its operations; a pair has the colour of its F up to the plus.
 
     Odd microbatches are bold, so that neighbours of the same colour can be distinguished.
     """
@@ -142,7 +142,7 @@ def memory(layout: Layout) -> Iterator[str]:
 
 
 def _blocks(layout: Layout, most: int, rank: int) -> list[str]:
-    """Return the most held in each column, in sevenths of the largest peak, rounded up."""
+    """Return the peak in each column, in sevenths of the largest peak, rounded up."""
     blocks = _BLOCKS[layout.how.ascii]
     held = np.maximum(highest(layout.chart, rank, layout.axis.bounds), 0)
     level = -(-held * (len(blocks) - 1) // most)
@@ -153,7 +153,7 @@ _WORDS = {**{op.name: op.kind.words for op in COMPUTES}, "+": "overlap, one slot
 
 
 def title(layout: Layout) -> Iterator[str]:
-    """Yield name, sizes and cost; then the scale, and the interval if it is a part."""
+    """Yield name, sizes and cost; then the scale, and the interval if only a part is drawn."""
     chart, at = layout.chart, layout.axis
     yield from wrapped(layout, caption.heading(chart, f" {caption.cost(chart)}"))
     part = ""
@@ -167,7 +167,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """Yield the last wait of each rank: ranks of the cycle one by one, with their marks, then the other ranks."""
+    """Yield the wait that blocks each rank: ranks of the cycle one by one, with their marks, then the others."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return
@@ -183,7 +183,7 @@ def stopped(layout: Layout) -> Iterator[str]:
 
 
 def legend(layout: Layout) -> Iterator[str]:
-    """Yield the letters that occur, and signs that are not obvious."""
+    """Yield the letters that occur, and signs that need an explanation."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
     whole = "   ".join(text.replace(" ", "\0") for text in [*texts, f"{layout.how.sign('idle')} idle"])

@@ -36,7 +36,7 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank in the cycle, a rank that waits for these, the end of a phase."""
+        """Return the character for idle time, a rank in the cycle, one that waits for it, or the end of a phase."""
         return SIGNS[meaning][self.ascii]
 
 
@@ -55,7 +55,7 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A chart, how to write it, and the layout that follows."""
+    """A chart, how to write it, and the layout derived from both."""
 
     chart: Chart
     how: Text
@@ -96,7 +96,7 @@ class Layout:
 
     @cached_property
     def copies(self) -> Bars | None:
-        """The copies, where activations are offloaded: two rows per rank, out and in."""
+        """The copies, if activations are offloaded: two rows per rank, out and in."""
         schedule, found = self.chart.schedule, self.chart.times.copies
         if found is None:
             return None
@@ -143,7 +143,7 @@ class Layout:
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
-        """Return the width from which on all slots are labelled, with or without stages: all labels fit."""
+        """Return the columns per unit from which all labels fit, with or without stages."""
         slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
         return self.left + ceil(slots * widest(self.chart, stages)) + 1 + self.right
 
@@ -186,8 +186,8 @@ class Layout:
 
     @cached_property
     def _form(self) -> int:
-        """The form of all labels in colour, since a row with both 3 and B4 would be misread: 0 if letter and number fit
-        in all slots, 1 if only the number does, 2 if neither.
+        """The common form of all labels in colour, since a row with both 3 and B4 would be misread: 0 if letter and
+        number fit in all slots, 1 if only the number fits, 2 if neither.
         """
         longest = widest(self.chart, self.stages)
         return next((form for form in (0, 1) if (longest - form) * self.axis.step <= self.chart.shortest), 2)

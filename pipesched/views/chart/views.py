@@ -8,10 +8,10 @@
     dag     .dot .gv .graphml, .svg .pdf    the dependency graph: DOT, GraphML, or laid out by the program `dot`
     csv     .csv                            the times, one line per operation
 
-An overlay is drawn with the plan or in its place: a measured run, or the bytes of a transformer over time.
+An overlay is drawn with the plan or instead of it: a measured run, or the bytes of a transformer over time.
 
-A row names the options that apply to its view; other options are refused, and help texts name the views of an option. A
-view is imported when it is drawn.
+A row names the options that apply to its view; others are refused. Help texts name the views to which an option
+applies. A view is imported when it is drawn.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ COLUMNS = 80
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a picture. written: for a figure svg, pdf or png; for a graph dot, graphml, svg, pdf or png.
+    """A request for a picture. written: svg, pdf or png for a figure; dot, graphml, svg, pdf or png for a graph.
 
-    width, ascii, color: the form of a text chart. begin, end: in the unit of costs. more: given options of extensions.
+    width, ascii, color: the form of a text chart. begin, end: in the unit of costs. more: the given options of
+    extensions.
     """
 
     format: str = "text"
@@ -54,7 +55,7 @@ class Request:
 
     @property
     def viewport(self) -> Viewport:
-        """The time interval that is drawn."""
+        """The time interval to draw."""
         from pipesched.views.chart.axis import Viewport
 
         return Viewport(self.begin, self.end)
@@ -62,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """An analysis with the value that an overlay draws. published: its keys in JSON."""
+    """An analysis with the value that an overlay draws. published: the overlay's keys in JSON."""
 
     analysis: Analysis
     over: object = None
