@@ -313,7 +313,7 @@ class Format(Row):
 
 
 class Rewrite(Row):
-    """A change before emission. rewrite: takes a loaded file, options, if messages are emitted; returns file and options."""
+    """A change before emission. rewrite: takes a file, options, and if messages are emitted; returns the first two."""
 
     rewrite: Lazy[Callable[..., tuple[object, object]]]
 

@@ -1,4 +1,4 @@
-"""The definitions of a file: each name with the part of the text in which it is known.
+"""The definitions of a file: each name with the part of the text in which it is visible.
 
 No name is shadowed, so at any place a name has at most one definition: the one whose part contains the place.
 
@@ -19,7 +19,7 @@ from pipesched.support.source import Span
 
 @dataclass(frozen=True)
 class Definition:
-    """A name's definition. kind: in words; node: the statement that defines it; parts: where it is known."""
+    """A name's definition. kind: for people; node: the statement that defines it; parts: where it is visible."""
 
     name: ast.Name
     kind: str
@@ -40,7 +40,7 @@ def definitions(file: ast.File) -> list[Definition]:
 
 
 def _of_node(node: ast.Node, block: Span, claims: Sequence[Span]) -> Iterator[Definition]:
-    """Yield the definitions of a node and of those inside. block: the part in which a `let` here is known."""
+    """Yield the definitions of a node and of the nodes inside. block: the part in which a `let` here is visible."""
     match node:
         case ast.Let(name=name, parameters=parameters):
             kind = "value" if parameters is None else "function"

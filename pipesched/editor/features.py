@@ -1,7 +1,7 @@
 """The features of the language server, as functions of a text and a place.
 
-Findings are those of `verify`; the parts of a file, its words and its repairs are those of `fmt`, `explain` and
-`emit --mend`. Nothing is cached but what `language` and `formats` keep for a text.
+Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Nothing is cached
+except what `language` and `formats` keep for a text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMIT = 200_000
 
 @dataclass(frozen=True)
 class Repair:
-    """A change of a text that a finding's remedy names, and that was tried. edits: ranges and their new texts."""
+    """A tested change of a text that a finding's remedy suggests. edits: ranges and their new texts."""
 
     title: str
     found: Diagnostic
@@ -59,7 +59,7 @@ def _verified(source: Source, given: Mapping[str, Value]) -> tuple[list[Diagnost
 
 
 def _sizes(source: Source, given: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
-    """Yield the sizes at which a file may be verified: given values, and others where it has no default."""
+    """Yield the sizes at which to verify a file: the given values, and others for parameters without a default."""
     if reader_of(source) is not PS:
         yield {}
         return
@@ -75,7 +75,7 @@ def _sizes(source: Source, given: Mapping[str, Value]) -> Iterator[dict[str, Val
 
 
 def meaning(source: Source, offset: int, given: Mapping[str, Value]) -> str | None:
-    """Return the meaning of what stands at a place, as Markdown: a name's definition and value, or a word."""
+    """Explain the name or word at a place, as Markdown: a name's definition and value, or a word's row."""
     words = re.finditer(r"[A-Za-z_][A-Za-z0-9_]*", source.text)
     word = next((one[0] for one in words if one.start() <= offset <= one.end()), "")
     with suppress(PipeschedError):
@@ -88,7 +88,7 @@ def meaning(source: Source, offset: int, given: Mapping[str, Value]) -> str | No
 
 
 def _described(source: Source, found: Definition, given: Mapping[str, Value]) -> str:
-    """Return a definition as the text has it, its kind, and its value at the size of the findings."""
+    """Return a definition as written, its kind, and its value at the size of the findings."""
     line = source.line(found.name.span.line).strip()
     said = f"```ps\n{line}\n```\n{found.kind} of line {found.name.span.line}"
     with suppress(PipeschedError):
@@ -101,7 +101,7 @@ def _described(source: Source, found: Definition, given: Mapping[str, Value]) ->
 
 
 def completions(source: Source, offset: int) -> list[tuple[str, str]]:
-    """Return what may stand at a place, with its kind: names that are known there, words, operations, claims' names."""
+    """Return completions at a place, each with its kind: visible names, words, operations, names of claims."""
     names: dict[str, str] = {}
     with suppress(PipeschedError):
         names = {x.name.id: x.kind for x in definitions(parse(_until(source, offset))) if x.known_at(offset)}
@@ -114,7 +114,7 @@ def completions(source: Source, offset: int) -> list[tuple[str, str]]:
 
 
 def _until(source: Source, offset: int) -> Source:
-    """Return the text without the line that is being typed, if it is not in the language with it."""
+    """Return the text without the line that is being typed, if it does not parse with it."""
     try:
         parse(source)
     except PipeschedError:
@@ -124,7 +124,7 @@ def _until(source: Source, offset: int) -> Source:
 
 
 def defined_at(source: Source, offset: int) -> Span | None:
-    """Return the place at which the name at a place is defined."""
+    """Return the definition of the name at a place."""
     with suppress(PipeschedError):
         if found := definition_at(parse(source), offset):
             return found.name.span
@@ -132,7 +132,7 @@ def defined_at(source: Source, offset: int) -> Span | None:
 
 
 def places(source: Source, offset: int) -> list[Span]:
-    """Return every place of the name at a place."""
+    """Return all places of the name at a place."""
     with suppress(PipeschedError):
         file = parse(source)
         if found := definition_at(file, offset):
@@ -141,8 +141,8 @@ def places(source: Source, offset: int) -> list[Span]:
 
 
 def repairs(source: Source, given: Mapping[str, Value]) -> Iterator[Repair]:
-    """Yield the repairs that findings name in their remedy and that leave fewer findings; of an order with messages
-    also that of `emit --mend`.
+    """Yield the suggested repairs that leave fewer findings; for an order with messages also the repair of `emit
+    --mend`.
     """
     found = findings(source, given)
     for one in found:

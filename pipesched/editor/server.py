@@ -55,7 +55,7 @@ class Server(LanguageServer):
         return lsp.WorkspaceEdit({uri: [lsp.TextEdit(self.range(uri, span), text) for span, text in edits]})
 
     def shown(self, uri: str, found: Diagnostic) -> lsp.Diagnostic:
-        """Return a finding for the editor; one without a place stands at the first line."""
+        """Return a finding for the editor; one without a place is shown at the first line."""
         source, where = self.source(uri), found.where
         place = where if where is not None and where.source.text == source.text else source.span(0, 0)
         labels = [label for label in found.labels if label.span is not None and label.span.source.text == source.text]

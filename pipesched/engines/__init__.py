@@ -1,1 +1,1 @@
-"""Operations that are made of parts on engines: what a slot takes when communication runs beside compute."""
+"""Operations made of parts on engines: the time of a slot if communication overlaps compute."""

@@ -1,4 +1,4 @@
-"""The calls of every rank on its engines: what a framework's code issues, in order.
+"""The calls that a framework's code issues on the engines of every rank, in order.
 
     pipeline a: 0 1                 optional: expert peers have one place in pipelines of one length
     pipeline b: 2 3
@@ -6,10 +6,10 @@
     rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
     rank 1: F0<0@comm ...
 
-A rank issues its calls in the order of its line. NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
-one from rank 0; @ENGINE is the engine that runs it, `compute` by default; *GROUP makes it a collective call, for which
-all members of the group meet; +NAME is a call of the same rank that must have ended. An engine runs its calls one at a
-time, in the order in which they are issued.
+A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
+one from rank 0; @ENGINE is the engine that runs it, `compute` by default; **GROUP makes it a collective call of all
+members of the group; +NAME is a call of the same rank that must end before it. An engine runs its calls one at a time,
+in the order in which they are issued.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORM = "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for others.
+    """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for other calls.
 
     group: its communicator, if it is collective. needs: the texts of calls of this rank that must have ended.
     """
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls by rank, and the members of groups. places: of each call by rank; empty without a text."""
+    """The calls by rank, and the members of groups. places: the place of each call, by rank; empty without a text."""
 
     ranks: tuple[tuple[Call, ...], ...] = ()
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class Calls:
         """Check groups and calls.
 
         Raises:
-            PipeschedError: PS266, a group with one member, a call of a group by another rank or on two engines, a
-                message to the own rank or to none, or a call that waits for a name that is not called once.
+            PipeschedError: PS266, a group with one member, a group's call by another rank or on two engines, a
+                message to the own rank or to none, or a call that waits for a name that is not called exactly once.
         """
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
@@ -152,7 +152,7 @@ def _require_members(
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield every line that says something, without its comment, with its offset."""
+    """Yield every line that is not blank, without its comment, with its offset."""
     for found in re.finditer(r"[^\r\n]+", text.lstrip("\ufeff")):
         line = found[0].partition("#")[0].rstrip()
         if line.strip():
@@ -194,7 +194,7 @@ def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str
 
 
 def schedule(source: Source, **_: object) -> object:
-    """Refuse a file of calls where a schedule is needed.
+    """Refuse a file of calls if a schedule is needed.
 
     Raises:
         PipeschedError: PS265.

@@ -1,4 +1,4 @@
-"""The costs that follow from parts, and the communication that compute does not hide."""
+"""Costs derived from parts, and the communication that compute does not hide."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def costs(loaded: Loaded, options: Options) -> Costs:
     """Return the costs of a schedule whose stages run these parts.
 
     Raises:
-        PipeschedError: PS225, with a device; PS263, a stage has no whole number of layers; PS264, the order has
+        PipeschedError: PS225, if a device is given too; PS263, a stage without a whole number of layers; PS264, if the
+            order has
             operations whose times do not follow from parts.
     """
     parts, schedule = options.of(Parts), loaded.schedule
@@ -62,7 +63,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 
 
 def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
-    """Return the time of pairs that are alike in words, and of F + B the bound."""
+    """Describe the time of pairs that are alike, and the bound for F + B."""
     if not isinstance(cost, Fraction):
         return [f"{key} by stage" + " as issued" * (key == "FB")]
     text = f"{key} {parts.unit.text(cost)}"
@@ -73,7 +74,7 @@ def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
 
 
 def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], index: list[int]) -> Cost:
-    """Return the times of the pairs of two kinds, by stage and microbatch of the first part where these differ."""
+    """Return the times of the pairs of two kinds, by stage and microbatch of the first part if they differ."""
     of = np.array(index, dtype=np.int64)
     first, other = (schedule.stage[at] for at in (second - 1, second))
     which, inverse = np.unique(of[first] * len(stages) + of[other], return_inverse=True)
@@ -91,7 +92,7 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
 
 
 def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
-    """Return the distinct parts of stages, and for each stage the index of its own.
+    """Return the distinct stages, as parts, and the index of each stage among them.
 
     Raises:
         PipeschedError: PS263.
@@ -127,7 +128,7 @@ COUNTED = "work, idle / work and claims count exposed time as work"
 
 @dataclass(frozen=True)
 class Exposed(Part):
-    """The communication by rank, in a row (`all`), and the part of it that compute does not hide (`exposed`)."""
+    """By rank, the communication run back to back (`all`), and the part that compute does not hide (`exposed`)."""
 
     key = "exposed"
 
@@ -137,20 +138,20 @@ class Exposed(Part):
 
     @property
     def hidden(self) -> Fraction | None:
-        """The hidden share of the communication of all ranks; None without any."""
+        """The hidden share of all ranks' communication; None without communication."""
         return share(self.all, self.exposed)
 
     def cells(self) -> list[str]:
-        """Return the most that is exposed on a rank, and the hidden share."""
+        """Return the largest exposed time of a rank, and the hidden share."""
         most = self.asked.unit.text(max(self.exposed, default=Fraction(0)))
         return [most, "-" if self.hidden is None else percent(self.hidden)]
 
     def short(self) -> list[str]:
-        """Return the most that is exposed on a rank."""
+        """Return the largest exposed time of a rank."""
         return [f"exposed {self.cells()[0]}"]
 
     def lines(self) -> list[str]:
-        """Return the most that is exposed on a rank, and the hidden share."""
+        """Return the largest exposed time of a rank, and the hidden share."""
         if self.hidden is None:
             return ["no parts are on another engine: nothing is exposed"]
         said, most = self.asked.unit.text, max(self.exposed)

@@ -1,10 +1,10 @@
-"""Collective calls as meetings: do all members make the same calls, and can no call wait for itself?
+"""Collective calls as meetings: all members must make the same calls, and no call may wait for itself.
 
     rank 0, comm    I.combine   F.dispatch            agree: call k of a group is the same on every member
     rank 1, comm    F.dispatch  I.combine             acyclic: with all calls of a meeting as one node, no cycle
 
-A call begins when the call before it on its engine and those that it names have ended; a meeting when that holds for
-the call of every member. Messages follow a communication model:
+A call may begin when the call before it on its engine and the calls that it names have ended; a meeting begins when
+every member's call may. Messages follow a communication model:
 
     strict         a send and its receive are a meeting of two, on the engines where they stand
     buffered(k)    a receive waits for its send, a send for the receive k messages before it
@@ -13,7 +13,7 @@ the call of every member. Messages follow a communication model:
     async          likewise, on none: each waits only for what it names and for its partner
 
 The i-th send from one rank to another is received by the i-th receive. All prerequisites must hold together, so calls
-stop for ever exactly if this graph has a cycle, whatever the timing. It is linear in the calls.
+hang exactly if this graph has a cycle, whatever the timing. The graph is linear in the number of calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Meetings:
 
     @cached_property
     def collective(self) -> dict[str, list[list[int]]]:
-        """By group, the calls of each member, in their order."""
+        """By group, the calls of each member, in order."""
         found: dict[str, dict[int, list[int]]] = {
             group: {rank: [] for rank in members} for group, members in self.calls.groups.items()
         }
@@ -62,7 +62,7 @@ class Meetings:
 
     @cached_property
     def channels(self) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-        """By sender and receiver, the sends and the receives, in their order."""
+        """By sender and receiver, the sends and the receives, in order."""
         found: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for i, (rank, k) in enumerate(self.at):
             call = self.calls.ranks[rank][k]
@@ -79,7 +79,7 @@ class Meetings:
         return collective or any(len(sends) != len(receives) for sends, receives in self.channels.values())
 
     def differing(self) -> Iterator[Diagnostic]:
-        """Yield, of each group and each channel, the first call that is another, or none, on another member."""
+        """Yield, for each group and channel, the first call that differs between members or is missing on one."""
         for group, of in self.collective.items():
             members = [f"rank {rank}" for rank in self.calls.groups[group]]
             yield from self._differing(f"group {group}: call", members, of)
@@ -103,7 +103,9 @@ class Meetings:
         return not self._stuck(model)
 
     def capacity(self) -> int | None:
-        """Return the least number of buffered messages per channel with which every call ends; None if none does."""
+        """Return the least number of buffered messages per channel with which every call ends; None if no number
+        suffices.
+        """
         if self.holds(STRICT):
             return 0
         if not self.holds(UNBOUNDED):
@@ -117,7 +119,7 @@ class Meetings:
     # The graph of a model: nodes are calls, those of a meeting one node; edges lead to what waits.
 
     def _graph(self, model: Model) -> tuple[list[int], list[list[tuple[int, int]]]]:
-        """Return the node of every call, and the waits of every node: one of its calls, and the call that it needs."""
+        """Return the node of every call, and the waits of every node: pairs of its call and the call it needs."""
         node = list(range(len(self.at)))
         for of in self.collective.values():
             for together in zip(*of, strict=False):
@@ -140,7 +142,7 @@ class Meetings:
         return node, waits
 
     def _queued(self, model: Model) -> Iterator[tuple[int, int]]:
-        """Yield every call with the one before it on its engine, and with those that it names."""
+        """Yield every call with its predecessor on its engine, and with the calls that it names."""
         start = 0
         for calls in self.calls.ranks:
             last: dict[str, int] = {}
@@ -174,7 +176,7 @@ class Meetings:
         return {n: [(i, x) for i, x in waits[n] if not ended[node[x]]] for n in set(node) if not ended[n]}
 
     def cycle(self, model: Model) -> list[tuple[int, int]]:
-        """Return a short cycle: pairs of a call and the one that it needs, which is of the next pair's meeting."""
+        """Return a short cycle: pairs of a call and the call it needs, which belongs to the next pair's meeting."""
         stuck, node = self._stuck(model), self._graph(model)[0]
         at, seen = min(stuck), dict[int, int]()
         path: list[int] = []
@@ -212,7 +214,7 @@ class Meetings:
         )
 
     def _said(self, i: int, needed: int, model: Model, joined: int) -> str:
-        """Return what a call waits for, in words. joined: the call of the same meeting that waits in turn."""
+        """Describe what a call waits for. joined: the call of the same meeting that waits in turn."""
         (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
         if self.at[needed][0] != rank:
             why = f"waits for {other} of rank {self.at[needed][0]}"
@@ -234,14 +236,14 @@ def _engine(call: Call, model: Model) -> str:
 
 
 def _joined(node: list[int], together: Sequence[int]) -> list[int]:
-    """Give these calls the node of the first. A call is in one meeting only."""
+    """Give all of these calls the node of the first. A call belongs to only one meeting."""
     for i in together:
         node[i] = together[0]
     return node
 
 
 def _shortest(start: int, stuck: dict[int, list[tuple[int, int]]], node: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the shortest cycle through a node, by breadth."""
+    """Return the shortest cycle through a node, by breadth-first search."""
     came: dict[int, tuple[int, tuple[int, int]]] = {}
     queue = deque([start])
     while queue:

@@ -1,9 +1,9 @@
 """The least time of two chains of parts that run side by side on the engines of one rank.
 
 A part waits for the part before it in its chain, and an engine runs one part at a time: a job shop with two jobs. Akers
-(1956) draws one job along x and the other along y. A point is what both have done; two parts of one engine are a wall
-that no path enters; the shortest path from the origin to the far corner, on which a diagonal step advances both, is the
-optimum.
+(1956) draws one job along x and the other along y. A point is the progress of both; two parts of one engine are an
+obstacle that no path enters; a diagonal step advances both jobs, and the shortest path from the origin to the far
+corner is the optimum.
 
     b  |      ####          A path goes diagonally until it meets a wall. There one chain waits: past the upper left
        |    / ####          corner, where a waits until b's part has ended, or past the lower right one, where b waits.
@@ -26,20 +26,20 @@ _MOST = 50_000  # corners that are looked at, about a second
 
 
 class TooLong(Exception):
-    """Two chains whose least time is not found within the budget."""
+    """Raised if the least time of two chains is not found within the budget."""
 
 
 def pair(a: Chain, b: Chain) -> int:
     """Return the least time at which both chains have ended, if both may start at 0; parts are not interrupted.
 
     Raises:
-        TooLong: more corners would have to be looked at than the budget allows.
+        TooLong: if more corners would have to be examined than the budget allows.
     """
     return begun(a, b)[0]
 
 
 def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
-    """Return the least time as for `pair`, and the starts of the parts of both chains in such an order.
+    """Return the least time as for `pair`, and the starts of the parts of both chains in an order that attains it.
 
     Raises:
         TooLong: as for `pair`.
@@ -66,7 +66,7 @@ def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
 
 
 class _Shop:
-    """Two chains, and the way from one corner to the next. A state (i, j): i parts of a and j parts of b are done."""
+    """Two chains, and the steps from corner to corner. In state (i, j), i parts of a and j parts of b are done."""
 
     def __init__(self, a: Chain, b: Chain) -> None:
         self.engine = [engine for _, engine in a], [engine for _, engine in b]
@@ -77,19 +77,19 @@ class _Shop:
 
     @staticmethod
     def _left(chain: Chain, engine: str) -> list[int]:
-        """Return, for every number of parts that are done, the ticks that an engine still has to run."""
+        """Return, for every number of finished parts, the ticks that an engine still has to run."""
         sums = [0, *accumulate(ticks if on == engine else 0 for ticks, on in reversed(chain))]
         return sums[::-1]
 
     def rest(self, i: int, j: int) -> int:
-        """Return a lower bound on the time from a state to the end: the longer chain, the fullest engine."""
+        """Return a lower bound on the time from a state to the end: the longer chain, or the fullest engine."""
         x, y = self.at
         loads: list[int] = [one[i] + other[j] for one, other in zip(*self.left, strict=True)]
         return max([x[-1] - x[i], y[-1] - y[j], *loads])
 
     def after(self, i: int, j: int) -> list[tuple[int, int, int]]:
-        """Return the ways on from a state: the time to the next state, and the state. Both chains run until two parts
-        of one engine would meet; then one of them waits.
+        """Return the next states, each after its time. Both chains run until two parts need the same engine; then one
+        of them waits.
         """
         (x, y), (one, other) = self.at, self.engine
         u, v, gone = x[i], y[j], 0

@@ -1,12 +1,12 @@
-"""The parts of F, I and W, each on an engine, and the times of slots that follow from them.
+"""The parts of F, I and W, each on an engine, and the times of slots derived from them.
 
     F   attn 4.36   dispatch 6.69 on comm   mlp 4.60   combine 8.68 on comm
     I   combine 5.77 on comm   mlp 5.31   dispatch 7.49 on comm   attn 9.34
     W   mlp 6.38   attn 2.39
 
 of one layer; a stage repeats them. F and I are chains: each part waits for the one before it. A part of W waits only
-for the part of I that has its name, in its layer. An engine runs its parts one at a time, in the order in which they
-are issued; parts that name no engine are on the rank's own, `compute`.
+for the part of I with the same name, in the same layer. An engine runs its parts one at a time, in the order in which
+they are issued; parts that name no engine run on the rank's own engine, `compute`.
 
     F, I, W                their parts in a row
     B                      as issued: I_1 W(I_1) I_2 W(I_2) ...
@@ -14,7 +14,7 @@ are issued; parts that name no engine are on the rank's own, `compute`.
     F + B                  as issued: I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of Megatron-core's combined 1F1B
 
 where W(x) is the part of W with the name of x, and I_k, F_k are the k-th parts over all layers. No order of F + B is
-shorter than its fullest engine, nor than F + I alone.
+shorter than its fullest engine, or than F + I by itself.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chain:
-    """The parts of a letter on a stage: those of one of its layers, in order."""
+    """The parts of a letter in one layer of a stage, in order."""
 
     layers: int = 0
     each: tuple[Piece, ...] = ()
 
     def load(self, engine: str | None = None) -> Fraction:
-        """Return the time for which its parts use an engine; None for the time of all parts in a row."""
+        """Return the time for which its parts use an engine; with None, the time of all parts in a row."""
         return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
 
     def steps(self, letter: str) -> list[Step]:
@@ -82,10 +82,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a layer by letter. layers: those of 1/p of the model; a stage of S has layers * p / S of them.
+    """The parts of a layer by letter. layers: the number in 1/p of the model; one of S stages has layers * p / S.
 
-    unit: of their times. name: their source, for people. stages: instead of layers and letters, the parts of each stage
-    of one schedule. costs: further costs of their file.
+    unit: the unit of times. name: their source, for people. stages: instead of layers and letters, the parts of each
+        stage of one schedule. costs: further costs in their file.
     """
 
     layers: int = 0
@@ -97,7 +97,7 @@ class Parts:
 
     @property
     def given(self) -> bool:
-        """False for the defaults of a request without parts."""
+        """False for the default value, without parts."""
         return bool(self.letters or self.stages)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:
@@ -111,7 +111,8 @@ PartsLike: TypeAlias = "str | PathLike[str] | Parts | None"
 
 @lru_cache(maxsize=1024)
 def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
-    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one of each stage.
+    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one operation of each
+    stage.
 
     Raises:
         TooLong: the chains of FI, FW or IW are too long for their least time.
@@ -126,7 +127,7 @@ def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
 
 
 def least(first: Stage, second: Stage) -> Fraction:
-    """Return a time below which no order of the parts of an F and a B ends."""
+    """Return a lower bound on the time of an F and a B, for any order of their parts."""
     chains = [first.F, *second.chains("B")]
     engines = {part.engine for chain in chains for part in chain.each}
     bounds = [sum((chain.load(engine) for chain in chains), Fraction(0)) for engine in engines]
@@ -144,7 +145,7 @@ def _shortest(*both: Sequence[Chain]) -> Fraction:
 
 
 def issued(forward: Chain, back: Stage) -> Iterator[Step]:
-    """Yield the parts of a B in the order in which the rank issues them, beside the parts of a forward."""
+    """Yield the parts of a B in the order in which the rank issues them, together with the parts of a forward."""
     weights = {part.name: part for part in back.W.each}
     for own, ahead in zip_longest(back.I.steps("I"), forward.steps("F")):
         yield from (step for step in (own, ahead) if step is not None)
@@ -154,7 +155,7 @@ def issued(forward: Chain, back: Stage) -> Iterator[Step]:
 
 @dataclass(frozen=True)
 class Placed:
-    """A part of a slot and when it runs, from the start of the slot."""
+    """A part of a slot, and the time at which it runs, from the start of the slot."""
 
     letter: str
     layer: int
@@ -169,7 +170,7 @@ def fifo(issued: Iterable[Step]) -> Fraction:
 
 
 def queued(issued: Iterable[Step]) -> Iterator[Placed]:
-    """Yield when the parts run, if each engine runs its parts in the order in which they are issued."""
+    """Yield the times of the parts, if each engine runs its parts in the order in which they are issued."""
     free: dict[str, Fraction] = {}
     ended: dict[str, Fraction] = {}
     inputs: dict[tuple[int, str], Fraction] = {}
@@ -205,7 +206,7 @@ def placed(kinds: str, first: Stage, second: Stage) -> list[Placed]:
 
 
 def critical(runs: Sequence[Placed]) -> list[Placed]:
-    """Return parts from the start of a slot to its end, each of which begins when the one before it ends."""
+    """Return a critical path through a slot: each part begins when the one before it ends."""
     at = max(runs, key=lambda x: x.end, default=None)
     path: list[Placed] = []
     while at is not None:

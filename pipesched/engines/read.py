@@ -73,14 +73,14 @@ def read_parts(source: Source) -> Parts:
 
 
 def _texts(value: object) -> object:
-    """Return a value as a file of costs has it, whose decimals are texts."""
+    """Convert a value to the form in files of costs, where decimals are text."""
     if isinstance(value, list):
         return [_texts(each) for each in value]
     return value if isinstance(value, int) else str(value)
 
 
 class _Table:
-    """The values of a file, and where they are."""
+    """The values of a file, with their places."""
 
     def __init__(self, values: Mapping[str, object], places: Mapping[str, Span]) -> None:
         self._values, self._places = values, places
@@ -109,10 +109,10 @@ class _Table:
 
 
 def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[str, str, str], PipeschedError]) -> None:
-    """Check that names are unique within a letter, that every part of W has its part of I, and that an engine other
-    than the rank's own has a part in two letters or more.
+    """Check that names are unique within a letter, that every part of W has its part of I, and that any engine other
+    than the rank's own has parts in at least two letters.
 
-    letters: the name and the engine of each part. fault: the error at a letter, from its message and remedy.
+    letters: the name and the engine of each part. fault: makes the error at a letter, from its message and remedy.
     """
     for letter, parts in letters.items():
         names = [name for name, _ in parts]
@@ -132,10 +132,10 @@ def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[st
 
 
 def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
-    """Return the parts that a file states, of every stage of its placement.
+    """Return the parts that a file states for every stage of its placement.
 
     Raises:
-        PipeschedError: PS222, a cost that follows from parts is given too; PS262, parts that contradict each other;
+        PipeschedError: PS222, if a cost that follows from parts is also given; PS262, parts that contradict each other;
             PS263, layers that are not a whole number.
     """
     by_letter = _by_letter(checked)
@@ -152,7 +152,7 @@ def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
 
 
 def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
-    """Return the statements of a file by letter, after checking what does not depend on a stage."""
+    """Return the statements of a file by letter, after the checks that do not depend on a stage."""
     items = checked.items(ast.Parts)
     if both := [x for item in checked.items(ast.Costs) for x in item.entries if x.name in ("F", "I", "W", "B")]:
         help = "take one of them away; a cost of the command line takes the place of a derived one"
@@ -184,7 +184,7 @@ def _chains(item: ast.Parts, names: Names, stages: int) -> list[Chain]:
 
 
 def _chain(item: ast.Parts, stage: int, values: list[Fraction], found: dict[tuple[Fraction, ...], Chain]) -> Chain:
-    """Return the parts of a letter on a stage: the same object for the same values."""
+    """Return the parts of a letter on a stage; equal values share one object."""
     layers, *times = values
     where = f" on stage {stage}" if item.of else ""
     if layers.denominator > 1 or not 1 <= layers <= _LAYERS:
@@ -209,7 +209,7 @@ def _fault(node: ast.Node, message: str, help: str) -> PipeschedError:
 
 
 def parts(value: object) -> Parts:
-    """Return parts: of a file by its path, of a file that ships with pipesched by its name, or as they are.
+    """Return parts: of a file, given by its path or by the name of a built-in one; parts are returned unchanged.
 
     Raises:
         PipeschedError: PS809, PS261, PS262, PS843.

@@ -1,4 +1,4 @@
-"""A slot opened: a lane for each engine, its parts in the colours of F, I and W, and a path from its start to its end.
+"""The parts of a slot: a lane per engine, parts in the colours of F, I and W, and the critical path.
 
 compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...        a path of parts that wait for each other is outlined
 comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...

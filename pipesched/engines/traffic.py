@@ -1,5 +1,5 @@
-"""The makespan of a schedule as communication grows: the times of parts on other engines, scaled, at each ratio of all
-these times to those on the rank's own engine.
+"""The makespan of a schedule as communication grows: the times of parts on other engines are scaled to each ratio to
+the times on the rank's own engine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ RATIOS = tuple(Fraction(tenths, 10) for tenths in range(13))
 
 @dataclass(frozen=True)
 class Traffic:
-    """Whether the plot of a comparison is of makespans against communication."""
+    """The option that plots makespans against communication in a comparison."""
 
     traffic: bool = False
 
 
 def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; nothing for one without end.
+    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; nothing for an order that never
+    ends.
 
     Raises:
         PipeschedError: PS225, without parts on both the rank's own engine and another; as for `costs`.
@@ -44,7 +45,7 @@ def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Frac
 
 
 def scaled(parts: Parts, factor: Fraction) -> Parts:
-    """Return parts of which those on other engines take so many times as long."""
+    """Return the parts with the times on other engines multiplied by a factor."""
 
     def part(one: Piece) -> Piece:
         return one if one.engine == OWN else replace(one, time=one.time * factor)
@@ -58,7 +59,7 @@ def scaled(parts: Parts, factor: Fraction) -> Parts:
 
 
 def _chains(parts: Parts) -> list[Chain]:
-    """Return the chains of all stages, or those of a layer."""
+    """Return the chains of all stages, or of a layer."""
     if parts.stages:
         return [chain for stage in parts.stages for chain in (stage.F, stage.I, stage.W)]
     return [Chain(1, each) for each in parts.letters.values()]

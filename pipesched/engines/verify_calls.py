@@ -17,7 +17,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Called(Report):
-    """The verdict on calls: those of a group agree, messages match, and no wait has a cycle."""
+    """The verdict on calls: the calls of a group agree, messages match, and no waits form a cycle."""
 
     calls: Calls = field(default_factory=Calls, repr=False)
 
@@ -49,7 +49,7 @@ class Called(Report):
         return f"{self.line(color=color)}\n    {said}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form: that of a report, and the counts under `calls`."""
+        """Return the published form: a report's, with the counts under `calls`."""
         return {**super().to_json(), "calls": self.counted() if self.calls.ranks else None}
 
 
@@ -57,7 +57,7 @@ def verify(source: Source, options: Options) -> Report:
     """Verify a file of calls under the model of `--comm`, strict by default.
 
     Raises:
-        PipeschedError: PS225, options of a schedule are given; PS265, PS266.
+        PipeschedError: PS225, if options for schedules are given; PS265, PS266.
     """
     if replace(options, owned=(), comm=None, max_ops=Options().max_ops) != Options():
         message = f"{source.name} has calls on engines: of the options of a schedule it takes only --comm"

@@ -1,4 +1,4 @@
-"""The statements that give the stages of a schedule their parts."""
+"""Writes the statements that give the stages of a schedule their parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipesched.engines.parts import LETTERS, OWN, Parts
 
 
 def lines(parts: Parts) -> Iterator[str]:
-    """Yield ``parts F = 4 of (attn 4.4, dispatch 6.7 on comm)``; where stages differ, by stage."""
+    """Yield ``parts F = 4 of (attn 4.4, dispatch 6.7 on comm)``; by stage if stages differ."""
     for letter in LETTERS:
         chains = [getattr(stage, letter) for stage in parts.stages]
         if not chains or not chains[0].each:
@@ -26,7 +26,7 @@ def lines(parts: Parts) -> Iterator[str]:
 
 
 def _chosen(values: Sequence[Fraction]) -> str:
-    """Return an expression of the stage s with these values, by stage."""
+    """Return an expression in the stage s that has these values."""
     text = _number(values[-1])
     for stage in reversed(range(len(values) - 1)):
         if values[stage] != values[stage + 1]:

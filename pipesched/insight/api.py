@@ -46,7 +46,7 @@ def why(
     """Explain the idle time of a schedule: its split by rank, its growth, the critical path, every gap.
 
     Raises:
-        PipeschedError: the findings that keep the file from being a schedule; PS225.
+        PipeschedError: the findings, if the file is not a schedule; PS225.
     """
     given, sizes = keywords.read("why", locals())
     from pipesched.insight import why as verb
@@ -81,15 +81,16 @@ def compare(
 ) -> Comparison:
     """Compare schedules and sizes in one table: a parameter may have several values, ``m=[8, 16]`` or ``p="2..8"``.
 
-    library: as ``--all``, add every built-in schedule. cost_per: the costs are for 1/p of the model (``rank``) or for
-    one ``stage``. A parameter applies to the schedules that have it. comm: ``one-stream`` and the like, under which a
-    rank's links are shared by its messages: `row.queued` of each row. jitter: the standard deviation of every time, as
-    "5%": `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided anew
-    in each. traffic: `plot()` draws makespans against communication : compute, 0 to 1.2, and needs parts on both the
-    rank's own engine and another. executor: who does the work, any of `concurrent.futures`; by default this process.
+    library: as ``--all``, add every built-in schedule. cost_per: whether the costs are for 1/p of the model (``rank``)
+    or for one ``stage``. A parameter applies to the schedules that have it. comm: a model such as ``one-stream``, under
+    which messages share a rank's links: sets `row.queued`. jitter: the standard deviation of every time, as "5%":
+    `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided again in
+    each draw. traffic: `plot()` draws makespans against communication : compute, 0 to 1.2, and needs parts on both the
+    rank's own engine and another. executor: does the work, any executor of `concurrent.futures`; by default this
+    process.
 
     Raises:
-        PipeschedError: PS207, PS208, parameters that do not fit; PS225; PS809, PS810, a missing file.
+        PipeschedError: PS207, PS208, parameters that do not fit the schedules; PS225; PS809, PS810, a missing file.
     """
     named = {name: x for name, x in locals().items() if name != "executor"}
     given, _ = keywords.read("compare", named | {"parameters": {}})
@@ -129,7 +130,7 @@ def diff(
     """Compare two orders: the fewest operations to move, the operations that only one order has, and the cost.
 
     Raises:
-        PipeschedError: the findings that keep one of them from being a schedule; PS208, PS225.
+        PipeschedError: the findings, if one of them is not a schedule; PS208, PS225.
     """
     given, sizes = keywords.read("diff", locals())
     from pipesched.insight import diff as verb

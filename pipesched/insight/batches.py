@@ -1,13 +1,13 @@
-"""The period of a batch: the time that each further batch adds, for ever.
+"""The period of a batch: the time that each further batch adds in the long run.
 
-With STEPs inside an order it is that of the kernel (`period`), times the microbatches of a batch. Any other order is
+With STEPs inside an order it is the kernel's period (`period`) times the microbatches of a batch. Any other order is
 repeated whole, batch after batch, without a barrier between two of them: a rank begins the next batch when it has
 finished its own list. With M[a, b] the longest path from the start of rank a's list to the end of rank b's list,
 
     period = max over cycles a -> b -> … -> a of the mean of M
 
 because rank b begins batch n + 1 no earlier than M[a, b] after rank a begins batch n (Cuninghame-Green, Minimax
-Algebra, 1979). A cycle of one rank has the mean span(r) at least.
+Algebra, 1979). A cycle through one rank has a mean of at least span(r).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST = 4_000_000  # operations x ranks
 
 @dataclass(frozen=True)
 class Batches(Part):
-    """The period of a batch and its bubble, in an order with STEPs inside. microbatches: those of a batch."""
+    """The period of a batch and its bubble, in an order with STEPs inside. microbatches: their number in a batch."""
 
     key = "period"
 
@@ -45,7 +45,7 @@ class Batches(Part):
     unit: Unit
 
     def lines(self) -> list[str]:
-        """Return the period, with what was assumed."""
+        """Return the period, with its assumptions."""
         of = f"a batch of {self.microbatches} microbatch{'es'[: 2 * (self.microbatches > 1)]}"
         said = f"{self.unit.text(self.length)} for {of}, bubble {share(self.bubble)}"
         return [f"period {said}: an endless run, STEP takes no time, and no rank waits there"]
@@ -56,7 +56,7 @@ class Batches(Part):
 
 
 def part(made: Examination) -> Batches | None:
-    """Return the period of an order with STEPs inside; None for others, or where it cannot be determined."""
+    """Return the period of an order with STEPs inside; None for other orders, or if it cannot be determined."""
     analysis: Analysis = made.analysis
     length = claimed(analysis) if analysis.schedule.steps is not None else None
     bubble = claimed_bubble(analysis) if length is not None else None
@@ -66,7 +66,7 @@ def part(made: Examination) -> Batches | None:
 
 
 def claimed(made: Analysis) -> Fraction | None:
-    """Return the claim name `period`: the time of one more batch; None where it cannot be determined."""
+    """Return the claim name `period`: the time of one more batch; None if it cannot be determined."""
     if made.schedule.steps is None:
         return made.fact(repeated)
     found, size = made.fact(_kernel), _size(made)

@@ -1,10 +1,10 @@
 """The table of a comparison, over schedules and sizes.
 
-A parameter applies to the files that have it: with `--v 2` only the interleaved schedules get it, and the others run
-once without it. A size that a schedule refuses is a row with the reason.
+A parameter applies to the files that have it: `--v 2` applies only to the interleaved schedules; the others run once
+without it. A size that a schedule refuses becomes a row with the reason.
 
-Costs are for 1/p of the model, so that an operation of one of S stages takes p/S of them; or, on request, for one
-stage, whatever its size. Messages cost the same in both cases.
+Costs are for 1/p of the model, so an operation of one of S stages takes p/S of them; or, on request, for one stage of
+any size. Messages cost the same in both cases.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _BOUNDED = 1_000_000  # most operations for which any bound is computed
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
-    """Return the targets to compare: those named, and with `library` the rest of the built-in schedules.
+    """Return the targets to compare: the named ones, and with `library` all other built-in schedules.
 
     Raises:
         PipeschedError: PS225, if no target is named.
@@ -122,7 +122,7 @@ def _rows(per_stage: bool, sized: Sequence[tuple[Source, Options]]) -> list[Row]
 
 
 def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
-    """Return the examination of a file at a size, at the costs that make it comparable; or the reason for an empty row.
+    """Return the examination of a file at a size, at comparable costs; or the reason for an empty row.
 
     Raises:
         PipeschedError: PS207, if a parameter without a default is not given.
@@ -146,7 +146,7 @@ def _examination(asked: Row | Asked) -> Examination | None:
 
 
 def measured(source: Source, options: Options, made: Examination) -> Row:
-    """Return the row of a file at a size: its figures, or the reason why it has none."""
+    """Return the row of a file at a size: its figures, or why it has none."""
     report, loaded, costs = made.report, made.loaded, made.options.costs or Costs()
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     figures: dict[str, Fraction | None] = {}
@@ -207,14 +207,14 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """Return the costs of one operation of a stage: the given ones times p/S, or those of a device or of parts."""
+    """Return the costs of one operation of a stage: the given costs times p/S, or the costs of a device or of parts."""
     if per_stage or _by_stage(options):
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
 
 
 def _by_stage(options: Options) -> bool:
-    """Return True if the costs follow from what a stage runs, so that they are per stage already."""
+    """Return True if the costs are derived from the contents of a stage, so that they are already per stage."""
     return options.of(Workload).device is not None or bool(options.of(Parts).given)
 
 
@@ -228,8 +228,8 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
     """Return a lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
 
     It does not if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ between
-    microbatches or these are slices, if forwards are recomputed or activations offloaded, or if a pair or a full
-    backward does not take the time of its parts, as with parts on several engines.
+    microbatches, if microbatches are slices, if forwards are recomputed or activations offloaded, or if a pair or a
+    full backward does not take the time of its parts, as with parts on several engines.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None
@@ -250,7 +250,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 
 def _plain_bounds(problem: Problem) -> int:
-    """Return a lower bound by the longest path, and by the work of a rank between its head and tail; fast at any
+    """Return a lower bound from the longest path, and from the work of a rank between its head and tail; fast at any
     size.
     """
     from pipesched.optimizer.solve.bounds.longest_paths import paths

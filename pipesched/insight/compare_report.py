@@ -1,13 +1,13 @@
 """A comparison, as text and as JSON.
 
 bubble         idle time of all ranks / (ranks x makespan); by span with the span instead of the makespan
-idle / work    the same idle time over the work of all ranks; half of the literature calls that the bubble fraction
+idle / work    the same idle time over the work of all ranks; half of the literature calls this the bubble fraction
 peak           most activations of any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
-bytes          with a model: the most that a rank needs, as `verify` counts it
-exposed        with parts: the most of a rank's communication that compute does not hide; hidden: of all ranks' together
-lower bound    no order of these operations on this placement is faster, whatever memory it takes, or within the
-               caps of activations that are asked for
+bytes          with a model: the most bytes that a rank needs, as `verify` counts them
+exposed        with parts: the largest communication time of a rank that compute does not hide; hidden: the hidden share
+of all ranks lower bound    no order of these operations on this placement is faster, at any memory or within the
+               requested caps on activations
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _UNITS = {
 @dataclass(frozen=True)
 class Row(Judged):
     """The figures of a schedule at a size; None if the file has an error that prevents them. share: the share of the
-    model on the rank that holds most. own_costs: whether the file gives some of the costs. assumed: costs that were not
-    given, each with those from which it follows. remarks: these in words, and further remarks on the costs. rests_on:
-    the assumptions on costs and bytes, in words; doubts: doubts about the costs. work: work of other schedules that
-    this one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication
-    model. jitter: the makespan with varying times. exposed: the communication that compute does not hide, if parts are
-    given. versions: the most weight versions alive on a rank, if STEPs stand inside the
-    order. bytes: the most bytes that each rank needs, if a model is given.
+    model on the rank that holds most. own_costs: whether the file gives some of the costs. assumed: derived costs, each
+    with the costs from which it follows. remarks: the assumptions as text, and further remarks on the costs. rests_on:
+    the assumptions on costs and bytes, as text; doubts: doubts about the costs. work: work of other schedules that this
+    one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication model.
+    jitter: the makespan with varying times. exposed: the communication that compute does not hide, if parts are given.
+    versions: the most weight versions alive on a rank, if STEPs are inside the order. bytes: the most bytes that each
+    rank needs, if a model is given.
     """
 
     source: str
@@ -91,7 +91,7 @@ class Row(Judged):
 @dataclass(frozen=True)
 class Comparison:
     """The rows, file by file, sizes in order. unit: the unit of times. timed: whether costs are times of a model's
-    stages on a device. growing: if asked for, makespans against communication : compute.
+    stages on a device. growing: on request, makespans against communication : compute.
     """
 
     rows: tuple[Row, ...]
@@ -126,7 +126,7 @@ class Comparison:
         return "\n\n".join([*self.unit_line(), *parts, *self.below(verbose=verbose)])
 
     def unit_line(self) -> list[str]:
-        """Return what a time counts, if costs are not times of a model on a device."""
+        """Return the meaning of a time, if costs are not times of a model on a device."""
         return [] if self.timed else [f"{'times' if self.unit else 'unit of time'}: {_UNITS[self.per_stage]}"]
 
     def below(self, *, verbose: bool = False) -> list[str]:
@@ -135,7 +135,7 @@ class Comparison:
         return ["\n".join(lines) for lines in said if lines]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the heads and the rows of the whole table: name, parameters, figures."""
+        """Return the column heads and the rows of the whole table: name, parameters, figures."""
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
         headers, figures = self._columns()
@@ -143,7 +143,7 @@ class Comparison:
         return ["schedule", *map(render.clean, names), *headers], [[*a, *b] for a, b in zip(lead, figures, strict=True)]
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
-        """Return the heads of the figures, and the figures of every row."""
+        """Return the column heads of the figures, and the figures of every row."""
         cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
         if self.comm is not None:
             headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
@@ -205,7 +205,7 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Return the bubble in per cent against peak memory, one series per schedule, without rows that cannot be
+        """Return the bubble in percent against peak memory, one series per schedule, without rows that cannot be
         compared.
         """
         found = []
@@ -216,7 +216,7 @@ class Comparison:
         return found
 
     def apart(self, row: Row) -> str:
-        """Return the reason why a row cannot be compared with the others; empty if it can."""
+        """Return why a row cannot be compared with the others; empty if it can."""
         if row.makespan is None:
             return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
         others = not all(other.own_costs for other in self.rows)
@@ -224,7 +224,7 @@ class Comparison:
 
     def plot(self) -> str:
         """Plot bubble against peak memory as SVG, with the omitted schedules and the reasons below it; or makespans
-        against communication, if these were asked for.
+        against communication, if requested.
         """
         from pipesched.views.plot import plot
 
@@ -273,7 +273,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the draws behind p50 and p95 and their assumptions, and how times count what is exposed."""
+    """Yield notes on the draws behind p50 and p95, and on how times count exposed communication."""
     if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"

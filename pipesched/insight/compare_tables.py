@@ -1,7 +1,7 @@
-"""A comparison for other programs: CSV for spreadsheets, Markdown and LaTeX for what people write.
+"""A comparison for other programs: CSV for spreadsheets, Markdown and LaTeX for documents.
 
-CSV has one line for each schedule at each size, with decimals as precise as a float, what a time counts, and the code
-of an error in place of figures. Markdown and LaTeX have the cells and the remarks of the table in the terminal; the
+CSV has one line for each schedule at each size, with decimals as precise as a float, the meaning of a time, and an
+error's code instead of figures. Markdown and LaTeX have the cells and the remarks of the table in the terminal; the
 remarks are comments in LaTeX, whose table needs the package booktabs.
 """
 

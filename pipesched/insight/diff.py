@@ -3,10 +3,10 @@
     rank 1: W1.3 moved from step 14 to 11, before F1.5
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
 
-The differences are the fewest moves of operations that turn the order of each rank into the other one, operations that
-only one of them has, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
+The differences are the fewest moves of operations that turn each rank's order into the other's, operations in only one
+of the orders, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
-Every operation or instruction of both is represented by a number, and equal ones by equal numbers. If both files name
+Every operation or instruction is represented by a number, equal ones by equal numbers. If both files name
 their messages, the messages are compared too, since a moved message can deadlock; otherwise only the computes. A B of
 one order and the I of the same stage and microbatch in the other get the same number, so that split backwards are not
 reported as different operations.
@@ -46,7 +46,7 @@ def diff(a: Source, b: Source, options: Options) -> Difference:
 
 
 def differ(a: Examination, b: Examination) -> Difference:
-    """Compare order a with order b; n log n in the number of moved operations."""
+    """Compare order a with order b; O(n log n) in the number of moved operations."""
     one, two = listings(a, b)
     moved: list[Move] = []
     only: tuple[list[Alone], list[Alone]] = ([], [])
@@ -120,7 +120,7 @@ def _overlaps(schedule: Schedule) -> Named:
 
 
 def _batches(program: Program) -> Named:
-    """Map each batch of several messages to its first index; a single message is no batch."""
+    """Map each batch of several messages to its first index; a single message is not a batch."""
     begins, ends = (np.flatnonzero(x).tolist() for x in brackets(program.group))
     return {
         (int(program.rank[i]), f"( {' '.join(str(program[x]) for x in range(i, last + 1))} )"): i
@@ -186,7 +186,7 @@ _COMPUTE = ("op", "stage", "microbatch")
 @dataclass(frozen=True, eq=False)
 class Listing:
     """The entries of an order. key: the number of each entry, shape (entries,). split: whether it is a B that the other
-    order has as I and W. half: whether it is a W of such a B of the other order.
+    order splits into I and W. half: whether it is a W and the other order has the B.
     """
 
     order: Schedule | Program
@@ -228,7 +228,7 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Mark the entries of mine that are a B but only an I in the other order; at, there: stages and microbatches."""
+    """Mark my entries that are a B but an I in the other order; at, there: stages and microbatches."""
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
 

@@ -31,7 +31,7 @@ class Move:
     """A group of neighbours in both orders that moved together. step_a, step_b: the steps of the first operation of the
     group, from 1.
 
-    before: the next operation in the second order that has not moved; None at the end.
+    before: the next operation of the second order that did not move; None at the end.
     """
 
     rank: int
@@ -52,7 +52,7 @@ class Alone:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """All differences, by rank. facts: differences in sizes and placement, in words.
+    """All differences, by rank. facts: differences in sizes and placement, as text.
 
     pairs_a, pairs_b: overlap pairs that only one of the two orders has. split_a, split_b: each B of one order that the
     other order splits into I and W. messages: whether messages are compared too.
@@ -162,7 +162,7 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
 
 
 def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
-    """Group moves to one place: each begins where the previous one ends in the second order."""
+    """Group moves to one place: each begins where the previous one ends, in the second order."""
     run: list[Move] = []
     for move in moves:
         if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):

@@ -1,18 +1,18 @@
 """Makespans of an order with varying times, and the slack of its messages.
 
 Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution around 1 with
-the requested standard deviation; none is below 0. Messages do not queue for their link. Both parts of an overlap pair
-share one factor. The same draws are made each time: in a draw the F of stage 2 and microbatch 5 has one factor,
-whatever the schedule and its size, so that schedules are compared under equal conditions.
+the requested standard deviation, at least 0. Messages do not queue for their link. Both parts of an overlap pair share
+one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same factor in every
+schedule of any size, so that schedules are compared under equal conditions.
 
-The order of every rank is fixed; or an order by rule is decided anew in each draw, from the times of that draw.
+The order of every rank is fixed; or an order by rule is decided again in each draw, at its times.
 
     draw          0    1    2   ...       all draws of an operation are a row: what runs in one turn of the lists
     F0.0         1.02 0.97 1.05           is one sum of rows, and one maximum
     F0.1         0.99 1.01 0.93
 
-The slack of a message is the time by which it alone may arrive later without a later end: the makespan less the longest
-path to the message and the longest path from it.
+The slack of a message is the time by which it may arrive later, by itself, without a longer makespan: the makespan less
+the longest path to the message and the longest path from it.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ Factors: TypeAlias = NDArray[np.float64]  # shape (operations or messages, draws
 @dataclass(frozen=True)
 class Jittered:
     """The options for jitter. jitter: the standard deviation of every time, as a share of the time. rule: an order by
-    rule is decided anew in each draw.
+    rule is decided again in each draw.
     """
 
     jitter: Fraction | None = None
     rule: bool = False
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, if a rule has no draws."""
+        """Raises PipeschedError: PS225, for a rule without jitter."""
         if self.rule and self.jitter is None:
             raise fail(Code.USAGE, "--rule decides the order anew in each draw, so it needs --jitter", help=_DRAWS_HELP)
 
@@ -76,10 +76,10 @@ _DRAWS_HELP = "give --jitter 5% too"
 
 @dataclass(frozen=True)
 class Jitter(Part):
-    """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that so
-    many per cent of the draws do not exceed. messages, tight: the number of messages, and of messages without slack.
+    """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that 50 or
+    95 % of the draws do not exceed. messages, tight: the number of messages, and of messages without slack.
     slack: the least slack of the messages of each sender and receiver. free: messages take no time. rule: the order is
-    decided anew in each draw.
+        decided again in each draw.
     """
 
     key = "jitter"
@@ -97,7 +97,7 @@ class Jitter(Part):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The distribution of times, and what is left out."""
+        """The distribution of times, and what it omits."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
         by_rule = ("a rule decides at these times, and at messages of mean length",) if self.rule else ()
@@ -176,7 +176,7 @@ def _quantiles(ends: Ints, scale: int) -> tuple[Fraction, Fraction]:
 
 
 def _rule(made: Examination) -> Rule | None:
-    """Return what decides on the order of a file at costs; None if its order is a list."""
+    """Return the function that decides a file's order at given costs; None if the order is a list."""
     unit, most = made.loaded.unit, made.options.max_ops
     if unit is None or not unit.checked.greedy:
         return None
@@ -185,8 +185,8 @@ def _rule(made: Examination) -> Rule | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | None = None) -> tuple[Ints, int]:
-    """Return the makespan of every draw, ascending, and the parts of a tick in which they are counted. Orders of many
-    slots have fewer draws. rule: what decides on an order at costs.
+    """Return the makespan of every draw, ascending, and the parts of a tick in which they are counted. Large orders
+    have fewer draws. rule: decides the order at given costs.
     """
     drawn = Drawn(made, share)
     draws = max(min(draws, MOST // drawn.size), 1)
@@ -208,7 +208,7 @@ class Drawn:
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, tuple[Column, Column, Ints]]:
-        """Costs, lists and waits of the slots, and of copies behind them."""
+        """Costs, lists and waits of the slots, followed by the copies."""
         return entries(self.made.schedule, self.made.dependencies, self.made.ticks, _copies(self.made))[1:]
 
     @property
@@ -218,7 +218,7 @@ class Drawn:
 
     @cached_property
     def finer(self) -> int:
-        """The parts of a tick in which draws are counted."""
+        """The parts per tick in which draws are counted."""
         longest = int(self.entries[0].sum()) + int(self.entries[2][2].sum())
         return _FINER if longest * _FINER * 8 < _WIDEST else 1
 
@@ -247,7 +247,7 @@ class Drawn:
         return drawn, late
 
     def whole(self, times: Ints, factors: Factors) -> Ints:
-        """Return drawn times, in parts of a tick."""
+        """Return drawn times as integers, in parts of a tick."""
         by_row = times.reshape(-1, *[1] * (factors.ndim - 1))
         return np.asarray(np.rint(by_row * factors * self.finer).astype(np.int64))
 
@@ -277,9 +277,9 @@ def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
 class Levels:
     """The entries of lists by turn: entries of one turn wait for entries of earlier turns only.
 
-    order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of what
-    it waits for and the number of the wait; first the entry before it in its list. The place behind all, and the wait
-    0, stand for none. further: by place, what else the entry waits for.
+    order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of an
+        awaited entry and the number of the wait; first the entry before it in its list. The place behind all, and the
+        wait 0, mean none. further: by place, the other entries for which it waits.
     """
 
     order: Ints
@@ -325,7 +325,7 @@ class Levels:
 
 
 def decided(drawn: Drawn, rule: Rule, block: int, draws: int) -> Iterator[int]:
-    """Yield the makespan of each draw of a block, of the order that the rule decides on at its times."""
+    """Yield the makespan of each draw of a block, with the order that the rule decides at its times."""
     given, schedule = drawn.made, drawn.made.schedule
     cells = np.arange(schedule.stages * schedule.microbatches)
     stage, microbatch = np.divmod(cells, schedule.microbatches)

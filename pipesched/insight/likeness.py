@@ -1,4 +1,4 @@
-"""Similarity of two orders: equal except for a part of every rank, and the fewest moves from one to the other.
+"""Similarity of two orders: equal except for a part of every rank, with the fewest moves from one to the other.
 
     mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       compared with `known`, read
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
@@ -6,8 +6,8 @@
 
 There are three readings, from strict to lax: exact; without W (their order is free as long as memory allows); and with
 each full backward read as its I, to recognize the same order with split backwards. In the two lax ones both orders must
-have the same W. An unequal reading keeps the differing part: per rank the steps between the common beginning and the
-common end.
+have the same W. If the orders differ under a reading, it keeps the differing part: per rank the steps between the
+common beginning and end.
 
     a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
     b   F0 F1 I0 F2 W0 I1 W1           the longest increasing run of them stays: W0 (or F2) has moved
@@ -37,11 +37,11 @@ READINGS = ("exactly", "up to W", "split")
 
 @dataclass(frozen=True)
 class Likeness:
-    """A reading under which two orders of the same placement are compared.
+    """A comparison of two orders of the same placement under a reading.
 
     differing: per rank the operations of the first order that differ, as a half-open range; empty if none do. common:
-    the share of the longer order's operations at the same place in both, counted from the beginning or else from the
-    end of a rank.
+        the share of the longer order's operations that are at the same place in both, counted from either end of a
+        rank.
     """
 
     reading: str
@@ -54,7 +54,7 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Return the strictest reading under which the orders are equal, or the exact one; None for other placements."""
+    """Return the strictest reading under which the orders are equal, else the exact one; None if placements differ."""
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
@@ -109,7 +109,7 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return the number of equal elements at the beginning, and of further ones at the end."""
+    """Return the number of equal elements at the beginning, and of further equal ones at the end."""
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])
     low = int(unequal[0]) if len(unequal) else short
@@ -155,7 +155,9 @@ class Moves:
 
 
 def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
-    """Return the moves from a to b; the i-th of equal numbers in a is the i-th in b. heavy: for each element of b."""
+    """Return the moves from a to b; the i-th of several equal numbers in a is the i-th in b. heavy: by element of b,
+    whether to prefer it as moved.
+    """
     if len(a) == len(b) and np.array_equal(a, b):
         return Moves()
     low, tail = _common_ends(a, b)
@@ -173,7 +175,7 @@ def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
 
 
 def _numbered(values: list[int]) -> list[tuple[int, int]]:
-    """Number each element among its equals."""
+    """Number each element among equal elements."""
     seen: dict[int, int] = {}
     numbered = []
     for value in values:
@@ -215,7 +217,7 @@ def _longest(block: Sequence[int]) -> list[int]:
 
 
 def _heaviest(block: Sequence[int], heavy: Sequence[bool]) -> list[int]:
-    """Return the first longest increasing subsequence with most heavy elements, by comparing all pairs."""
+    """Return the first longest increasing subsequence with the most heavy elements, by comparing all pairs."""
     best: list[tuple[int, int]] = []
     before = [-1] * len(block)
     for i, value in enumerate(block):

@@ -1,4 +1,4 @@
-"""The period of an order: the time that each further microbatch adds, for ever, if its kernel is repeated.
+"""The period of an order: the time that each further microbatch adds if its kernel repeats without end.
 
     rank 0   F F F | F B | F B | F B | B B B          the kernel of K microbatches, here 1, is between the bars
     rank 1   F F   | F B | F B | F B | B B
@@ -8,10 +8,10 @@ its list, or receives its message: y of copy n starts at least w after the start
 
     period of K microbatches = max over cycles of  sum of w / sum of d
 
-and a period is proved by two things: a cycle with that ratio, along which every edge is tight in the timeline; and a
+and two things prove a period: a cycle with that ratio, along which every edge is tight in the timeline; and a
 start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so that no cycle
-has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are read off the timeline of enough copies. The
-difference of two makespans is not the period: with a cycle that spans several copies, makespans grow in turns.
+has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are read from the timeline of enough copies. The
+difference of two makespans is not the period: if the cycle spans several copies, makespans grow unevenly.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LARGEST = 2.0**62
 class Period:
     """The time that the kernel adds, with its proof.
 
-    microbatches: those of a kernel. length: its time, in the user's unit. work: of a kernel, by rank. ranks: the ranks
-    of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
+    microbatches: their number in a kernel. length: its time, in the user's unit. work: a kernel's, by rank. ranks: the
+    ranks of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
     """
 
     microbatches: int
@@ -54,12 +54,12 @@ class Period:
 
     @property
     def idle(self) -> tuple[Fraction, ...]:
-        """The idle time that each microbatch adds, by rank."""
+        """The idle time that a microbatch adds, by rank."""
         return tuple((self.length - work) / self.microbatches for work in self.work)
 
     @property
     def imbalance(self) -> tuple[Fraction, ...]:
-        """The part of `idle` in which the busiest rank works, by rank."""
+        """The part of `idle` that is due to uneven work, by rank: the busiest rank works then."""
         return tuple((max(self.work) - work) / self.microbatches for work in self.work)
 
     @property
@@ -96,9 +96,9 @@ class _Edges:
 
 
 def period(made: Analysis) -> Period | None:
-    """Return the period of an order; None where its kernel or the proof cannot be read off its timeline.
+    """Return the period of an order; None if its timeline does not show a kernel or the proof.
 
-    An order whose costs differ between microbatches, or that copies to host memory, has none here.
+    Orders with costs that differ between microbatches, or with copies to host memory, are not covered.
     """
     schedule, ticks, times = made.schedule, made.ticks, made.timeline
     alike = ticks.compute.ndim == 2 and ticks.message.ndim == 1 and all(each.ndim == 1 for each in ticks.pair.values())
@@ -189,7 +189,7 @@ def _longest(flags: Bools) -> tuple[int, int]:
 
 
 def _of_nodes(kernel: _Kernel, column: Ints) -> Ints:
-    """Return the largest value among the copies of every node; 0 at second parts."""
+    """Return, by node, the largest value among its copies; 0 for second parts."""
     values = np.zeros(int(kernel.begin[-1]), dtype=np.int64)
     inside = kernel.node >= 0
     np.maximum.at(values, kernel.node[inside], column[inside])
@@ -197,7 +197,7 @@ def _of_nodes(kernel: _Kernel, column: Ints) -> Ints:
 
 
 def _edges(made: Analysis, kernel: _Kernel, cost: Ints) -> _Edges | None:
-    """Return the edges of the kernel; None if messages of its copies differ, or come from before the first copy."""
+    """Return the edges of the kernel; None if the messages of its copies differ, or come from before the first copy."""
     found, schedule = made.dependencies.messages(), made.schedule
     u, v = (np.asarray(at - schedule.joined[at]) for at in (found.producer, found.consumer))
     lag = cost[u] + made.ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
@@ -218,10 +218,10 @@ def _edges(made: Analysis, kernel: _Kernel, cost: Ints) -> _Edges | None:
 
 
 def _cycle(kernel: _Kernel, cause: Ints, start: Ints) -> tuple[Fraction, int, list[int]] | None:
-    """Return the cycle of tight edges with the largest time per copy: this time, the copies it spans, its nodes.
+    """Return the time, the spanned copies and the nodes of the cycle of tight edges with the largest time per copy.
 
-    The chain of causes that ends last is followed back; when a node is met again, the way between is a cycle, and is
-    taken out of the chain.
+    The chain of causes that ends last is followed back; when a node recurs, the part in between is a cycle and is
+    removed.
     """
     best: tuple[Fraction, int, list[int]] | None = None
     chain: list[int] = []
@@ -244,7 +244,7 @@ def _cycle(kernel: _Kernel, cause: Ints, start: Ints) -> tuple[Fraction, int, li
 
 
 def _back(kernel: _Kernel, cause: Ints, start: Ints) -> Iterator[int]:
-    """Yield a chain of causes from the operation in a copy that starts last, as long as they are in copies."""
+    """Yield the chain of causes back from the last-starting operation in a copy, while it stays in copies."""
     inside = np.flatnonzero(kernel.node >= 0)
     at = int(inside[np.argmax(start[inside])])
     while at >= 0 and kernel.node[at] >= 0:
@@ -253,7 +253,9 @@ def _back(kernel: _Kernel, cause: Ints, start: Ints) -> Iterator[int]:
 
 
 def _holds(kernel: _Kernel, edges: _Edges, start: Ints, length: Fraction) -> bool:
-    """Return True if start times for a period of this length exist: the latest of the second half of the copies."""
+    """Return True if start times for a period of this length exist; tries the latest ones in the second half of the
+    copies.
+    """
     top, bottom = length.numerator, length.denominator
     inside = np.flatnonzero(kernel.node >= 0)
     most = _of_nodes(kernel, kernel.copy)

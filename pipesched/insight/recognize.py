@@ -1,9 +1,9 @@
-"""Recognition of published orders, by comparison with the library schedules of the same placement and sizes.
+"""Recognizes published orders by comparison with library schedules of the same placement and sizes.
 
 zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
 zb_h1, but for steps 5 to 9 of rank 2
 
-If two library schedules are the same order, the one with fewer parameters is named.
+If two library schedules have the same order, the one with fewer parameters is named.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Known:
 def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
     """Return the most similar library schedule, if at least three quarters of both are at the same places.
 
-    source: the file of the order, which is not compared with itself.
+    source: the order's own file, which is skipped.
     """
     best = None
     for name, known in known_orders(schedule, source):
@@ -50,7 +50,7 @@ def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
 
 
 def _closeness(like: Likeness) -> tuple[bool, int, Fraction]:
-    """Return the sort key: equal orders first, then the stricter reading, then the larger common share."""
+    """Sort key: equal orders first, then the stricter reading, then the larger common share."""
     return like.whole, -READINGS.index(like.reading), like.common
 
 

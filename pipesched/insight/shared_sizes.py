@@ -1,4 +1,4 @@
-"""Sizes for several schedules: `--v 2` is for the interleaved ones, and a written-out order has its own p and m."""
+"""Sizes for several schedules: `--v 2` applies to the interleaved ones, and a written-out order has its own p and m."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The explanation of idle time: its split, its growth with every microbatch, the critical path, each gap, and a similar
+"""The explanation of idle time: its split, its growth per microbatch, the critical path, each gap, and a similar
 published order.
 
 Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
 constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order repeats a
-kernel, its period says exactly what a microbatch adds in the long run; too few copies of the kernel at the requested m
-are seen at a larger one.
+kernel, its period says exactly what a microbatch adds in the long run; if m has too few copies of the kernel, a larger
+m is used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """Return the makespan at other costs; empty for an order that deadlocks."""
+    """Return the makespans at other costs; empty for an order that deadlocks."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -79,7 +79,7 @@ def _mean(cost: Cost) -> Cost:
 
 
 def _over(cost: Grid, axis: int) -> Grid:
-    """Return a cost with its mean along an axis at each place of that axis."""
+    """Return a cost with each value along an axis replaced by the mean."""
     sums = cost.whole.sum(axis=axis, keepdims=True)
     return reduced(np.broadcast_to(sums, cost.whole.shape), cost.scale * cost.whole.shape[axis])
 
@@ -122,7 +122,7 @@ def _period(source: Source, examined: Examination) -> Period | None:
 
 
 def _larger(source: Source, examined: Examination, sizes: Iterable[int]) -> Iterator[tuple[int, Analysis]]:
-    """Yield the analyses of a file with so many more microbatches, of the sizes that it accepts."""
+    """Yield analyses of a file with more microbatches, at sizes that it accepts."""
     made, asked = examined.analysis, examined.options
     parameters = whole(examined.loaded.schedule.parameters)
     if examined.loaded.unit is None or "m" not in parameters or not made.finished:

@@ -54,7 +54,7 @@ class Growth:
 @dataclass(frozen=True, eq=False)
 class Why:
     """The explanation of one schedule's idle time. growth: None if the file has no m to vary. period: None if the order
-    shows no kernel.
+    has no visible kernel.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
     or microbatch (`even_microbatches`) took the mean; each only if the costs differ from that.
@@ -223,7 +223,7 @@ def _growth(why: Why) -> Iterator[str]:
 
 
 def _lasting(why: Why, lasting: Period) -> str:
-    """Return what sets the period: a rank that is always busy, or a cycle through several ranks."""
+    """Describe the cause of the period: a rank that is always busy, or a cycle through several ranks."""
     if len(lasting.ranks) == 1:
         return f"rank {lasting.ranks[0]} is always busy"
     count = lasting.spans * lasting.microbatches
@@ -312,7 +312,7 @@ def _spans(schedule: Schedule, operations: Iterable[int]) -> list[Span | None]:
 
 
 def _called(schedule: Schedule, index: int, *, where: bool = True) -> str:
-    """Return an operation in words: ``B4 of stage 3 on rank 3``."""
+    """Return a description of an operation: ``B4 of stage 3 on rank 3``."""
     op, stage, microbatch = (int(column[index]) for column in (schedule.op, schedule.stage, schedule.microbatch))
     words = f"{Op(op).name}{microbatch} of stage {stage}"
     return f"{words} on rank {int(schedule.rank[index])}" if where else words
@@ -337,7 +337,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """Return the word for the transfers for which idle ranks wait."""
+    """Return the word for the transfers that idle ranks wait for."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 
@@ -358,7 +358,7 @@ def gap_text(why: Why, gap: int) -> str:
 
 
 def _no_more(why: Why, rank: int) -> str:
-    """Return the reason why a rank idles until the end."""
+    """Explain why a rank idles until the end."""
     stuck = why.analysis.timeline.stuck[rank]
     if stuck >= 0:
         return f"{_called(why.analysis.schedule, stuck, where=False)} never starts"

@@ -1,11 +1,11 @@
-"""Repairs an order of compute in which ranks wait for each other: the operations that are missed run earlier.
+"""Repairs an order of compute in which ranks wait for each other, by running the awaited operations earlier.
 
     rank 0   F0 F1 | B0 F2 B1 B2          rank 1 waits for F2, and rank 0 for B0 of rank 1:
     rank 1   F0 F2 | B0 F1 B1 B2          rank 1 runs F1 before F2
 
-The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, that slot perhaps for others;
-one of them has all its inputs, unless a slot needs itself. It moves ahead, and the lists run once more. A slot that
-moves a second time goes exactly where its rank is stuck, so that more of the lists runs each time.
+The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for others; one
+of these has all its inputs, unless a slot needs itself. That slot moves earlier, and the lists run again. A slot that
+moves a second time goes exactly where its rank is stuck, so each run gets further.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEAR = 12
 @dataclass(frozen=True)
 class Slots:
     """The slots of an order. lists: by rank; rank, costs (in ticks), kinds (kind and stage, microbatch): of each slot;
-    needs: its inputs, each with the time of its message; users: the slots that need it; head: its first operation.
+    needs: a slot's inputs, each with the time of its message; users: the slots that need it; head: its first operation.
     """
 
     lists: list[list[int]]
@@ -77,8 +77,8 @@ class Slots:
 
 @dataclass
 class _Run:
-    """A run of the lists in order, up to a stop. at: the next place of each rank; end: of each slot, -1 if it never
-    runs.
+    """A run of the lists in order, up to a stop. at: the next place of each rank; end: the end of each slot, -1 if it
+    never runs.
     """
 
     slots: Slots
@@ -107,7 +107,7 @@ class _Run:
         return max(self.end, default=0)
 
     def awaited(self) -> list[int]:
-        """Return the slots of the longest chain that a slot of another rank waits for, from the last."""
+        """Return the slots of the longest chain that slots of other ranks wait for, last first."""
         slots, found = self.slots, list[int]()
         slot = max(range(len(self.end)), key=self.end.__getitem__, default=-1)
         place = {slot: at for row in self.lists for at, slot in enumerate(row)}
@@ -130,12 +130,12 @@ class _Run:
         return all(self.end[need] >= 0 for need, _ in self.slots.needs[slot])
 
     def start(self, slot: int) -> int:
-        """Return the earliest start of a slot whose inputs are there."""
+        """Return the earliest start of a slot with complete inputs."""
         arrived = (self.end[need] + delay for need, delay in self.slots.needs[slot])
         return max(self.free[self.slots.rank[slot]], *arrived, 0)
 
     def missed(self) -> list[int]:
-        """Return the slots for which a stuck rank waits, directly or not, and whose inputs are there."""
+        """Return the slots with complete inputs for which a stuck rank waits, directly or indirectly."""
         left = [row[at] for row, at in zip(self.lists, self.at, strict=True) if at < len(row)]
         seen = set(left)
         for slot in left:
@@ -146,10 +146,10 @@ class _Run:
 
 
 def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
-    """Return the entries of a schedule in an order that ends, and each operation that moved with the one it now
-    precedes: of the repairs tried, the one with the least makespan among those that hold no more than the given order.
+    """Return the entries of a schedule in an order that ends, and each moved operation with the one it now precedes:
+    the repair with the least makespan among those that hold no more activations than the given order.
 
-    None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
+    The result is None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
     """
     slots = Slots.of(made)
     both = (slots.lists, _ascending(slots))
@@ -171,7 +171,7 @@ def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
 
 
 def _shortened(slots: Slots, run: _Run) -> _Run:
-    """Return a run in which slots of the longest chain that other ranks wait for run earlier, while that helps."""
+    """Return a run in which slots of the longest chain that other ranks wait for run earlier, as long as that helps."""
     budget = MOST // max(1, len(slots.costs))
     while budget > 0:
         for slot in run.awaited():
@@ -195,7 +195,7 @@ def _shortened(slots: Slots, run: _Run) -> _Run:
 
 
 def _moved(row: list[int]) -> list[tuple[int, int]]:
-    """Return the fewest slots that moved, if the list ascended before, each with the slot that it now precedes."""
+    """Return the fewest slots that moved out of an ascending list, each with the slot that it now precedes."""
     tails, before = list[int](), dict[int, int]()
     for slot in row:
         at = bisect_left(tails, slot)
@@ -209,7 +209,7 @@ def _moved(row: list[int]) -> list[tuple[int, int]]:
 
 
 def _ascending(slots: Slots) -> list[list[int]]:
-    """Return the lists with the slots of each kind and stage in the order of their microbatches, at the same places."""
+    """Return the lists with the slots of each kind and stage sorted by microbatch, at the same places."""
     made = []
     for row in slots.lists:
         places = defaultdict[tuple[int, int], list[int]](list)
@@ -226,8 +226,8 @@ def _ascending(slots: Slots) -> list[list[int]]:
 
 
 def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:
-    """Return a run that ends. early: a slot goes before those of its kind and stage with later microbatches the first
-    time, and not only before the slot that is stuck.
+    """Return a run that ends. early: on its first move a slot goes before slots of its kind and stage with later
+    microbatches, not only before the slot that is stuck.
     """
     lists, moved = [list(row) for row in given], set[int]()
     for _ in range(MOST // max(1, len(slots.costs))):
@@ -248,7 +248,7 @@ def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | No
 
 
 def _earliest(slots: Slots, row: list[int], slot: int) -> int:
-    """Return the place of a slot in what ran: behind its inputs there, before later microbatches of its kind."""
+    """Return the place of a slot in the list that ran: after its inputs, before later microbatches of its kind."""
     needs = {need for need, _ in slots.needs[slot]}
     least = max((i + 1 for i, other in enumerate(row) if other in needs), default=0)
     kind, microbatch = slots.kinds[slot]

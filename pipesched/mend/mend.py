@@ -1,4 +1,4 @@
-"""``emit --mend``: an order that hangs, or pairs messages wrongly, is repaired before it is verified and written.
+"""``emit --mend``: repairs an order that hangs or pairs messages wrongly, before it is verified and written.
 
     compute orders wait for each other      an operation that others miss runs earlier         `mend.computes`
     messages wait, or are paired wrongly    receives are posted earlier, where that suffices;
@@ -6,7 +6,7 @@
                                             of the run, which is safe under every model         `lower.communicate`
 
 No operation of compute is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so.
-Of two repairs the one with the least makespan is taken, then the one that moves less.
+The repair with the least makespan is taken, then the one that moves less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOISTS = 64
 
 @dataclass(frozen=True)
 class Mend:
-    """The option, and afterwards what the repair changed: in a sentence, with the places and the costs of it."""
+    """The option, and afterwards the repair's changes: a sentence, with places and costs."""
 
     mend: bool = False
     changed: str = ""
@@ -45,7 +45,7 @@ class Mend:
 
 @dataclass(frozen=True)
 class _Repair:
-    """A repaired file that is right. changed: what moved, in words, with labels at the places in the file."""
+    """A repaired file that is correct. changed: a text on the moves, with labels at the places in the file."""
 
     made: Examination
     changed: str = ""
@@ -53,15 +53,16 @@ class _Repair:
 
     @property
     def makespan(self) -> Fraction:
-        """The makespan with messages that wait for their turn under the model."""
+        """The makespan with queueing messages under the model."""
         analysis = self.made.analysis
         return analysis.makespan if analysis.queued is None else analysis.queued
 
 
 def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
-    """Return what is to be written in place of a file, and the options with what was changed.
+    """Return the repaired file, and the options with the changes.
 
-    A file that is right, or that no repair makes right, is returned as it is. Without `messages` only computes count.
+    A file that is correct, or that no repair makes correct, is returned unchanged. Without `messages` only computes
+    count.
     """
     if not messages:
         loaded = replace(loaded, schedule=loaded.schedule.with_program(None))
@@ -85,7 +86,7 @@ _NOTHING = {
 
 
 def changes(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS910: what the repair changed."""
+    """Yield PS910, the changes of the repair."""
     made = subject.of(Mend)
     if made.changed:
         yield Diagnostic(MendCode.MENDED, f"mended: {made.changed}", made.labels, made.notes)
@@ -96,7 +97,7 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 
 
 def _ordered(first: Examination) -> _Repair | None:
-    """Return the file with compute orders that end; as it is if they do, None if no order of them ends."""
+    """Return the file with compute orders that end, unchanged if they do; None if no order ends."""
     schedule = first.analysis.schedule
     entries, moved = repaired(first.analysis) or (None, [])
     if entries is None:
@@ -109,7 +110,7 @@ def _ordered(first: Examination) -> _Repair | None:
 
 
 def _placed_again(ordered: Examination) -> _Repair | None:
-    """Return the file with its messages placed by the lowering, None if that does not make it right."""
+    """Return the file with its messages placed by the lowering; None if that does not make it correct."""
     schedule = ordered.loaded.schedule
     made = _having(ordered, schedule.with_program(None))
     if not made.report.ok:
@@ -119,7 +120,7 @@ def _placed_again(ordered: Examination) -> _Repair | None:
 
 
 def _hoisted(ordered: Examination) -> _Repair | None:
-    """Return the file with some receives posted earlier, None if that does not make it right."""
+    """Return the file with some receives posted earlier; None if that does not make it correct."""
     own = program = ordered.loaded.program
     at, labels = np.arange(0 if own is None else len(own)), list[Label]()
     for _ in range(HOISTS):
@@ -142,7 +143,7 @@ def _hoisted(ordered: Examination) -> _Repair | None:
 
 
 def _may_move(program: Program, receive: int, before: int) -> bool:
-    """Return True if the entry is a receive of its own batch, later than `before`, and passes none of its channel."""
+    """Return True if the entry is a receive in its own batch, after `before`, and overtakes no other on its channel."""
     if not 0 <= before < receive < len(program) or not program.receives[receive] or program.group[receive] >= 0:
         return False
     passed = slice(before, receive)
@@ -151,7 +152,7 @@ def _may_move(program: Program, receive: int, before: int) -> bool:
 
 
 def _costs(first: Examination, best: _Repair) -> Iterator[str]:
-    """Yield what the repair costs: the makespan with the costs behind it, and activations; beside those of the file."""
+    """Yield the costs of the repair next to the file's: makespan (with the costs of operations), activations."""
     before, after = first.analysis, best.made.analysis
     was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
     costs = str(after.costs) or "F=1,I=1,W=1,B=2,C=0, since none are given"

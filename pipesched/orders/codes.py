@@ -1,4 +1,4 @@
-"""Codes of findings in the instructions that a file gives itself."""
+"""Codes of findings on a file's own instructions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class OrdersCode(AnyCode):
-    """The kinds of findings of the checks of instructions."""
+    """The kinds of findings on a file's own instructions."""
 
     NOT_RECEIVED = "PS308"
     NOT_PRODUCED = "PS309"

@@ -1,4 +1,4 @@
-"""Rows of a file, and the facts that they imply: the placement, and the other end of every message.
+"""Rows of a file, and what they imply: the placement, and the other end of every message.
 
 A file of rows does not contain a placement. The rank of (stage, microbatch) is the row that contains it, so a row is a
 fact about the table `rank[stage, microbatch]`, and equal columns of that table are one route:
@@ -37,13 +37,13 @@ ROUTES = 64
 
 
 def number(digits: str) -> int:
-    """Return the value of any number of digits; a value beyond the largest number is merely larger than that."""
+    """Return the value of digits; a value beyond the largest allowed number is merely some larger number."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """The reason why a word or a cell is refused."""
+    """Why a word or a cell is refused."""
 
     reason: str
     help: str
@@ -82,7 +82,7 @@ class Rows:
     def placed(self) -> Ints:
         """The entries that determine the rank of a stage, in order of precedence.
 
-        Forwards, then other computes, then messages; each in the order of the file.
+        Forwards come first, then other computes, then messages; each in the order of the file.
         """
         forward, compute = makes(self.op, Result.ACTIVATION), computes(self.op)
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
@@ -99,7 +99,7 @@ class Rows:
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """Return the columns of each rank's words as one table, and the columns after op, place, stage and microbatch."""
+    """Return the columns of all ranks' words in one table, and the columns after op, place, stage and microbatch."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)
@@ -154,7 +154,7 @@ def _names(routes: Column) -> tuple[str, ...]:
 
 
 def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Sequence[int] | None) -> AnyOrder:
-    """Return the order of a file whose rows imply the placement and the other end of every message.
+    """Return the order of a file; its rows imply the placement and the other end of every message.
 
     Raises:
         PipeschedError: PS104, PS304, PS803.
@@ -226,7 +226,7 @@ def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
 
 
 def there(origin: Origin, index: int, text: str) -> Label:
-    """Return a label at an operation, with the line of the program that made it."""
+    """Return a label at an operation, with the program line that made it."""
     place = origin.place(index)
     return Label(place.span, f"{text} ({place.bindings})" if place.bindings else text)
 
@@ -239,14 +239,14 @@ def first(column: Column, value: int) -> int:
 def require_agreement(
     name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
 ) -> None:
-    """Raise PipeschedError, PS803, if the order has other sizes than given, or its stages are on other ranks."""
+    """Raise PipeschedError, PS803, if the order's sizes or placement differ from the given ones."""
     found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
     if found:
         raise PipeschedError(found)
 
 
 def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
-    """Yield the sizes of an order that differ from the given ones, by option."""
+    """Yield the options whose sizes differ from the order's."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
         if given.get(option) not in (None, here):
@@ -261,7 +261,7 @@ def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Ite
 
 
 def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
-    """Yield the first compute of each stage that is on another rank than given."""
+    """Yield the first compute of each stage that is not on the given rank."""
     if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,
@@ -280,7 +280,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raise PipeschedError, PS304, if a number is missing although a later one occurs: often a slip in that one."""
+    """Raise PipeschedError, PS304, if a number is missing although a larger one occurs, which is often a slip."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

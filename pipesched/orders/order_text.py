@@ -47,12 +47,12 @@ from pipesched.support.source import Source
 
 
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
-    """Return the schedule, or the program if the file has more than computes. Its placement is inferred.
+    """Return the schedule, or the program if the file contains more than computes. Its placement is inferred.
 
-    given (`rows.SIZES`): what the file must agree with.
+    given (`rows.SIZES`): sizes with which the file must agree.
     Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
-    without operations, PS803 a file that disagrees with what was given, PS210 more ranks than `most_ranks`.
-    Fragments are read too: the rank that a message names is the rank of the stage at the message's other end.
+    without operations, PS803 a file that disagrees with given sizes, PS210 more ranks than `most_ranks`. Fragments can
+    be read: the rank that a message names is the rank of the stage at the message's other end.
     """
     notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
     problems, turn = list[Diagnostic](), 0
@@ -106,7 +106,7 @@ def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
 
 
 def _placement(rows: Rows, peer: Column) -> Placement:
-    """Return the placement by the rows, and where they are silent by the ranks that messages name."""
+    """Return the placement from the rows, completed by the ranks that messages name."""
     ranks = len(rows.start) - 1
     placed, message = rows.placed, np.flatnonzero(rows.messages)
     far = other_stage(rows.op[message], rows.stage[message])
@@ -131,7 +131,7 @@ _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
 def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
-    """Return the entry of a word, or the two of an overlap pair; or why it has none."""
+    """Return the entry of a word, or both entries of an overlap pair; or why it has none."""
     entries: list[tuple[Op, list[str]]] = []
     first, plus, rest = text.partition("+")
     for part in (first, rest) if plus else (first,):
@@ -155,7 +155,7 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
-    """Return the entries of a shape; none for blanks and for the brackets of a batch."""
+    """Return the entries of a shape; none for blanks and brackets of a batch."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 

@@ -62,7 +62,7 @@ def lines(order: Schedule | Program) -> Iterator[str]:
 
 
 def _word(x: Compute | Instruction) -> str:
-    """Return the word after a blank, or + in a pair, with ``%d`` for the microbatch."""
+    """Return the word after its separator (a blank, or + in a pair), with ``%d`` for the microbatch."""
     fields: dict[str, object] = {"stage": x.stage, "microbatch": "%d"}
     if isinstance(x, Instruction):
         fields |= {"made": x.source, "peer": x.peer, "communicator": f"@{x.communicator}" if x.communicator else ""}

@@ -1,4 +1,4 @@
-"""The kinds of order: known by their first line, and loaded as schedules."""
+"""The kinds of order: recognized by their first line, and loaded as schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 
 
 def is_order(first: str) -> bool:
-    """Return True if a file with that first line is an order in words."""
+    """Return True if a file with that first line is order text."""
     return bool(_ORDER.match(first) or IDLE.match(first))
 
 
@@ -32,7 +32,7 @@ def is_csv(first: str) -> bool:
 
 
 def order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
-    """Read an order in words."""
+    """Read order text."""
     from pipesched.orders import order_text
 
     made = order_text.read(source, _sizes(source, parameters), most_ranks(max_ops))

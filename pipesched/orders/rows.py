@@ -1,4 +1,4 @@
-"""The rows that read streams, torch's CSV and orders in words, check their instructions, and write orders in words."""
+"""The rows that read streams, torch's CSV and order text, check their instructions, and write order text."""
 
 from pipesched.extension import Check, Codes, Lazy, Needs, Reader, Row, Target
 

@@ -1,6 +1,6 @@
 """Reads a stream as a program (``emit/README.md``), strictly: anything that is not exactly version 2 is refused.
 
-laid out as we write it     columns, written again and compared with the text: equal, so right
+laid out as we write it     columns, written again and compared with the text: if equal, correct
 anything else               is held against the contract, an object an instruction (`stream_strict`)
 """
 
@@ -41,7 +41,7 @@ _BETWEEN = "      "
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
     """Return the program of a stream, and its parameters.
 
-    given: parameters with which the file must agree; p and m are always allowed. Raises PipeschedError: PS811, not a
+    given: parameters with which the file must agree; p and m may always be given. Raises PipeschedError: PS811, not a
     stream; PS812, another version; PS813, a wrong fingerprint; PS304, numbers beyond all bounds; PS803, a file that
     disagrees with given parameters; PS843, reading exceeds the budget.
     """
@@ -61,7 +61,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
 
 def _meaning(shape: str) -> list[Entry] | None:
-    """Return the instruction of a line or its parts; the head of a rank; nothing for closing brackets."""
+    """Return the instruction of a line or its parts, or a rank's head; nothing for closing brackets."""
     if not shape.startswith(_BETWEEN):
         return [(_RANK, ())] if shape.startswith("    [") else []
     try:
@@ -73,7 +73,7 @@ def _meaning(shape: str) -> list[Entry] | None:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """Return the program of a text exactly as we write it, with the part before its ranks."""
+    """Return the program of a text that is exactly as we write it, with the part before its ranks."""
     found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
@@ -81,7 +81,7 @@ def _as_written(source: Source) -> tuple[Program, Stream] | None:
 def _columns(text: str) -> tuple[Program, Stream] | None:
     """Return the program of a text in our layout, with the part before its ranks.
 
-    The result is None if the text cannot be parsed so. Whether it is right is checked by `_same`.
+    The result is None if the text is laid out differently. `_same` checks whether it is correct.
     """
     before, ranks, lines = text.partition('\n  "ranks": [')
     try:

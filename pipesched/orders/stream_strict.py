@@ -25,7 +25,7 @@ from pipesched.support.source import Source
 def right(source: Source) -> Stream:
     """Parse the text of a stream.
 
-    Raises PipeschedError: PS811 what is not a stream, PS812 another version, PS813 a fingerprint of something else,
+    Raises PipeschedError: PS811 not a stream, PS812 another version, PS813 a wrong fingerprint,
     PS304 numbers beyond all bounds.
     """
     try:
@@ -41,7 +41,7 @@ def right(source: Source) -> Stream:
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
-    """Describe the first place where the microbatches of the routes have a gap, overlap or go backwards; else None."""
+    """Describe the first gap, overlap or reversal in the microbatches of the routes; None if there is none."""
     ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
     if not ends:
         return "no route has microbatches"
@@ -52,7 +52,7 @@ def uneven(routes: tuple[Route, ...]) -> str | None:
 
 
 def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
-    """Return True if placement or ranks are larger than the operations can fill."""
+    """Return True if there are more stages or ranks than operations can fill."""
     microbatches = max(route.microbatches[1] for route in routes)
     return len(routes[0].ranks) * microbatches > SPARE + 4 * operations or ranks > RANKS + operations
 
@@ -83,7 +83,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """Return the finding at the place where a text stops being JSON."""
+    """Return a finding at the place where a text stops being JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"

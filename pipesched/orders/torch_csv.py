@@ -5,7 +5,7 @@
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
-The contents of the cells tell which of the two a file is. It has no placement, which is read off the rows. Source:
+The cells show which of the two a file is. It contains no placement; that is inferred from the rows. Source:
 ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
 
@@ -56,9 +56,9 @@ def read(
 ) -> AnyOrder:
     """Return the schedule or program of a file, with its placement inferred.
 
-    given (`rows.SIZES`), placement (the rank of each stage): what the file must agree with.
+    given (`rows.SIZES`), placement (the rank of each stage): the file must agree with them.
     Raises PipeschedError: PS801 cells that are not an action of this torch, PS802 empty cells of a program and ranks
-    without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with what was given,
+    without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with these,
     PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
     """
     count = len(source.line_starts) - source.text.endswith("\n")
@@ -115,7 +115,7 @@ def _require_text(source: Source) -> None:
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Yield the refused cells of a row, each with the way torch reads it."""
+    """Yield the refused cells of a row, each with the action that torch reads."""
     offset, end = _reach(source, rank)
     for place, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
         found = read_cell(cell, version) if cell else []
@@ -164,7 +164,7 @@ def cells(row: str) -> Iterator[tuple[int, str]]:
 
 
 def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
-    """Return the one or two operations of a cell, or why it has none."""
+    """Return the one or two operations of a cell, or why there are none."""
     pair = OVERLAP.fullmatch(text)
     entries = []
     for part in (pair[1], pair[2]) if pair else (text,):
@@ -182,7 +182,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
 
 
 def _entry(match: re.Match[str]) -> Operation | Bad:
-    """Return the operation of a plain cell, if its type permits its numbers."""
+    """Return the operation of a plain cell, if its kind permits its numbers."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
@@ -196,7 +196,7 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
 
 
 def notation(version: TorchVersion) -> Notation:
-    """Return the notation of a row, with a cell as a word, by `cells` and `read_cell`."""
+    """Return the notation of a row, with cells as words."""
 
     def meaning(shape: str) -> list[Entry] | None:
         ((_, cell),) = cells(shape)
@@ -212,7 +212,7 @@ def notation(version: TorchVersion) -> Notation:
 
 
 def pieces(order: AnyOrder) -> Iterator[str]:
-    """Yield the rows, a rank at a time. A program with SYNC and STEP, which torch lacks, is lowered first."""
+    """Yield the rows, rank by rank. A program with SYNC and STEP, which torch lacks, is lowered first."""
     for begin, end in pairwise(order.start.tolist()):
         op, stage, microbatch, second = (x[begin:end] for x in (order.op, order.stage, order.microbatch, order.second))
         part = numbered.parts(op, second)
@@ -222,7 +222,7 @@ def pieces(order: AnyOrder) -> Iterator[str]:
 
 
 def _cell(x: Compute | Instruction, part: int) -> str:
-    """Return the text of one cell, with ``%d`` in place of the microbatch."""
+    """Return the text of one cell, with ``%d`` for the microbatch."""
     name = f"{x.stage}{x.op.name}" + "%d" * (x.microbatch >= 0)
     if part == numbered.FIRST:
         return f"({name};"

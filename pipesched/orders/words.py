@@ -1,11 +1,11 @@
-"""Reads many words that differ in their numbers, without a Python step per number.
+"""Reads many words that differ only in their numbers, without a Python step per number.
 
     word      F0.17        send:F0.17>1        (3F0;2B1)OVERLAP_F_B
     shape     F0.00        send:F0.00>0        (0F0;0B0)OVERLAP_F_B      every digit is a zero
     numbers   0 17         0 17 1              3 0 2 1
 
 A million words have a few dozen shapes. A notation reads each shape once: the entries of such a word, and the meaning
-of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is such a word too.
+of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is also such a word.
 `numbered` is the inverse.
 """
 

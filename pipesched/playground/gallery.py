@@ -5,8 +5,9 @@
          "place": [[0, 1, 2, 3]], "columns": "H4sI..."}, ...]}
 
 columns: words of 16 bits, gzipped, in base64: for each operation its kind, plus 128 if it is the second part of an
-overlap pair; its stage; its microbatch, less the one after the last of its kind and stage on the rank; its line. Lists
-that repeat are short in this form: the 98,304 operations of ZB-H1 at p = 64 and m = 512 take 2 kB.
+    overlap pair; its stage; the difference of its microbatch from the expected one, the successor of the last of its
+    kind and stage on the rank; its line. Repetitive lists are short in this form: the 98,304 operations of ZB-H1 at p =
+    64 and m = 512 take 2 kB.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MICROBATCHES = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Played:
-    """A built-in schedule at the sizes of the grid that it takes. refused: why it is not there, or an empty text."""
+    """A built-in schedule at those sizes of the grid that it accepts. refused: why it is absent, or an empty text."""
 
     name: str
     title: str
@@ -49,7 +50,7 @@ class Played:
     refused: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return the object of its file."""
+        """Return the JSON object for its file."""
         return {"name": self.name, "title": self.title, "text": self.text, "entries": list(self.entries)}
 
 
@@ -64,7 +65,7 @@ def gallery(ranks: Sequence[int] = RANKS, microbatches: Sequence[int] = MICROBAT
 def _entries(
     source: Source, ranks: Sequence[int], microbatches: Sequence[int]
 ) -> tuple[list[Mapping[str, object]], str]:
-    """Return the entries of a schedule, without those that its `require` refuses; or why there are none."""
+    """Return the entries of a schedule at all sizes that its `require` accepts; or why there are none."""
     if checked(source).lists:
         return [], "it has lists of lengths and costs by microbatch"
     names = checked(source).parameters
@@ -81,7 +82,7 @@ def _entries(
 
 
 def entry_of(schedule: Schedule) -> dict[str, object]:
-    """Return a schedule as the page reads it."""
+    """Return a schedule in the page's format."""
     place = schedule.placement
     found: dict[str, object] = {
         "sizes": {name: x for name, x in schedule.parameters.items() if isinstance(x, int)},
@@ -111,7 +112,9 @@ def _packed(schedule: Schedule) -> str:
 
 
 def _jumps(schedule: Schedule) -> Ints:
-    """Return each microbatch less the one after the last of its kind and stage on the rank; shape (operations,)."""
+    """Return the difference of each microbatch from the successor of the last of its kind and stage on the rank; shape
+    (operations,).
+    """
     own = (schedule.rank.astype(np.int64) * len(COMPUTES) + schedule.op) * schedule.stages + schedule.stage
     order = np.argsort(own, kind="stable")
     microbatch, first = schedule.microbatch[order].astype(np.int64), np.diff(own[order], prepend=-1) != 0

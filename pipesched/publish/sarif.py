@@ -1,6 +1,6 @@
 """SARIF 2.1.0 (OASIS, 2020): the findings of a run as GitHub's code scanning and editors read them.
 
-A run has one result for each finding, one rule for each code that was found, and no result for what holds. Lines and
+A run has one result per finding and one rule per code found; checks that pass have no result. Lines and
 columns count from 1, in Unicode characters; a name without a place in a file has no location.
 """
 
@@ -45,7 +45,9 @@ def _help(code: AnyCode) -> str:
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, object]:
-    """Return a finding: its message with notes and remedy, its place, and further places as related locations."""
+    """Return a finding as a result: its message with notes and remedy, its place, and further places as related
+    locations.
+    """
     placed = [(label, label.span) for label in found.labels if label.span is not None]
     without = [label.message for label in found.labels if label.span is None]
     help = [] if found.help is None else [f"help: {found.help}"]

@@ -1,1 +1,1 @@
-"""Weight versions: what a STEP inside an order takes, which version is read, and how many are alive."""
+"""Weight versions: gradients that a STEP inside an order takes, versions that are read, how many are alive."""

@@ -1,11 +1,11 @@
-"""STEPs inside an order: each takes a batch, all stages agree on the batches, and every version is there when read.
+"""STEPs inside an order: each takes a batch, all stages agree on the batches, and every version exists when it is read.
 
 PS616   a STEP of a stage that has several copies or no gradient
 PS613   a STEP that takes no gradient
 PS615   gradients that no STEP takes
 PS614   batches that differ between stages: the t-th STEPs take different microbatches
-PS611   a microbatch crosses a STEP in a file that does not say which version it reads
-PS612   an F reads a version that is not made yet
+PS611   a microbatch crosses a STEP in a file that does not say which version is read
+PS612   an F reads a version that does not exist yet
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _left(made: Versions) -> Iterator[Diagnostic]:
 
 
 def _uneven(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the first STEP that takes other microbatches on one stage than on another."""
+    """Yield the first STEP that takes different microbatches on two stages."""
     m = made.schedule.microbatches
     batch = made.batch.reshape(-1, m)
     stages = np.flatnonzero((batch >= 0).any(axis=1))
@@ -173,7 +173,7 @@ def _step(made: Versions, stage: int, number: int) -> int:
 
 
 def _early(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the F that read a version that is not made yet, the first of each stage."""
+    """Yield, for each stage, the first F that reads a version that does not exist yet."""
     if made.rule != "delay":
         return
     m = made.schedule.microbatches

@@ -1,15 +1,15 @@
-"""Weight versions in an order with STEPs inside. Time never enters: all of it follows from the lists.
+"""Weight versions in an order with STEPs inside. They follow from the lists; time plays no role.
 
     rank 0   F0 F1 B0 STEP F2 B1 STEP B2 STEP        version of the stage:  0 until the first STEP, then 1, 2, 3
 
-A STEP takes the gradients of its stage that are complete and that no STEP took: batch t is what the t-th STEP takes.
+A STEP takes the gradients of its stage that are complete and not yet taken: the t-th STEP takes batch t.
 
     rule      F reads                      I and B read              F2 and B1 above, with k = 1
     stash     the newest version           what their F read         1, 0      PipeDream, arXiv:1806.03377
     latest    the newest version           the newest version        1, 1      PipeMare, arXiv:1910.05124
     delay d   max(0, t - d) for batch t    the same                  2 - d     d = 1 is PipeDream-2BW, arXiv:2006.09503
 
-A version is alive from its STEP until the next one, and longer while an operation that reads it is to come. After each
+A version is alive from its STEP until the next one, and longer if a later operation reads it. After each
 operation of a rank, the versions alive are counted.
 """
 
@@ -31,7 +31,7 @@ _END = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Versions:
-    """The versions of an order whose compute is right.
+    """The versions of an order with a correct compute order.
 
     steps: the STEPs inside. unit: the copy of a stage, as stage * ranks + rank, of each STEP. made: by operation, the
     STEPs of its copy before it. forward, backward, done: by stage * microbatches + microbatch, the F, the I or B, and
@@ -73,7 +73,7 @@ class Versions:
 
     @cached_property
     def batch(self) -> Ints:
-        """By stage * microbatches + microbatch: the STEP of its copy that takes its gradient; -1 if untrained."""
+        """By stage * microbatches + microbatch: the STEP that takes its gradient; -1 if the stage is not trained."""
         return np.where(self.trained, self.made[self.done], -1)
 
     @cached_property
@@ -86,7 +86,7 @@ class Versions:
 
     @cached_property
     def read(self) -> Ints:
-        """By stage * microbatches + microbatch: the version that F reads, -1 where there is no F."""
+        """By stage * microbatches + microbatch: the version that F reads, -1 without an F."""
         newest = np.where(self.forward >= 0, self.made[self.forward], -1)
         if self.rule != "delay":
             return newest
@@ -95,7 +95,7 @@ class Versions:
 
     @cached_property
     def read_back(self) -> Ints:
-        """By stage * microbatches + microbatch: the version that I or B reads, -1 where there is none."""
+        """By stage * microbatches + microbatch: the version that I or B reads, -1 without either."""
         read = self.made[self.backward] if self.rule == "latest" else self.read
         return np.where(self.backward >= 0, read, -1)
 
@@ -107,7 +107,7 @@ class Versions:
 
     @cached_property
     def lags(self) -> Ints:
-        """By stage * microbatches + microbatch: the version at the STEP that takes it less the version read."""
+        """By stage * microbatches + microbatch: the staleness, the version at its STEP less the version read."""
         return np.where(self.trained, self.batch - self.read_back, 0)
 
     @property
@@ -130,9 +130,9 @@ class Versions:
         return tuple(most.tolist())
 
     def held(self, weights: Sequence[int]) -> Ints:
-        """Return what all versions on the rank of each operation hold while it runs, shape (operations,).
+        """Return the memory of all versions on an operation's rank while it runs, shape (operations,).
 
-        weights: what one version holds, by stage, in any unit.
+        weights: the size of one version, by stage, in any unit.
         """
         schedule, size = self.schedule, len(self.schedule)
         place, unit, delta = self._events
@@ -153,7 +153,7 @@ class Versions:
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
-        """Return where versions begin (1) and end (-1): places in all lists, copies, and which; sorted by these."""
+        """Return the begins (1) and ends (-1) of versions: places in all lists, copies, and signs, sorted."""
         order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
         places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
         own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]
@@ -179,9 +179,9 @@ _RESULTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
 
 
 def _before(steps: Ints, at: Ints, units: Ints, size: int) -> Ints:
-    """Return the number of STEPs of its copy that stand before each operation, shape (size,).
+    """Return the number of STEPs of its copy before each operation, shape (size,).
 
-    steps, at: the copies of the STEPs, and the operations before which these stand. units: the copies of operations.
+    steps, at: the copies of the STEPs, and the operations that they precede. units: the copies of operations.
     """
     keys, wide = np.sort(steps * (size + 1) + at), size + 1
     first = np.searchsorted(keys, units * wide)

@@ -1,4 +1,4 @@
-"""Weight versions in a report: how many are alive by rank, how stale gradients are, what microbatches cross."""
+"""Weight versions in a report: how many are alive by rank, how stale gradients are, STEPs that microbatches cross."""
 
 from __future__ import annotations
 

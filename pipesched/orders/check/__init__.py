@@ -1,1 +1,1 @@
-"""The checks of instructions that a file gives itself; those of a lowering are right by construction."""
+"""Checks of a file's own instructions; those of a lowering are correct by construction."""

@@ -3,8 +3,8 @@
     0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
                                              and sums over the data-parallel copies
 
-Without it the gradients of the stage remain m times too large, and parameters that FSDP shards get none at all. A
-second one divides again. If it comes before the last W or B, later gradients are missing.
+Without a reduction, a stage's gradients remain m times too large, and parameters sharded by FSDP get none. A second
+reduction divides again. If it comes before the last W or B, later gradients are missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from pipesched.orders.codes import OrdersCode
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 on another rank."""
+    """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 for one on another
+    rank.
+    """
     program = subject.own
     if subject.analysis.schedule.forward_only or subject.analysis.schedule.steps:
         return

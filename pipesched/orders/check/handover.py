@@ -3,7 +3,7 @@
     RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
 
-torch's runtime asserts both, on one rank, while the other ranks wait for the time-out.
+torch's runtime asserts both, on one rank, while the other ranks wait until a timeout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield operations without their input: each with its producer, where that runs, and where it is received."""
+    """Yield operations without their input, each with its producer, the place of that, and the place of the receive."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage

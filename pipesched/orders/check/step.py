@@ -1,4 +1,4 @@
-"""Every rank steps once, with all of its gradients, and the copies of a stage step with the sum of their gradients.
+"""Every rank runs STEP once, with all of its gradients; the copies of a stage step with the sum of their gradients.
 
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
@@ -7,7 +7,7 @@
     STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
     no REDUCE_GRAD, SYNC or STEP in a forward-only program, which has no gradient                 PS607
 
-A program without any STEP or SYNC leaves both to its caller, as torch's files do.
+A program without STEP and SYNC leaves both to its caller, as torch's files do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
 
 
 def _mates(program: Program, stage: int, rank: int) -> list[int]:
-    """Return the ranks of the copies with which this one syncs, in order; frozen stages have no gradients to sum."""
+    """Return the ranks of the copies with which this copy syncs, in order; frozen stages have no gradients to sum."""
     trained = 0 <= stage < program.placement.stages and stage not in program.placement.frozen
     pairs = program.placement.meetings(stage) if trained else []
     return [sum(pair) - rank for pair in pairs if rank in pair]

@@ -1,4 +1,4 @@
-"""A WAIT ends a send or a reduction that is pending on its rank.
+"""Each WAIT completes a send or a reduction that is pending on its rank.
 
 PS406   a WAIT for a send or a reduction that is not pending
 """
@@ -20,7 +20,7 @@ _AWAITED = {Op.WAIT_SEND_F: Op.SEND_F, Op.WAIT_SEND_B: Op.SEND_B, Op.WAIT_REDUCE
 
 
 def check_waits(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS406; O(instructions log instructions). Each WAIT ends one send, or one reduction, of its rank."""
+    """Yield PS406; O(instructions log instructions). Each WAIT completes one send, or one reduction, of its rank."""
     program = subject.own
     waits = among(program.op, _AWAITED)
     if subject.for_torch or not waits.any():
