@@ -30,6 +30,7 @@ from pipesched.model.torch_versions import DEFAULT, TorchVersion
 from pipesched.report.parts import Claim, Communication, Memory, Part, Parts, Time
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 
 UNIT = "microbatches through 1/p of the model"
 
@@ -74,8 +75,7 @@ class Options(Extended):
         return own if self.costs is None else self.costs.over(own)
 
 
-@dataclass(frozen=True, eq=False)
-class Examination:
+class Examination(Record):
     """A loaded schedule under options: all derived facts, and the verdict."""
 
     loaded: Loaded

@@ -11,7 +11,6 @@ Each rank has one first-in, first-out engine per direction. O and L take no time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -22,10 +21,10 @@ from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
 from pipesched.model.costs import Ticks
 from pipesched.model.ops import COPIES, Result
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Copies:
+class Copies(Record):
     """The copies by engine, in the order in which they run.
 
     op: the O or L. after: the operation whose end lets a copy start; waits: the operation that waits for it; -1 for

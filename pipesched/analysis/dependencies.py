@@ -13,7 +13,6 @@ its stage. The nearest producer is in the column; the others are in a list of fu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -21,10 +20,10 @@ import numpy as np
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
 from pipesched.model.ops import COMPUTES, MAKERS, Op, Result
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
+class Edges(Record):
     """Edges from producers to consumers, sorted by consumer. crosses: whether a message carries the result."""
 
     producer: Column
@@ -35,8 +34,7 @@ class Edges:
         return len(self.producer)
 
 
-@dataclass(frozen=True, eq=False)
-class Dependencies:
+class Dependencies(Record):
     """The producers of all operations. made: where the result of each (stage, microbatch) is first made, -1 if nowhere,
     shape (stages * microbatches,). producer: the operation on which each one depends, -1 if there is none or it is
     missing. crosses: whether the producer is on another rank. valid: whether stage and microbatch are in range.

@@ -24,7 +24,6 @@ there follow from when the operations run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -39,10 +38,10 @@ from pipesched.model.numbers import over
 from pipesched.model.ops import COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
+class Memory(Record):
     """The memory of a schedule. held: after each operation (for an F, also while it runs), in parts; a part is `part`
     of the unit.
 
@@ -191,16 +190,14 @@ def _kept_of(schedule: Schedule) -> Bools:
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
 
 
-@dataclass(frozen=True, eq=False)
-class InHand:
+class InHand(Record):
     """By rank: the most messages held, and the first instruction after which they are held, -1 for none."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Buffers:
+class Buffers(Record):
     """The buffers of a program. received: not yet used. unsent: made, not yet sent."""
 
     received: InHand

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self, TypeAlias
 
 import numpy as np
 
 from pipesched.model.columns import PLACE, Column, Ints, fresh, places
+from pipesched.support.record import Record
 
 Waits: TypeAlias = tuple[Column, Column, Ints]
 """Entries, the entry for which each one waits, -1 for none, and the delay from its end."""
@@ -38,8 +38,7 @@ _WIDTH = 4  # inputs of an entry that are stored as columns
 _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Lists:
+class Lists(Record):
     """The lists. cost: the cost of each entry. cut: the entries by list.
 
     inputs: columns with the entry for which each one waits, and its delay or None; entry len(cost) ends at 0. further:

@@ -9,7 +9,6 @@ the same in every run, and one stable sort of each side finds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,10 +16,10 @@ import numpy as np
 from pipesched.model.columns import PLACE, Bools, Column, among, fresh, places, small
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
+class Side(Record):
     """The sends or the receives by channel, in list order."""
 
     at: Column
@@ -46,8 +45,7 @@ class Side:
         return self.at[after - by], self.at[after]
 
 
-@dataclass(frozen=True, eq=False)
-class Pairing:
+class Pairing(Record):
     """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,). proved: the clock
     paired them, so all messages can happen in the order of their instants.
     """

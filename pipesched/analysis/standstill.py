@@ -25,6 +25,7 @@ from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, Ints, among, computes
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program, Schedule
+from pipesched.support.record import Record
 
 NAMED = 8
 """The most ranks that are named one by one."""
@@ -75,8 +76,7 @@ class Link:
         return (self.other, self.blocked.rank) if self.direction < 0 else (self.blocked.rank, self.other)
 
 
-@dataclass(frozen=True, eq=False)
-class Standstill:
+class Standstill(Record):
     """A run that stops. ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
 
     cycle: empty if a rank waits for a message that nobody sends or receives. model: empty if no model helps.

@@ -14,7 +14,7 @@ If ranks wait for each other, the run stops there; the stopped operations are pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,10 +26,10 @@ from pipesched.model.columns import PLACE, Bools, Column, Ints, among
 from pipesched.model.costs import PAIRS, Costs, Ticks
 from pipesched.model.ops import COPIES, LETTERS, Op
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(Record):
     """The times of a schedule. start, end: times in ticks, shape (operations,), equal for both parts of a pair; -1 for
     operations that never run.
 

@@ -127,7 +127,6 @@ def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
     yield parts
 
 
-@dataclass(frozen=True, eq=False)
 class Beside(Placement):
     """Stages of several schedules; none reads another's. first: where each schedule's stages begin, and the end."""
 

@@ -9,7 +9,6 @@ A million entries are common, so they are one array; equal rows or columns may s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
@@ -21,12 +20,12 @@ import numpy as np
 from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Ints
 from pipesched.model.numbers import plain, shown
+from pipesched.support.record import Record
 
 _WIDEST = 2**62
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
+class Grid(Record):
     """The grid whole / scale. whole: int64, shape (stages, microbatches). scale: the smallest possible."""
 
     whole: Ints

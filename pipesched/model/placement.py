@@ -27,13 +27,14 @@ which kinds; a *fed* stage has a trained stage somewhere before it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import BEFORE, COMPUTES, SAME, Result, making
+from pipesched.support.record import Record
 
 RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
@@ -49,8 +50,7 @@ def most_stages(max_ops: int) -> int:
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 
-@dataclass(frozen=True, eq=False)
-class Placement:
+class Placement(Record):
     """The rank that runs a stage for a microbatch.
 
     rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.

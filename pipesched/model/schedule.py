@@ -27,11 +27,11 @@ from pipesched.model.numbers import Value
 from pipesched.model.ops import BACKWARDS, COMPUTES, RECEIVES, SENDS, Compute, Instruction, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.support.foreign import mark
+from pipesched.support.record import Record
 from pipesched.support.safe import line as safe
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(Record):
     """The STEPs inside an order, by rank, in list order.
 
     at: the operation that each STEP precedes, or the end of its rank's list. rule: the version that F and B read:
