@@ -59,6 +59,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> list[extension.Row]:
     rows: list[extension.Row] = []
     monkeypatch.setattr(extension, "_all", lambda: tuple(rows))
     monkeypatch.setattr(extension, "_of_kind", Forgetful())
+    monkeypatch.setattr(options, "of", options.of.__wrapped__)  # which keeps what it has found
     return rows
 
 
