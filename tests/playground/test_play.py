@@ -17,7 +17,7 @@ import pytest
 import pipesched
 from pipesched.model.costs import Costs
 from pipesched.model.schedule import Schedule
-from pipesched.playground.gallery import Played, gallery
+from pipesched.playground.gallery import Played, entry_of, gallery
 from pipesched.playground.pages import pages
 from pipesched.views.chart.chart import Chart, chart
 from tests import depth
@@ -88,7 +88,8 @@ _PLAYED = """(async (cases) => { const { decode, readCsv, play, memory, waits, f
   for (const { entry, csv, costs } of cases) {
     const order = entry ? await decode(entry) : readCsv(csv), t = play(order, costs), held = memory(order);
     const columns = ['kind', 'second', 'stage', 'microbatch'].map((name) => [name, [...order[name]]]);
-    made.push({ ...Object.fromEntries(columns), begin: [...t.begin], end: [...t.end], stuck: t.stuck, peaks: held.peaks,
+    made.push({ ...Object.fromEntries(columns), needs: [...t.needs], further: t.further,
+      begin: [...t.begin], end: [...t.end], stuck: t.stuck, peaks: held.peaks,
       cycle: t.cycle.map((x) => x.rank), held: [...held.held], faults: faults(order, t),
       idle: waits(order, t).map((x) => [x.work, x.idle, x.after, x.waits]) });
   }
@@ -138,6 +139,10 @@ def compared(found: dict[str, Any], drawn: Chart) -> None:
     for name, column in (("begin", times.start), ("end", times.end)):
         assert found[name] == [x * quarters if x >= 0 else -1 for x in column.tolist()]
     assert found["stuck"] == list(times.stuck)
+    needs = drawn.analysis.dependencies
+    assert found["needs"] == needs.producer.tolist()
+    further = zip(needs.further.producer.tolist(), needs.further.consumer.tolist(), strict=True)
+    assert sorted(map(tuple, found["further"])) == sorted(further)
     assert [Fraction(x * schedule.ranks, schedule.stages) for x in found["peaks"]] == list(memory.peak)
     assert found["held"] == [memory.at(i) * schedule.stages / schedule.ranks for i in range(len(schedule))]
     whole = times.makespan * quarters
@@ -186,6 +191,27 @@ def test_the_gallery_has_the_orders_of_the_files(visit: Any, site: Site) -> None
         assert found["stage"] == schedule.stage.tolist() and found["microbatch"] == schedule.microbatch.tolist()
         assert found["faults"] == []
         compared(found, one)
+
+
+FROZEN = """schedule partly(p, m = 4)
+stage s in 0 .. p on rank s
+frozen s in 1 .. 2
+
+rank r {
+  repeat m { F }
+  repeat m { I }
+  if r != 1 { repeat m { W } }
+}
+"""
+
+
+def test_a_frozen_stage_frees_at_its_input_gradient(visit: Any) -> None:
+    """A stage in the middle that is not trained has no W, and its I frees what its F took."""
+    schedule = pipesched.load(pipesched.Source("partly.ps", FROZEN), p=3)
+    text, ticks = costs_of(random.Random(5))
+    (found,) = json.loads(visit().evaluate(_PLAYED % json.dumps([{"entry": entry_of(schedule), "costs": ticks}])))
+    assert found["faults"] == [] and max(found["held"]) == 4
+    compared(found, chart(schedule, Costs.parse(text)))
 
 
 @pytest.mark.parametrize(
