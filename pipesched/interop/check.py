@@ -89,7 +89,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
 
 
 def _as_run(settings: Settings, script: Source) -> Settings:
-    """Open the values and options that running a script without its arguments and variables cannot determine."""
+    """Mark as unknown the values and options that depend on a script's unknown arguments and variables."""
     given = dict(settings.given)
     for row in TRAINERS:
         keys = row.keys(settings) if row.known(settings) else {}
@@ -107,7 +107,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
-    """Judge each command that has a trainer's options by itself."""
+    """Judge each command that has a trainer's options separately."""
     _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
@@ -172,7 +172,7 @@ def _require_text(row: Trainer, settings: Settings) -> None:
 
 
 def _telling(row: Trainer, case: Case) -> Diagnostic | None:
-    """Return the diagnostic on the first setting that only an unknown release has, or None."""
+    """Return the diagnostic on the first setting that only an unknown release can have, or None."""
     keys = row.keys(case.settings)
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
@@ -185,7 +185,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
 def _case(
     row: Trainer, release: str | None, settings: Settings, asked: Asked
 ) -> tuple[Case, list[tuple[str, TorchVersion]]]:
-    """Return the case to judge, and the releases, each with a version of torch, for which it may be."""
+    """Return the case to judge, and its possible releases, each with a version of torch."""
     settled = row.settled(settings)
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
@@ -222,7 +222,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
 
 
 def _without_defaults(row: Trainer, case: Case) -> Plan:
-    """Return the schedule that the settings alone request, without the trainer's defaults."""
+    """Return the schedule that the settings request without the trainer's defaults."""
     return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
@@ -261,7 +261,7 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 
 
 def _processes(settings: Settings) -> tuple[int | None, str]:
-    """Return the number of processes by the launcher's options, None if unknown, and these options for a message.
+    """Return the number of processes from the launcher's options, None if unknown, and these options for a message.
 
     The number is processes per node times nodes (default 1).
     """

@@ -14,11 +14,11 @@ _SHOWN = 6  # most settings shown of those that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: ``release`` or ``torch``, if not given.
+    """The report on a configuration. assumed: ``release`` or ``torch``, if assumed.
 
     not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
     the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then
-    the diagnostics are of all commands, and all other fields are empty.
+    the diagnostics are those of all commands, and all other fields are empty.
     """
 
     source: str

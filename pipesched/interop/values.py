@@ -19,7 +19,7 @@ def variable(value: object) -> tuple[str, str]:
 
 
 def variables(value: object) -> tuple[tuple[str, str], ...]:
-    """Return the variables by name: from ``{"PP": 4}``, or from ``PP=4`` and so on."""
+    """Return the variables by name, from ``{"PP": 4}`` or several ``PP=4``."""
     given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
     return tuple(map(variable, given))
 

@@ -33,7 +33,7 @@ class _Order:
 
     @property
     def ours(self) -> bool:
-        """True if the library has the order at these sizes."""
+        """True if the library has this order at these sizes."""
         p, m, torch = self.plan.ranks or 1, self.plan.microbatches or 1, self.row is not None
         fits = {"interleaved": not torch or not m % p, "interleaved_overlap": not m % p}
         fits["dualpipev"] = not torch or m >= 2 * p

@@ -10,7 +10,7 @@ from pipesched.model.numbers import Ladder, quantity
 
 
 class Bytes(Fraction):
-    """A cap as a number of bytes, not of activations; written: the user's text, ``60 GB``."""
+    """A cap in bytes instead of activations. written: the user's text, ``60 GB``."""
 
     written: str = ""
 
@@ -61,7 +61,7 @@ def cap_help(text: str) -> str | None:
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
-    """Return PS225 for a cap in bytes without a model that gives the bytes of an activation."""
+    """Return PS225 for a cap in bytes without a model, which determines the bytes of an activation."""
     help = (
         f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
         "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"

@@ -1,7 +1,7 @@
-"""Who does the work: this process, processes of this machine, the workers of a cluster, or the caller's own executor.
+"""Executors of work: this process, processes of this machine, the workers of a cluster, or the caller's executor.
 
-Work that comes in pieces is done in portions, each by one worker; the results are in the order of the pieces, and the
-same whoever found them.
+Work in pieces is done in portions, each by one worker; the results are in the order of the pieces and do not depend on
+the workers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def named(text: str) -> str:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executor that an option or a caller names."""
+    """The executor named by an option or a caller."""
 
     executor: str | Executor = "here"
 
@@ -62,13 +62,13 @@ class Here(Executor):
     def map(
         self, fn: Callable[..., Made], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Made]:
-        """Call the function for each item when its result is taken, so that there is progress."""
+        """Call the function for each item when its result is consumed, so that progress is visible."""
         return map(fn, *iterables)
 
 
 @contextmanager
 def executor(of: str | Executor) -> Iterator[Executor]:
-    """Yield an executor of `concurrent.futures`, or that of a name.
+    """Yield an executor: the given one of `concurrent.futures`, or the named one.
 
     Raises:
         PipeschedError: PS249, if there is no cluster, or a process is killed.
@@ -95,7 +95,7 @@ class Processes(ProcessPoolExecutor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[Made]:
-        """Yield the results in order. An interrupted wait cancels nothing: Python 3.11 complains when cancelled work
+        """Yield the results in order. An interrupted wait cancels nothing: Python 3.11 reports errors if cancelled work
         is lost with its process.
         """
         made = [self.submit(fn, *given) for given in zip(*iterables, strict=False)]
@@ -121,7 +121,7 @@ def _processes(count: str) -> Iterator[Executor]:
 
 
 def _owned() -> None:
-    """Leave Ctrl-C to the process that waits for the results, and end with it."""
+    """Ignore Ctrl-C, which the waiting process handles, and end with that process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_the_parent, daemon=True).start()
 
@@ -153,7 +153,7 @@ def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[
     """Yield the results of all pieces, in their order, each portion from one worker. work: can be pickled.
 
     Raises:
-        PipeschedError: the first that a piece raises; PS249.
+        PipeschedError: the first one raised by a piece; PS249.
     """
     if by.executor == "here":
         yield from work(pieces)
@@ -169,7 +169,7 @@ def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[
 def _done(
     work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[Piece]
 ) -> list[Made] | tuple[Diagnostic, ...]:
-    """Return the results, or the findings of an error, which cannot be pickled."""
+    """Return the results, or the findings of an error, since the error cannot be pickled."""
     try:
         return [*work(pieces)]
     except PipeschedError as error:

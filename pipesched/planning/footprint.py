@@ -9,9 +9,9 @@
                                         recomputed, parameters that ZeRO gathers
     reserve                             of the trainer, if one is said: context, communicators, buckets, allocator
 
-Like activations, all of this follows from the order of the rank's own list, without a clock. For a file without
-messages, the messages of its lowering at unit costs count. Freed bytes count until the next operation begins, together
-with messages posted meanwhile. Sizes are whole bytes, rounded up.
+Like activations, these bytes follow from the order of the rank's own list, without a clock. A file without messages is
+lowered at unit costs for them. Freed bytes count until the next operation begins, together with messages posted in
+between. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KINDS = (*STATES, *CHANGING, RESERVE)
 @dataclass(frozen=True, eq=False)
 class Footprint:
     """The bytes of a schedule. states: the state of each rank. held: for each kind of `CHANGING` and the reserve, the
-    most while each operation runs. live: the activations. assumed: the assumptions behind the figures, in words.
+    peak while each operation runs. live: the activations. assumed: the assumptions behind the figures, as text.
     """
 
     schedule: Schedule
@@ -214,7 +214,7 @@ def _versions(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameter
 
 
 def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Ints:
-    """Return the most bytes of messages held from each operation until the next one begins."""
+    """Return the peak bytes of messages held from each operation until the next one begins."""
     if program is None or not len(schedule):
         return np.zeros(len(schedule), dtype=np.int64)
     stage, microbatch = (
@@ -229,8 +229,8 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during one that
-    computes them.
+    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during operations that
+    compute them.
     """
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
@@ -251,7 +251,7 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
 
 
 def _reserve(schedule: Schedule, of: Reserve | None, states: Sequence[State], held: Mapping[str, Ints]) -> Ints:
-    """Return the bytes of the trainer beside the counted tensors, at each operation."""
+    """Return the trainer's bytes in addition to the counted tensors, at each operation."""
     if of is None:
         return np.zeros(len(schedule), dtype=np.int64)
     fixed = [_whole(of.fixed + of.state * (one.parameters + one.gradients)) for one in states]

@@ -1,4 +1,4 @@
-"""Checks that no rank needs more bytes than its cap, and that the model has the batch of the schedule."""
+"""Checks that no rank needs more bytes than its cap, and that the model's batch fits the schedule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipesched.planning.workload import Workload, byte_caps
 
 
 def check_bytes(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS502 for the ranks that exceed their caps in bytes by most, one finding per rank."""
+    """Yield PS502 for the ranks that exceed their caps in bytes the most, one finding per rank."""
     used, caps = subject.analysis.fact(footprint), byte_caps(subject.analysis)
     if used is not None and caps is not None:
         yield from _over_caps(used, caps)
@@ -46,7 +46,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
 
 
 def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> str:
-    """Return the advice that lowers the peak, chosen by the largest kind of bytes."""
+    """Return advice that lowers the peak, chosen by the largest kind of bytes."""
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher stage of zero"

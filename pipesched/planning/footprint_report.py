@@ -20,7 +20,7 @@ def in_bytes(made: Examination) -> InBytes | None:
     """Return the bytes of a schedule, under its caps.
 
     Raises:
-        PipeschedError: PS225, if caps in bytes have no model, or are not one per rank; PS235.
+        PipeschedError: PS225, if caps in bytes have no model, or if there is not one per rank; PS235.
     """
     caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
     return None if used is None else InBytes.of(used, caps)
@@ -31,8 +31,8 @@ class InBytes(Part):
     """Peak memory of every rank for a transformer, in bytes.
 
     model: its name. ranks: each rank's bytes of each kind at the peak. at: each rank's operation at the peak, empty for
-    a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, in
-    words. host: each rank's peak in host memory, if activations are offloaded.
+    a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, as text.
+    host: each rank's peak in host memory, if activations are offloaded.
     """
 
     key = "bytes"
@@ -61,7 +61,7 @@ class InBytes(Part):
         return [gigabytes(max(self.total))]
 
     def lines(self) -> list[str]:
-        """Return the peak against the cap, and a table by rank; for many ranks only the ends and the fullest."""
+        """Return the peak and the cap, and a table by rank; for many ranks only the first, the last and the fullest."""
         total = self.total
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"
@@ -78,7 +78,7 @@ class InBytes(Part):
         return [head, *lines]
 
     def _rows(self) -> list[list[str]]:
-        """Return the heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
+        """Return the column heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
         cap = self.cap or (None,) * len(self.ranks)
         kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
         rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]

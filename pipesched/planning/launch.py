@@ -1,6 +1,6 @@
-"""What a trainer's configuration is to a plan: which choices the trainer runs, and the files that run one.
+"""The interface of trainers to plans: the choices that a trainer runs, and the files that run one.
 
-interop offers the trainers by the service ``launcher``; planning knows their interface alone.
+interop offers the trainers by the service ``launcher``; planning knows only this interface.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """A configuration of a trainer. files: texts by name; the first is the one that `check` reads.
+    """A configuration of a trainer. files: contents by name; `check` reads the first.
 
-    options: of ``pipesched check`` for that file. left_out: what the files leave to the user.
+    options: of ``pipesched check`` for that file. left_out: settings that the files leave to the user.
     """
 
     files: Mapping[str, str]
@@ -50,23 +50,23 @@ class Launcher(Protocol):
         """The name and release, as in ``megatron 0.16``."""
 
     def training(self, training: Training) -> Training:
-        """Return the training with what this trainer always does."""
+        """Return the training with the settings that this trainer always uses."""
 
     def refuses(self, space: Space, choice: Choice) -> str:
-        """Return the reason why the trainer does not run a choice; empty if it does."""
+        """Return why the trainer does not run a choice; empty if it does."""
 
     def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
-        """Return the configuration of a choice that is not refused. order: in place of the choice's, where a trainer
-        takes one.
+        """Return the configuration of a choice that is not refused. order: replaces the choice's, if the trainer
+        accepts one.
         """
 
     def judged(self, launch: Launch) -> str:
-        """Return the first error that `check` finds in a configuration, or an empty text."""
+        """Return the first error that `check` finds in a configuration, or an empty string."""
 
 
 @lru_cache(maxsize=8)
 def launcher(text: str) -> Launcher:
-    """Return the trainer and release of a text such as ``megatron==0.16``.
+    """Parse a trainer and release such as ``megatron==0.16``.
 
     Raises:
         PipeschedError: PS225, PS250.

@@ -1,4 +1,4 @@
-"""Transformers that ship with pipesched, as `list` shows them."""
+"""Built-in transformers, as `list` shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH = 120  # most characters of a line
 
 
 def entries() -> list[dict[str, object]]:
-    """Return name, parameters, parameters per token, and source of each model, in families by size."""
+    """Return name, parameters, parameters per token, and source of each model, by family, then by size."""
     made = list[dict[str, object]]()
     for name in model_file.built_in():
         (a, _), first = model_file.read(name), model_file.source(name).line(1)
@@ -33,5 +33,5 @@ def lines() -> Iterator[str]:
 
 
 def source(name: str) -> Source | None:
-    """Return the file of a transformer that ships with pipesched."""
+    """Return the file of a built-in transformer."""
     return model_file.source(name) if name in model_file.built_in() else None

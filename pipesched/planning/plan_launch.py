@@ -11,7 +11,7 @@ from pipesched.planning.layouts.prediction import Prediction
 
 
 def launch(plan: Outcome, one: Prediction) -> Launch | None:
-    """Return the configuration of a row, None if no trainer is asked for."""
+    """Return the configuration of a row, None without a requested trainer."""
     if not plan.request.trainer:
         return None
     order = next((made.order for made in plan.ordered if made.better and plan.rows[made.row - 1] is one), None)
@@ -31,13 +31,13 @@ def text(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome, one: Prediction) -> dict[str, object] | None:
-    """Return the files of a row and the command that checks them, None if no trainer is asked for."""
+    """Return the files of a row and the command that checks them, None without a requested trainer."""
     made = launch(plan, one)
     return None if made is None else {"files": dict(made.files), "check": made.check(), "left_out": made.left_out}
 
 
 def named(made: Launch, path: str) -> dict[str, str]:
-    """Return the files under the name of the first one: its ending for the others is theirs."""
+    """Return the files with the first one's name; the others keep their endings."""
     at, names = PurePath(path), {}
     for name in made.files:
         names[name] = path if name == made.main else str(at.with_suffix(PurePath(name).suffix))

@@ -33,14 +33,14 @@ def head(a: Transformer) -> str:
 
 @dataclass(frozen=True)
 class Model:
-    """A transformer and its training. on a rank: t ranks share a layer, e share its experts."""
+    """A transformer and its training, on a rank: t ranks share a layer, e ranks share its experts."""
 
     trained: Trained
     exit_status: int = 0
 
     @property
     def kinds(self) -> list[tuple[str, int, int]]:
-        """The kinds of layers: a name, the first one, their number."""
+        """The kinds of layers: name, first layer, number of layers."""
         (a, _), made = self.trained, []
         for expert in (False, True):
             of = [index for index in range(a.layers) if a.has_experts(index) == expert]
@@ -50,7 +50,7 @@ class Model:
 
     @property
     def parts(self) -> list[tuple[str, int, Sequence[Part]]]:
-        """The parts of the model, with how many there are of each, and their parameters."""
+        """The parts of the model, with the number of each, and their parameters."""
         a, x = self.trained
         ends = parameters.head(a, x)[: 1 if a.tied else 2]
         layers = [(name, number, parameters.layer(a, x, index)) for name, index, number in self.kinds]

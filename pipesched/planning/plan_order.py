@@ -1,7 +1,7 @@
 """``plan --optimize SECONDS``: the optimizer's orders for the first rows, on their stages and within their cap.
 
-The optimizer is offered by its extension, as the service ``order``, and shares the seconds out among rows. A trainer
-that takes an order of computes gets it as a CSV; with any other trainer the row keeps its own order.
+The optimizer's extension offers the service ``order``, which divides the seconds among rows. A trainer that accepts an
+order of computes gets it as a CSV; with any other trainer the row keeps its own order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order found for a row, counted from 1. makespan, before: of it and of the row's own order, in ms; said: the
+    """An order found for a row, counted from 1. makespan, before: in ms, the order's and the row's own; said: the
     optimizer's first line.
 
     order: None if the optimizer found none.
@@ -80,7 +80,7 @@ def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
 
 
 def fastest(plan: Outcome) -> str:
-    """Return the line that says which row is fastest with its order, empty if it is the first one."""
+    """Return a line that names the row that is fastest with its order; empty if it is the first one."""
     gained = {one.row: one.gained / 1000 for one in plan.ordered}
     steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
     (least, number), first = min(steps), steps[0][0]
@@ -114,5 +114,5 @@ def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Or
 
 
 def _splits(plan: Outcome) -> bool:
-    """Return True if what runs the plan takes I and W: torchtitan, or no trainer in particular."""
+    """Return True if the plan's trainer accepts I and W: torchtitan, or no trainer in particular."""
     return not plan.request.trainer or plan.request.trainer.startswith("torchtitan")

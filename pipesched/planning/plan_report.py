@@ -125,7 +125,7 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
 
 
 def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """Yield the cells of a row without a time, sorted as they stand."""
+    """Yield the cells of a row without a time, in the given order."""
     for _ in range(5):
         yield "-", float(one.seconds)
     yield gigabytes(one.peak), one.peak
@@ -134,12 +134,12 @@ def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]
 
 
 def per_gpu(one: Prediction) -> Fraction:
-    """Return the FLOP/s of a GPU: those of the model, without recomputation, over the step."""
+    """Return the FLOP/s of a GPU: the model's FLOPs, without recomputation, over the time of the step."""
     return one.model_flops / (one.seconds * one.gpus)
 
 
 def _bars(plan: Outcome) -> Iterator[str]:
-    """Yield what the error bars rest on, or why there are no times."""
+    """Yield the basis of the error bars, or why there are no times."""
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
         yield f"± {found.why}" if found.timed else f"{found.why}; rows stand in the predicted order"
 
@@ -150,7 +150,7 @@ def _legend(plan: Outcome) -> str:
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
-    """Return the table of the terms of both steps; each column adds up to its step."""
+    """Return the table of the terms of both steps; each column adds up to the step's time."""
     one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
         [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
@@ -227,7 +227,7 @@ def _commands(plan: Outcome) -> Iterator[str]:
 
 
 def _overlapped(plan: Outcome) -> Iterator[str]:
-    """Yield the assumptions about messages beside compute, and about the layers that ZeRO 2 and 3 gather."""
+    """Yield the assumptions about messages that overlap compute, and about the layers that ZeRO 2 and 3 gather."""
     problem = plan.problem
     hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
     shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
@@ -249,7 +249,7 @@ def _overlapped(plan: Outcome) -> Iterator[str]:
 
 
 def assumed(plan: Outcome) -> Iterator[str]:
-    """Yield the assumptions about the cluster that no data sheet or paper gives."""
+    """Yield the assumptions about the cluster that have no source in a data sheet or paper."""
     problem = plan.problem
     device, x = problem.device, problem.space.training
     if problem.on is None:

@@ -24,7 +24,7 @@ from pipesched.views.tables import table
 
 @dataclass(frozen=True)
 class Sweep:
-    """The plans of a sweep by value. said: what the values are."""
+    """The plans of a sweep by value. said: the meaning of the values."""
 
     name: str
     said: str
@@ -36,7 +36,7 @@ class Sweep:
         return max(plan.exit_status for _, plan in self.plans)
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return the table; a class of runs that is not predicted has no times, but the reason."""
+        """Return the table; a class of runs that is not predicted has the reason instead of times."""
         heads = (self.name, "first row", "step", "tokens/s\nper GPU", "MFU", "most\nof a GPU")
         lines = [self.said, "", table(heads, self._rows(), left=(1,))]
         why = dict.fromkeys(doubt for _, plan in self.plans if (doubt := _doubt(plan)))
@@ -81,7 +81,7 @@ class Sweep:
 
 
 def _doubt(plan: Plan) -> str:
-    """Return the reason why the first row of a plan has no time, or an empty text."""
+    """Return why the first row of a plan has no time, or an empty string."""
     return "" if plan.best is None or plan.best.trust.timed else plan.best.trust.why
 
 
@@ -89,7 +89,7 @@ def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:
     """Plan for each value of ``gpus=64,128``.
 
     Raises:
-        PipeschedError: PS247, no such size; PS246, a batch that does not grow with the GPUs; as for `plan`.
+        PipeschedError: PS247, an unknown size; PS246, a batch that does not grow with the GPUs; others as for `plan`.
     """
     name, _, values = text.partition("=")
     made: list[tuple[str, Request]] = []

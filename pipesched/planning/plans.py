@@ -29,7 +29,7 @@ _WHOLE = ("p", "t", "c", "d", "e", "v", "b", "zero")
 
 
 class Plan(Outcome):
-    """The fastest choices as text, object, plot or page."""
+    """The fastest choices, as text, JSON, plot or page."""
 
     def __str__(self) -> str:
         return self.text()
@@ -47,7 +47,7 @@ class Plan(Outcome):
         return plan_report.plot(self)
 
     def with_order(self, seconds: float) -> Plan:
-        """Return the plan with the optimizer's orders for the first rows, found in some seconds."""
+        """Return the plan with the optimizer's orders for the first rows. seconds: the time limit of the optimizer."""
         return replace(self, ordered=ordered(self, seconds))
 
     def configuration(self, path: str) -> dict[str, str]:

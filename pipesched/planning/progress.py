@@ -53,9 +53,9 @@ class Ticker:
 
 @contextmanager
 def watched(out: Output, work: str) -> Iterator[Callable[[str], None]]:
-    """Print every second for how long some work has been running, and its last reported progress.
+    """Print every second how long some work has been running, and its last reported progress.
 
-    A timer of the system triggers this, so that work that reports nothing for long is visible too.
+    A system timer triggers this, so that work without reports is also visible.
     """
     told = [work]
 

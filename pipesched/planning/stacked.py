@@ -5,8 +5,8 @@
           │████████████████████       parameters, gradients, optimizer
           └──────────────────── time
 
-Time is cut into columns. Each shows the instant at which the rank holds most, with an operation's bytes counted from
-its start until the next one starts. In a terminal each kind is a letter; a page has the table by rank below.
+Time is cut into columns. Each shows the instant at which the rank holds the most; an operation's bytes count from its
+start until the next one starts. In a terminal each kind is a letter; a page has the table by rank below.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Stack:
         return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:
-        """Return the peak of a rank and its operation, in words."""
+        """Describe the peak of a rank and its operation."""
         at, most = self.used.peak_at[rank], sum(self.used.peaks[rank].values())
         where = f" at {self.used.schedule[at]}" if at >= 0 else ""
         return f"rank {rank}: {gigabytes(most)}{where}"

@@ -1,4 +1,4 @@
-"""The verdicts of a sweep, from workers."""
+"""Verdicts of a sweep, computed by workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipesched.verbs.verify import Asked, verify_all
 
 
 def reports(asked: Sequence[Asked]) -> Iterator[Report]:
-    """Yield the report on each file at its size, in their order."""
+    """Yield the report on each file at its size, in order."""
     by = asked[0][1].of(Workers)
     return divided(_verified, [(source, without(options)) for source, options in asked], by)
 

@@ -1,4 +1,4 @@
-"""Converters of option values: a model, its device, amounts and caps in bytes, from a text or a Python value."""
+"""Converters of option values: a model, its device, amounts and caps in bytes, from text or a Python value."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ DeviceLike: TypeAlias = "str | PathLike[str] | Device | None"
 
 
 def model(value: object) -> Trained:
-    """Return a model: from the path of a TOML file, the name of a model that ships with pipesched, or a result of
-    `read`.
+    """Return a model: from the path of a TOML file, the name of a built-in model, or a result of `read`.
 
     Raises:
         PipeschedError: PS230 to PS237, PS809.
@@ -51,7 +50,7 @@ def caps(value: object) -> tuple[Fraction, ...]:
 
 
 def _cap(value: object) -> Fraction:
-    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or per cent, and ValueError for other texts."""
+    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or per cent, and ValueError for other text."""
     if isinstance(value, Bytes):
         return value
     if isinstance(value, str):
@@ -82,7 +81,7 @@ def amount(value: object) -> int:
 
 
 def device(value: object) -> Device:
-    """Return a device by its name, or from the path of a TOML file.
+    """Return a device, from its name or the path of a TOML file.
 
     Raises:
         PipeschedError: as for `devices.read`.

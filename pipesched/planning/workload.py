@@ -1,4 +1,4 @@
-"""A transformer and its training on a device: the options that planning adds to verbs, as one value."""
+"""A transformer, its training and a device: the options that planning adds to verbs, as one value."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """Return the costs of a file without a device; with a device, the costs of the model on the device, and M and K of
-    the file.
+    """Return the file's costs; with a device, the model's costs on the device, and M and K of the file.
 
     Raises:
-        PipeschedError: PS225, a device without a model, or an efficiency without a device; PS235, layers do not divide;
+        PipeschedError: PS225, a device without a model, or an efficiency without a device; PS235, layers cannot be
+            divided;
             PS244, the efficiency is 0.
     """
     model, device, efficiency = asked.model, asked.device, asked.efficiency

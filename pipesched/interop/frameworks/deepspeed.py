@@ -1,4 +1,4 @@
-"""Recording of DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` gives every stage.
+"""Recording of DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` generates for every stage.
 
     deepspeed:TrainSchedule, deepspeed:InferenceSchedule, …    a class of the installed `runtime/pipe/schedule.py`
     deepspeed:module:Class, deepspeed:path/to/file.py:Class    your own subclass
@@ -37,7 +37,7 @@ FILE = "deepspeed.runtime.pipe.schedule"
 
 
 def record(name: str, options: Options) -> Recorded:
-    """Record the instructions that a schedule gives every stage."""
+    """Record the instructions that a schedule generates for every stage."""
     schedule = _schedule()
     kind = _class(schedule, name)
     p, m = needed(options, "p", "m")

@@ -1,11 +1,11 @@
-"""Execution of a framework's files unchanged, with Fakes in place of the modules that they import.
+"""Execution of a framework's files unchanged, with Fakes instead of the modules that they import.
 
     a named file             as it is; its imports follow the same rules
     standard library         as it is
     any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
 
-A Fake has no value. If the code needs one (for a branch, a length, a number, a call that moves data), `Undecided` is
-raised with the name of the Fake, so no part of an order is made up. `sys.modules` is restored afterwards.
+A Fake has no value. If the code needs a value (for a branch, a length, a number, a call that moves data), `Undecided`
+is raised with the name of the Fake, so no part of an order is made up. `sys.modules` is restored afterwards.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     Landlock   Linux 5.13 and later: the kernel refuses it, also for C code, sqlite, shells and all child processes
     limits     memory of each process, size of each file
 
-If the kernel has no Landlock, no process may be started, since nothing would confine it. As in `recording`, nothing
-here is newer than Python 3.9.
+If the kernel has no Landlock, no process may be started, since nothing would confine it. As in `recording`, the code
+here runs on Python 3.9.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _named(path: object) -> str:
 
 
 def _database(name: object) -> str | None:
-    """Return the file of a database name as sqlite3 takes it, None for a database in memory."""
+    """Return the file of a database name as sqlite3 interprets it, None for a database in memory."""
     text = _named(name)
     path = text[5:].partition("?")[0] if text.startswith("file:") else text
     return None if path in ("", ":memory:") or "mode=memory" in text else path

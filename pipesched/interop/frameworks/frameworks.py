@@ -23,12 +23,10 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework that gives schedules.
-
-    title: a description of the code that is executed. package: the package that must be installed, or empty. recorder:
-    our module that runs it. tried: tested versions, as the beginnings of their numbers. names: names that may follow
-    the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open: the recorder takes more
-    options than these.
+    """A framework that generates schedules. title: a description of the code that is executed. package: the package
+    that must be installed, or empty. recorder: our module that runs it. tried: tested versions, as the beginnings of
+    their numbers. names: names that may follow the colon. options: options of ``-D`` besides p, v and m, each with its
+    meaning. open: the recorder takes further options.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Requests for a framework's schedule: its code runs in a separate process, which gives one answer.
+"""Requests for a framework's schedule: its code runs in a separate process, which returns one answer.
 
     record(call, options) ── a process ──> recording.main ──> Answer: rows with source lines, version, notes
 

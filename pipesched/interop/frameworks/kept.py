@@ -4,8 +4,9 @@
     ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
     BackwardPass(0) B0.0     to here
 
-An engine whose instructions name a buffer reads its latest value. It may have a single buffer for the loss, or for a
-received gradient, of all microbatches: then the B of each microbatch must run before the next loss or gradient arrives.
+An engine whose instructions name a buffer reads the buffer's latest value. It may have a single buffer for the losses,
+or for the received gradients, of all microbatches: then the B of each microbatch must run before the next loss or
+gradient arrives.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
-    """Yield PS865 for the first microbatch of each rank that is put where another one still is. kept: the places, by
-    rank.
-    """
+    """Yield PS865 for the first microbatch of each rank that overwrites another one. kept: the buffers, by rank."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
         early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]

@@ -48,7 +48,7 @@ def read(
     """Run a framework in a separate process, and load the schedule that it returns.
 
     Raises:
-        PipeschedError: PS85x, the framework gives no schedule; as `answered`.
+        PipeschedError: PS85x, if the framework returns no schedule; as `answered`.
     """
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "max-ops": max_ops}

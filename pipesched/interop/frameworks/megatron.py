@@ -236,7 +236,7 @@ def _gives_pairs(schedules: ModuleType) -> bool:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that it read but its configuration lacks, which count as
+    """Run the real function for one rank; return the options that it read but its configuration lacks; they count as
     off.
     """
     ranks, chunks, microbatches = sizes

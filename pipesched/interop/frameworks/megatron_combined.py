@@ -2,9 +2,9 @@
 
     overlap_moe_expert_parallel_comm     combined_1f1b.py and model_chunk_schedule_plan.py run as installed
 
-Ours are the nodes of a layer, the loss and `forward_step_func`; streams and events are Fakes. Both parts of a pass are
-one overlap of the recorded order, which stands where the first node runs. Which parts the first pair launches, and on
-which stream, is a note.
+The nodes of a layer, the loss and `forward_step_func` are ours; streams and events are Fakes. Both parts of a pass are
+one overlap in the recorded order, placed where the first node runs. A note lists the parts that the first pair
+launches, with their streams.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Label: TypeAlias = tuple[str, int, int]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its computes that are not recorded yet; both: it is an overlap of two."""
+    """The current pass of a rank. waiting: its computes that are not recorded yet. both: it is an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
@@ -82,7 +82,7 @@ class _Loss:
 
 
 def _plan(core: Core, rank: Rank, passes: Passes, config: object) -> type:
-    """Return the class of plans, whose `run` is the release's own."""
+    """Return the class of plans; its `run` is the release's own."""
     real: Any = core.plans
     through = SimpleNamespace(forward=lambda x: x, backward=lambda x: x)
 
@@ -103,7 +103,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: object) -> type:
             )
 
         def _begun(self) -> Token:
-            """Make the output of the stage; its input was there before the pass."""
+            """Make the output of the stage; its input existed before the pass."""
             made = Token(self.label)
             rank.made(made)
             return made
@@ -153,7 +153,9 @@ def _then(run: Any, made: Token) -> Any:
 
 @contextmanager
 def combined(core: Core, rank: Rank, passes: Passes, config: Any) -> Iterator[Any]:
-    """Put our nodes, loss and steps in the release's modules, and these in `sys.modules`; yield `forward_step_func`."""
+    """Replace nodes, loss and steps in the release's modules, put these in `sys.modules`, and yield
+    `forward_step_func`.
+    """
     schedules, found = vars(core.schedules), vars(core.modules["megatron.core.pipeline_parallel.combined_1f1b"])
     plan, taken = _plan(core, rank, passes, config), dict[int, int]()
 

@@ -35,7 +35,7 @@ class Token:
     device = dtype = _base = data = grad = None
 
     def retain_grad(self) -> None:
-        """Do nothing: whoever computes a gradient sets it."""
+        """Do nothing: the code that computes a gradient sets it."""
 
     def size(self) -> Size:
         return Size(self)

@@ -200,7 +200,7 @@ def _word(one: _One, stage: _Stage) -> str:
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
     """Yield, for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
 
-    alone: True if the engine has one place for all losses and one for all received gradients.
+    alone: True if the engine has one buffer for all losses and one for all received gradients.
     """
     spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):

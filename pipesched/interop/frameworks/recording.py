@@ -7,7 +7,7 @@ The keeper ends after its time limit, or when the host is gone; every process th
 A guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are temporary.
 The code of a generator runs with the rights of the user.
 
-The interpreter may differ from the host's, so nothing here or in a recorder is newer than Python 3.9.
+The interpreter may differ from the host's, so this file and all recorders run on Python 3.9.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Recorded:
     """The result of a recorder.
 
     rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
-    word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets are
-    words. version: the version of the framework; empty if it has none. notes: assumptions, as texts. kept: places in
+    word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets count as
+    words. version: the version of the framework; empty if it has none. notes: assumptions, as texts. kept: buffers in
     which the framework keeps microbatches, by rank. later: a rank computes between a post and its wait.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
@@ -128,7 +128,7 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Guard a keeper: however it ends, none of its processes and files is left."""
+    """Guard a keeper: however it ends, none of its processes and files remain."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()

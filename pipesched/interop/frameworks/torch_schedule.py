@@ -78,7 +78,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
 
 
 def _class(schedules: ModuleType, name: str) -> type:
-    """Return the schedule class of a name; the prefix `Schedule` is optional, and case does not matter."""
+    """Return the schedule class with a name; the prefix `Schedule` is optional, and case does not matter."""
     base = schedules._PipelineSchedule
     classes = [x for x in vars(schedules).values() if inspect.isclass(x) and issubclass(x, base)]
     known = {x.__name__.removeprefix("Schedule"): x for x in classes if x.__name__.startswith("Schedule")}
@@ -190,7 +190,7 @@ class _Loop(_Stage):
         self.note(f"reduce:{self.stage_index}")
 
     def release_fwd_send_outputs(self, *args: object) -> None:
-        """Do nothing. In torch 2.15 and later this frees memory; here there is nothing to free."""
+        """Do nothing. In torch 2.15 and later it frees memory; here there is none."""
 
     def get_fwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]

@@ -1,4 +1,4 @@
-"""Configurations of trainers, written for a choice of `plan`: the inverse of `check`.
+"""Writes trainers' configurations for a choice of `plan`: the inverse of `check`.
 
     choice ──a trainer's rules──> refused, or files ──check──> no error, or refused
 

@@ -1,4 +1,4 @@
-"""A choice as the JSON of DeepSpeed, and, for a pipeline, the call of PipelineModule that the JSON cannot hold.
+"""A choice as DeepSpeed's JSON and, for a pipeline, the call of PipelineModule that the JSON cannot express.
 
     p layout      num_stages; partition_method "type:Block" if stages have equally many layers, "uniform" if the
                   embedding and the head count as a layer each
@@ -46,7 +46,7 @@ RULES = (
 
 
 def _method(x: Setup) -> str:
-    """Return the partition method that makes these stages, or an empty text."""
+    """Return the partition method that makes these stages, or an empty string."""
     if x.even:
         return "type:Block"
     counts = list(map(len, x.layers))

@@ -4,8 +4,8 @@
     torchtitan    0.2.0 to 0.2.2    plan.toml, plan.csv
     deepspeed     0.19.8            plan.json, plan.py
 
-A choice is refused by the rules first, which are arithmetic; the files of a choice that is timed are then judged by
-`check` itself, so that no row is shown on which `check` fails.
+The rules, which are arithmetic, refuse choices first; `check` itself then judges the files of each timed choice, so
+that no row is shown that fails `check`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from pipesched.planning.transformer.config import Training
 
 @dataclass(frozen=True)
 class Row:
-    """A trainer. releases: those that are written. always: returns a training with what holds for every run.
+    """A trainer. releases: the releases for which files are written. always: returns a training with the settings of
+    every run.
 
-    files: the writer; options: those of `check` for its first file. left_out: what the files leave to the user.
+    files: the writer. options: of `check`, for its first file. left_out: settings that the files leave to the user.
     """
 
     typed: str
@@ -112,7 +113,7 @@ class Launched:
 
 
 def launcher(text: str) -> Launched:
-    """Return the trainer and release of a text such as ``megatron==0.16``; the newest release if none is named.
+    """Parse a trainer and release such as ``megatron==0.16``; by default the newest release.
 
     Raises:
         PipeschedError: PS225, an unknown trainer; PS250, a release for which no configuration is written.
@@ -130,5 +131,5 @@ def launcher(text: str) -> Launched:
 
 
 def _within(one: str, other: str) -> bool:
-    """Return True if a release is another one, or a part of it: 0.2.2 of 0.2."""
+    """Return True if a release equals another one or is a part of it, as 0.2.2 of 0.2."""
     return one == other or (bool(other) and one.startswith(f"{other}."))

@@ -1,4 +1,4 @@
-"""The rules by which a trainer refuses a choice, as rows; and a choice as the writers read it."""
+"""Rules by which a trainer refuses a choice, as rows; and a choice in the form that writers read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class Setup:
-    """A choice for one release of a trainer. order: in place of the choice's own."""
+    """A choice for one release of a trainer. order: replaces the choice's own."""
 
     space: Space
     choice: Choice
@@ -31,7 +31,7 @@ class Setup:
 
     @property
     def copies(self) -> int:
-        """The ranks that have the same parameters: d c."""
+        """The number of ranks with the same parameters: d c."""
         return self.x.data * self.x.context
 
     @cached_property
@@ -46,7 +46,7 @@ class Setup:
 
     @property
     def nodes(self) -> int:
-        """The nodes of the cluster."""
+        """The number of nodes of the cluster."""
         return -(-self.space.gpus // self.space.node)
 
     def since(self, release: str) -> bool:
@@ -68,12 +68,12 @@ class Rule:
 
 
 def first_broken(rules: Iterable[Rule], x: Setup) -> str:
-    """Return the reason of the first broken rule, or an empty text."""
+    """Return the reason of the first broken rule, or an empty string."""
     return next((rule.says.format(x=x) for rule in rules if rule.broken(x)), "")
 
 
 def only_schedules(names: Mapping[str, str], source: str) -> Rule:
-    """Return the rule that a trainer runs these schedules."""
+    """Return the rule that a trainer runs only these schedules."""
     return Rule(
         lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs {' and '.join(names)} alone", source
     )

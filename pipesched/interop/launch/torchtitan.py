@@ -1,4 +1,4 @@
-"""A choice as a TOML file of torchtitan 0.2, with a CSV where torch has no class for the order.
+"""A choice as a TOML file of torchtitan 0.2, with a CSV if torch has no class for the order.
 
     p layout      pipeline_parallel_degree; module_fqns_per_model_part lists the modules of every stage
     schedule      pipeline_parallel_schedule; with a CSV it names the placement alone

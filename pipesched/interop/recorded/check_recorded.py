@@ -4,7 +4,7 @@ PS893   a rank left no record
 PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that
         the plan does not have
 PS896   the two ends of a message have different sizes
-PS895   the record ends within a step: the shortest cycle of waits, or the rank for which the others wait
+PS895   the record ends within a step: the shortest cycle of waits, or the rank that the others wait for
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _cut(held: Held) -> Diagnostic:
 
 
 def _outside(held: Held) -> Iterator[Diagnostic]:
-    """Report the first entry on each channel that the plan does not have."""
+    """Report the first entry on each channel that is not in the plan."""
     made = held.recorded
     outside = np.flatnonzero(held.planned < 0)
     _, first = np.unique(np.stack([made.rank[outside], held.posted.key[outside]]), axis=1, return_index=True)

@@ -305,7 +305,9 @@ def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
 def _recorded(
     groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """Build the run of one pipeline. Its groups, sorted by name, are the plan's communicators in ascending order."""
+    """Build the run of one pipeline. Its groups, sorted by name, correspond to the plan's communicators in ascending
+    order.
+    """
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks

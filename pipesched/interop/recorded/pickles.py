@@ -1,4 +1,4 @@
-r"""Read a pickle as plain data: lists, tables, tuples, numbers and strings; nothing in the file can run.
+r"""Reads a pickle as plain data (lists, tables, tuples, numbers, strings); nothing in the file can run.
 
     \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
 
@@ -23,7 +23,7 @@ _MOST = 8  # most bytes of a number
 
 
 class NotPlain(Exception):
-    """A file holds more than plain data: one of its opcodes would run something."""
+    """Raised if a file holds more than plain data: one of its opcodes would run something."""
 
 
 class Reader:

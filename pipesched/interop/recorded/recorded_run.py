@@ -1,4 +1,4 @@
-"""Messages that a real run posted, compared with the plan: the i-th on a channel is the i-th planned there.
+"""Messages that a real run posted, compared with the plan: the i-th on a channel with the i-th planned there.
 
     plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages per step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n
@@ -33,12 +33,13 @@ STATES = ("scheduled", "started", "completed")
 class Recorded:
     """The messages that the ranks of a pipeline posted, one entry per message, in the order of posting.
 
-    op, stage, microbatch: as in `Program`; in a record without names, op only tells sends from receives. communicator:
-    as in the plan. size: index into `sizes` (texts), -1 if unknown. state: index into `STATES`, -1 if unknown; a
-    message of unknown state is over if its other end is posted. entry: number of the message in the record. absent:
-    ranks without a record. blocking: a message is recorded when it is over, not when it is posted. job: for each rank
-    of the pipeline, its rank in the whole job. cut: text that says which first messages are lost. Messages of such a
-    record cannot be counted: only the unfinished ones are kept, and they are paired from the first one on.
+    op, stage, microbatch: as in `Program`; in a record without names, op only distinguishes sends from receives.
+    communicator: as in the plan. size: index into `sizes` (texts), -1 if unknown. state: index into `STATES`, -1 if
+    unknown; a message of unknown state counts as finished if its other end is posted. entry: number of the message in
+    the record.
+    absent: ranks without a record. blocking: a message is recorded when it finishes, not when it is posted. job: for
+    each rank of the pipeline, its rank in the whole job. cut: a text on the first messages, which are lost. Messages of
+    such a record cannot be counted: only the unfinished ones are kept, and they are paired from the first one on.
     """
 
     by: str
@@ -185,7 +186,7 @@ class Held:
 
     @cached_property
     def steps(self) -> int:
-        """The number of steps that were begun."""
+        """The number of started steps."""
         count = self._channels[2]
         return int((-(-self._counts // count)).max(initial=0))
 
@@ -200,7 +201,7 @@ class Held:
 
     @property
     def stands_in(self) -> int:
-        """The number of the first step that is not finished, from 1."""
+        """The number of the first unfinished step, from 1."""
         return min(int(self._done.min()) + 1, self.steps)
 
     @cached_property
@@ -232,7 +233,7 @@ class Held:
 
     @property
     def over(self) -> bool:
-        """True if every step that was begun was finished."""
+        """True if every started step finished."""
         return bool((self.next < 0).all()) and not self.open[self._side[1]].any()
 
     @cached_property

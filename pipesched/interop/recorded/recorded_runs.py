@@ -4,7 +4,7 @@
     {"traceEvents": [...]}                     `recorder`, `pipesched run --trace`; one file, or one per rank
     rank 0: send:F0.0>1 recv:B1.0<1 …          order notation with messages, step after step; one file, or one per rank
 
-A trace of pipesched contains an instruction once it is finished. It does not name peers: they are taken from the plan.
+A pipesched trace contains only finished instructions. It does not name peers: they are taken from the plan.
 """
 
 from __future__ import annotations

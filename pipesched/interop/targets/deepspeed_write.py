@@ -6,8 +6,8 @@
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
 The engine's instructions name a buffer and no microbatch. A microbatch gets the lowest free buffer from its first
-instruction on the stage to its last, so a stage has as many buffers as microbatches at once. The data loader delivers
-batches in order: the first and the last stage load all microbatches up to the one of their next F.
+instruction on the stage to its last, so a stage has as many buffers as simultaneous microbatches. The data loader
+delivers batches in order: the first and the last stage load all microbatches up to the one of their next F.
 
     LoadMicroBatch(0) LoadMicroBatch(1) ForwardPass(1) ForwardPass(0)        for F1, F0
 

@@ -1,4 +1,4 @@
-"""Rules of torch as checks of a schedule that comes from torch or is to run on it."""
+"""Checks of torch's rules, for schedules that come from torch or are to run on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowers a program to torch's actions: gathers and frees sharded stages, waits for sends and reductions.
+"""Lowers a program to torch's actions: gathering and freeing of sharded stages, waits for sends and reductions.
 
     UNSHARD, RESHARD     before every slot the next three different stages of the rank are gathered, no others:
 

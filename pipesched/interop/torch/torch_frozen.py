@@ -3,7 +3,7 @@
     frozen, a trained stage before it      its I becomes a B, in which torch finds no weight that needs a gradient
     frozen, no trained stage before it     a B is added on its rank, after the last backward of its microbatch
 
-A B of the second kind only frees the output of its F in torch, and takes no time. The order of all other operations
+In torch, a B of the second kind only frees the output of its F, and takes no time. The order of all other operations
 does not change, so the schedule still finishes.
 """
 

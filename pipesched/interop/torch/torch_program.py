@@ -1,4 +1,4 @@
-"""Rules of torch's runtime on the actions of a program: known to the version, sends awaited, parameters gathered.
+"""Rules of torch's runtime on the actions of a program: the version knows them, sends are awaited, parameters gathered.
 
     sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). A rank's next action on a stage
                 depends only on the one before, so a list is right exactly if every pair of neighbours is:

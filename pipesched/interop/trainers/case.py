@@ -1,4 +1,4 @@
-"""The types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
+"""Data types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
 
 A rule is a function from a case to findings. A diagnostic has the places of all settings involved, and the source of
 the rule as a note.
@@ -20,8 +20,8 @@ class Plan:
     """The schedule of a configuration, as far as the settings determine it. None: not determined.
 
     name: the trainer's name of the schedule. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the
-    setting of a file whose order replaces the schedule's. options: options for the trainer's own code, if its order or
-    its messages differ from the library's. off: the reason why there is no pipeline.
+    setting with a file whose order replaces the schedule's. options: options for the trainer's own code, if its order
+    or its messages differ from the library's. off: the reason why there is no pipeline.
     """
 
     name: str | None = None

@@ -25,7 +25,9 @@ _NUMBERS = _BATCH, _MICRO, _STEPS = TABLES.places["numbers"]
 
 
 def part(settings: Settings) -> Settings:
-    """Return the settings without null batch sizes, and with each list open, since autotuning tries its values."""
+    """Return the settings without null batch sizes, and with lists marked as unknown, since autotuning tries their
+    values.
+    """
     lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
     absent = {key for key in _NUMBERS if settings(key).value is None}
     given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}
@@ -34,7 +36,7 @@ def part(settings: Settings) -> Settings:
 
 @dataclass(frozen=True)
 class Batch(tables.Facts):
-    """The numbers of a batch; if one of the three is missing, it follows from the other two."""
+    """The three batch sizes; a missing one follows from the other two."""
 
     @property
     def p(self) -> int | None:
@@ -59,7 +61,7 @@ class Batch(tables.Facts):
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings of the three numbers that are given."""
+        """Return the given ones of the three settings."""
         return [self[key] for key in keys if self.has(key) or key not in _NUMBERS]
 
 

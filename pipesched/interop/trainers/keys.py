@@ -58,7 +58,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key. first, last: the first and the last release that has it. none: no known release has it.
+    """A key. first, last: the first and the last release that has it. none: the key is in no known release.
 
     telling: its presence shows that the configuration is for an unknown release. elsewhere: text that says what to
     write in other releases. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a
@@ -130,7 +130,7 @@ def _stranger(
 
 
 def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
-    """Return the finding on a setting by the row of its key, None if it is right."""
+    """Return the finding on a setting from the row of its key, None if it is correct."""
     if key.none and case.assumed:
         return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
     if not known(case, key):

@@ -1,4 +1,4 @@
-"""Megatron's settings in numbers: p, v and m, layers, and how messages are posted. None: not determined.
+"""Numbers derived from Megatron's settings: p, v and m, layers, and how messages are posted. None: not determined.
 
 m            global_batch_size / (micro_batch_size x replicas), replicas = processes / (p x tensor x context)
 v            from the layers per chunk, the chunks per rank, the layout, or the segments of a hybrid pattern
@@ -37,11 +37,11 @@ class Sizes(tables.Facts):
         return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
-        """Return True if all values are known: each is in the text, or the text is complete, and none is left open."""
+        """Return True if all values are known: each is in the text, or the text is complete, and none is unknown."""
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
-        """Return True if certainly none of these keys has a value other than false and null."""
+        """Return True if it is certain that these keys are all unset, false or null."""
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
 
     def words(self, key: str) -> list[str]:
@@ -104,7 +104,7 @@ class Sizes(tables.Facts):
 
     @property
     def layout_faults(self) -> list[str]:
-        """The faults of a layout, as the ends of messages."""
+        """The faults of a layout, as endings of messages."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
         return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []

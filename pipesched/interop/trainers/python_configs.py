@@ -12,8 +12,8 @@
         return config
 
 A function without required arguments whose result type is a ``Config`` is a configuration. A value that is neither a
-literal nor computed from literals is open. If the whole configuration is passed to a function that the file does not
-define, all of it is open.
+literal nor computed from literals is unknown. If the whole configuration is passed to a function that the file does not
+define, all of it is unknown.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PythonConfig:
 
 
 def settings(source: Source) -> list[Settings]:
-    """Read the settings of every configuration of a file. Their `words` are the modules that the file imports.
+    """Read the settings of every configuration in a file. Their `words` are the modules that the file imports.
 
     Raises:
         PipeschedError: PS870, the file is not Python.
@@ -154,7 +154,7 @@ class _File:
         return replace(body.run(function) or replace(start, open=start.at), name=name, at=start.at)
 
     def value(self, node: ast.expr, names: Mapping[str, object]) -> object:
-        """Return the value of a literal or of a calculation with literals; all other expressions are open."""
+        """Return the value of a literal or of a calculation with literals; all other expressions are unknown."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, _CONSTANT) else _ELSEWHERE
         if isinstance(node, ast.Name):
@@ -185,7 +185,7 @@ def _many(entries: list[object]) -> bool:
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
-    """Return the result of an operator on integers; open if they are too large, or are not integers."""
+    """Return the result of an operator on integers; unknown if they are too large, or are not integers."""
     if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > _LARGEST:
         return _ELSEWHERE
     if operator in (ast.FloorDiv, ast.Mod) and right == 0:
@@ -227,7 +227,7 @@ class _Body:
         return None
 
     def step(self, statement: ast.stmt) -> None:
-        """Read a statement: an assignment or a call; any other statement opens the values that it sets."""
+        """Read a statement: an assignment or a call; any other statement makes the values that it sets unknown."""
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         if isinstance(statement, ast.AnnAssign) and statement.value is not None:
             target = statement.target
@@ -307,7 +307,7 @@ class _Body:
         return PythonConfig("", at, open=at) if self.takes_config(value) else None
 
     def with_sections(self, config: PythonConfig, call: ast.Call) -> PythonConfig:
-        """Add the sections that a call names to a configuration; with a ``**`` argument all of it is open."""
+        """Add the sections that a call names to a configuration; with a ``**`` argument all of it is unknown."""
         given = dict(config.given)
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -325,7 +325,7 @@ class _Body:
         )
 
     def called(self, call: ast.Call) -> None:
-        """Read ``enable_it(config)``: a function of the file is read; any other opens the whole configuration."""
+        """Read ``enable_it(config)``: read a function of the file; any other makes the whole configuration unknown."""
         function = self.file.functions.get(_dotted(call.func))
         held = [x.id for x in call.args if isinstance(x, ast.Name) and x.id in self.configs]
         if function is None or self.depth >= _DEEPEST or len(held) != 1:
@@ -340,14 +340,14 @@ class _Body:
             self.open(held[0], call)
 
     def handed(self, value: ast.expr) -> None:
-        """Open every configuration that is an argument of a call in this expression."""
+        """Mark as unknown every configuration that is an argument of a call in this expression."""
         for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
             for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
                 if isinstance(argument, ast.Name) and argument.id in self.configs:
                     self.open(argument.id, call)
 
     def open(self, name: str, node: ast.stmt | ast.expr) -> None:
-        """Mark a configuration as open, so that none of its values is known."""
+        """Mark all values of a configuration as unknown."""
         self.configs[name] = replace(self.configs[name], open=self.file.at(node))
 
     def forget(self, statement: ast.stmt) -> None:

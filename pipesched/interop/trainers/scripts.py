@@ -3,8 +3,8 @@
     torchrun --nnodes 2 pretrain_gpt.py --num-layers 12 --bf16      launch: nnodes = 2; --num-layers = 12, --bf16 = true
     python -m torchtitan.train --module llama3 a.b=2 ac:none        --module = llama3, a.b = 2, ac = none
 
-Every command that has options is judged separately. Option names in text that the reader does not evaluate are
-mentions: no finding then assumes that such an option has its default.
+Every command that has options is judged separately. Option names in unevaluated text are mentions: no finding then
+assumes that such an option has its default.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """The options of a command. repeated: replaced by a later one. open: holes that may contain more. names: their
+    """The options of a command. repeated: those replaced by a later one. open: holes that may contain more. names:
     offsets.
     """
 
@@ -106,7 +106,7 @@ class _Words:
         made.put(self._setting(option[1], True if text is None else self._value(text), word[: option.end(1)]))
 
     def _fill(self, made: _Reading, hole: Hole, depth: int) -> None:
-        """Read the options in the possible values of a hole; an option that differs between them is open."""
+        """Read the options in the possible values of a hole; an option that differs between them is unknown."""
         if not hole.ways or depth > _DEEPEST:
             program = _NO_OPTIONS.fullmatch(hole.reason.partition(",")[0])
             made.open += [] if program else [replace(hole, reason=f"{hole.reason}: options may stand in it")]
@@ -156,7 +156,7 @@ class _Words:
 
 
 def value(text: str) -> object:
-    """Convert a word to an integer or a boolean; any other word stays a text."""
+    """Convert a word to an integer or a boolean; any other word stays a string."""
     if re.fullmatch(r"[+-]?[0-9]{1,30}", text):
         return int(text)
     return {"true": True, "false": False}.get(text.lower(), text)
@@ -247,7 +247,7 @@ def _open(source: Source, hole: Hole) -> Mention:
 
 
 def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """Split fields into the launcher's and the program's; without a program's name all are the program's."""
+    """Split fields into the launcher's and the program's; without a program's name all belong to the program."""
     for number, word in enumerate(fields):
         if word.chars.endswith(".py"):
             return fields[:number], fields[number + 1 :]

@@ -12,7 +12,7 @@ from pipesched.support.source import Source, Span
 
 @dataclass(frozen=True)
 class Unset:
-    """A value that a text leaves open: a variable of the shell, or ``auto``."""
+    """A value that a text does not determine: a variable of the shell, or ``auto``."""
 
     text: str
 
@@ -22,7 +22,7 @@ class Unset:
 
 @dataclass(frozen=True, init=False)
 class Unread(Unset):
-    """A value that is unknown because its setting's name is in a part of the text that is not read."""
+    """A value that is unknown because the setting is in an unread part of the text."""
 
     def __init__(self, at: Span | None) -> None:
         object.__setattr__(self, "text", f"not read: line {at.line}" if at else "not read")

@@ -15,10 +15,9 @@
     says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
     since = "0.18"
 
-A condition (`when`) is an expression of Python. Its names are the names of `Facts`, the names of the table of facts,
-and keys, which stand for themselves. Texts have such expressions in braces. An error is reported at the settings `at`,
-or at the keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a
-note.
+A condition (`when`) is a Python expression. It may use the names of `Facts`, of the table of facts, and keys, which
+stand for themselves. Texts contain such expressions in braces. An error is reported at the settings `at`, or at the
+keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Facts:
         return any(key in self.case.settings for key in keys)
 
     def open(self, *keys: str) -> bool:
-        """Return True if the text leaves the value of any of these keys open."""
+        """Return True if the value of any of these keys is unknown."""
         return any(isinstance(self[key].value, Unset) for key in keys)
 
     def whole(self, key: str) -> int | None:
@@ -103,7 +102,7 @@ class Facts:
         return self[key].shown
 
     def text(self, key: str) -> str:
-        """Return the value of a key if it is a text, otherwise empty."""
+        """Return the value of a key if it is a string, otherwise empty."""
         value = self[key].value
         return value if isinstance(value, str) else ""
 

@@ -65,7 +65,8 @@ def _require_short(source: Source) -> None:
 
 
 def read(source: Source) -> Settings:
-    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by its name's ending, or by its contents.
+    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by the ending of its name, or by its
+    contents.
 
     Raises:
         PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, reading it exceeds the
@@ -102,7 +103,7 @@ def kind_of(source: Source) -> str:
 
 
 def _filled(value: object) -> object:
-    """Return the value as read; a placeholder (``auto``, ``???``, ``${...}``) is open."""
+    """Return the value as read; a placeholder (``auto``, ``???``, ``${...}``) is unknown."""
     return Unset(value) if isinstance(value, str) and (value in ("auto", "???") or "${" in value) else value
 
 
@@ -128,7 +129,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Return the values of a JSON text; in a template, a word with a capital is open: ``"train_batch_size":
+    """Return the values of a JSON text; in a template, a capitalized word is unknown: ``"train_batch_size":
     CONFIG_BATCH_SIZE``.
     """
     try:
@@ -202,7 +203,7 @@ def _leaves(
     """Yield path, key and value of every leaf of a mapping; a mapping that contains itself is not entered again.
 
     taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own key
-    precedes merged ones; of several merged mappings, the first that has the key wins.
+    precedes merged ones; of several merged mappings, the first with the key wins.
     """
     if not isinstance(node, yaml.MappingNode) or id(node) in inside or id(node) in taken:
         return

@@ -25,7 +25,7 @@ _PRIVATE = "_pipelinescheduleruntime"
 
 @dataclass(frozen=True)
 class TorchName:
-    """A schedule class by its name in torch's map. order: the library's schedule with exactly the same operations.
+    """A schedule class by its name in torch's map. order: the library schedule with exactly the same operations.
 
     single: one stage per rank. vee: two stages per rank, on a V. rounds: m must be a multiple of m // p. split: the
     backward runs as I and W. abstract: the class has no order of its own.
@@ -62,7 +62,7 @@ def torch_name(name: str | None) -> TorchName | None:
 
 
 def meant(name: str) -> str:
-    """Return the help that names the class that was probably meant, by its letters or by the library's name."""
+    """Suggest the class that was probably meant, by similar letters or by the library's name."""
     if name.lower() == _PRIVATE:
         return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, a CSV is run by that class anyway"
     own = known_as(name)

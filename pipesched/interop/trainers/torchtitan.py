@@ -74,7 +74,7 @@ def part(settings: Settings) -> Settings:
     """Return the settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to
     false.
 
-    For a configuration in Python, only settings that concern the pipeline are returned; checkpointing and loss by their
+    For a Python configuration, only settings that concern the pipeline are returned; checkpointing and loss as their
     classes.
     """
     given = {}
@@ -185,9 +185,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def cut(self) -> int | None:
-        """The number of stages, which may not divide among the ranks: by parts, by layers, or by the schedule's
-        name.
-        """
+        """The number of stages, from parts, layers, or the schedule's name; it may not be divisible by the ranks."""
         if self.parts is not None:
             return len(self.parts)
         if self.each is not None:

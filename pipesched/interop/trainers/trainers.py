@@ -81,8 +81,8 @@ class Trainer:
         return tuple(x for x in VERSIONS if x.number >= least)
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """Return the releases for which a configuration may be: those with all of its keys; if there are none, all that
-        read it.
+        """Return the possible releases of a configuration: those with all of its keys; if there are none, all that read
+        it.
         """
         table, keys = self.releases, self.keys(settings)
         read = self.releases_of(settings) if self.releases_of else table
@@ -141,7 +141,7 @@ NAMES = tuple(row.typed for row in TRAINERS)
 
 
 def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
-    """Open a setting of a file whose value (null, -1) says that the value comes from elsewhere."""
+    """Mark a setting as unknown if its value (null, -1) says that the value comes from elsewhere."""
     if kind == "shell" or key is None:
         return setting
     absent = setting.value is None and not key.optional

@@ -1,8 +1,8 @@
 """Judges a configuration in every world that its text allows, and reports what these worlds have in common.
 
-A world is a release that has all of the settings, a version of torch, and a value for each setting that the text leaves
-open. Every release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error of
-only some releases is reported as possible, with these releases.
+A world is a release that has all of the settings, a version of torch, and a value for each unknown setting. Every
+release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error of only some
+releases is reported as possible, with these releases.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _FILLED = 16  # worlds with sampled values for open settings
 
 @dataclass(frozen=True)
 class Possible:
-    """An error in only some of the releases or versions of torch that a configuration may be for. where: their
-    names.
-    """
+    """An error in only some of the possible releases or versions of torch. where: their names."""
 
     found: Diagnostic
     where: str
@@ -107,12 +105,12 @@ def _world(row: Trainer, case: Case) -> _World:
 
 
 def _same(found: Diagnostic) -> object:
-    """Return the key by which a finding is the same in two worlds: code and places."""
+    """Return the identity of a finding across worlds: its code and places."""
     return found.code, tuple((x.span.start, x.span.end) if x.span else x.message for x in found.labels)
 
 
 def _fillings(row: Trainer, case: Case) -> Iterator[Settings]:
-    """Yield settings with a sampled value for each open one, and with some options if a command may hide options."""
+    """Yield settings with a sampled value for each unknown one, and with extra options if a command may hide some."""
     settings = case.settings
     keys = row.keys(settings)
     open = [x for x in settings if isinstance(x.value, Unset) and x.key in keys]
@@ -148,7 +146,7 @@ def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
 
 
 def _where(others: list[_World], having: list[_World]) -> str:
-    """Return the releases and versions as a text: ``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
+    """Return the releases and versions as text: ``0.9 to 0.12``, ``torch 2.11 to 2.15``, or both."""
     releases, versions = ({f(x) for x in others} for f in (_release, _torch))
     own, mine = (sorted({f(x) for x in having}, key=_number) for f in (_release, _torch))
     trainer = having[0].case.trainer

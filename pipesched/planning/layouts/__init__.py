@@ -1,1 +1,1 @@
-"""Layouts that train a transformer on a cluster: the ones that fit, and the fastest."""
+"""Layouts for training a transformer on a cluster: those that fit, fastest first."""

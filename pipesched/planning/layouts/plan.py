@@ -1,4 +1,4 @@
-"""The fastest choices for a request, and the reasons why the other choices lost.
+"""The fastest choices for a request, and why the other choices lost.
 
 request ──> every choice ──> the fastest that fit, rule by rule
 """
@@ -76,9 +76,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fastest choices, one for each (p, t, c, d, e). counts: choices by outcome; refused: reasons to refuse
-    choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
-    explanations. ordered: the optimizer's orders for the first choices, if they were asked for.
+    """The fastest choices, one for each (p, t, c, d, e). counts: number of choices by outcome. refused: reasons to
+    refuse choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
+    explanations. ordered: the optimizer's orders for the first choices, if requested.
     """
 
     request: Request
@@ -138,7 +138,7 @@ def _found(request: Request, search: Search) -> Outcome:
 
 
 def leanest(rows: Sequence[Prediction]) -> list[Prediction]:
-    """Return rows by time, of those within 1 % of the fastest left the one with least memory first."""
+    """Sort rows by time; among rows within 1 % of the fastest remaining one, least memory comes first."""
     left, found = list(rows), list[Prediction]()
     while left:
         least = min(one.nanoseconds for one in left)

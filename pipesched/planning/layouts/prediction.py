@@ -5,7 +5,7 @@
     step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
                   last backward: of these two only the part that does not overlap, layer by layer
 
-A lower bound on the time of every order of the same operations, and one on the bytes of this order, are known without
+Lower bounds on the time of every order of these operations, and on the bytes of this order, are known without expanding
 the order.
 """
 
@@ -41,8 +41,8 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True)
 class Refused:
-    """A refused choice. kind: the kind of reason; reason: with its figures. over: bytes above the cap, of the first
-    rank over it or of the fullest rank; 0 for any other reason.
+    """A refused choice. kind: the kind of reason. reason: text with its figures. over: bytes above the cap, on the
+    first rank over it or on the fullest rank; 0 for other reasons.
     """
 
     choice: Choice
@@ -100,7 +100,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 
 def least(stages: Stages, choice: Choice) -> int:
-    """Return a lower bound on the time: a rank begins when its first microbatch has arrived, and runs all its work; if
+    """Return a lower bound on the time: a rank begins when its first microbatch has arrived, then runs all its work; if
     backwards are fused, the backwards of earlier stages follow its last one.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
@@ -157,12 +157,12 @@ class Prediction:
 
     @cached_property
     def trust(self) -> Trust:
-        """The error bar of its time, or the reason why no time is said."""
+        """The error bar of its time, or why no time is shown."""
         return trust(self.problem.space.transformer, self.choice.training, self.problem.on, self.gpus)
 
     @property
     def seconds(self) -> Fraction:
-        """The seconds of a step; to be said only if `trust` has a time for it."""
+        """The seconds of a step; show it only if `trust` allows a time."""
         return Fraction(self.nanoseconds, NANO)
 
     @cached_property

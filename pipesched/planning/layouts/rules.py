@@ -1,8 +1,8 @@
-"""Rules of thumb from the literature, each checked against the numbers, with the reasons why any other choice lost.
+"""Rules of thumb from the literature, each checked against the numbers; and the reasons why other choices lost.
 
-A rule that the fastest choice satisfies is confirmed, unless its subject does not occur: then there is nothing to
-judge. For a rule that it breaks, the fastest choice that satisfies the rule shows why the rule does not hold here: by
-how much it is slower, and in which terms; or that no such choice fits.
+A rule that the fastest choice satisfies is confirmed, unless its subject does not occur. For a broken rule, the fastest
+choice that satisfies it shows why it does not hold here: how much slower that choice is, and in which terms; or that no
+such choice fits.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Judged:
 
 
 def slower(other: Prediction, best: Prediction) -> str:
-    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``; without times, that it stands
-    behind.
+    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``; without times, ``stands behind
+    it …``.
     """
     if not best.trust.timed:
         return f"stands behind it in the predicted order; {best.trust.why}"
@@ -183,7 +183,7 @@ class Explained:
 
 
 def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
-    """Return the fastest choice with these sizes; if none fits, for each reason the choice that exceeds by least."""
+    """Return the fastest choice with these sizes; if none fits, for each reason the choice that misses by the least."""
 
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())

@@ -1,4 +1,4 @@
-"""The schedules that a plan tries: their placements, and the forwards that a rank holds before its first backward.
+"""The schedules that a plan tries, with their placements and the forwards that a rank holds before its first backward.
 
     linear   stage s on rank s                   1F1B, ZB-H1, ZB-H2
     loop     stage s on rank s % p               interleaved, interleaved zero bubble
@@ -19,7 +19,7 @@ class Row:
     """A library schedule. chunks: stages per rank, None if that is v. fused: its backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
-    and the rank. refuses: why it does not support a size, or an empty text.
+        and the rank. refuses: why it does not support a size, or an empty string.
     """
 
     name: str
@@ -55,7 +55,7 @@ def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
 
 
 def _repeated(begin: Callable[[int, int], tuple[int, int, int]]) -> Callable[[int, int, int, int], tuple[int, ...]]:
-    """Return the forwards of a block of six slots that repeats: those due before the first backward.
+    """Return the forwards, in a repeated block of six slots, that are due before the first backward.
 
     begin: the slots of the first forward of each of the two chunks, and of the first backward, from p and the rank.
     """

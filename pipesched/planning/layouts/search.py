@@ -1,9 +1,9 @@
-"""The search for the fastest choices that fit, which never times most of the others.
+"""Searches for the fastest choices that fit, without timing most of the others.
 
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
-A choice whose least bytes exceed the cap, or whose least time is not below the known times, is never expanded to a
-schedule. The first choices are the same as if all were tried. Any executor of `concurrent.futures` does the work, in
+A choice is never expanded to a schedule if its lower bound on bytes exceeds the cap, or its lower bound on time the
+known times. The first choices are the same as if all were tried. Any executor of `concurrent.futures` does the work, in
 portions that do not depend on it: the result and the number of timed choices are the same.
 """
 
@@ -37,9 +37,7 @@ GLANCE: dict[str, tuple[Size, ...]] = {
 
 
 def alike(nanoseconds: int) -> int:
-    """Return the time rounded to five digits: times of a step that agree in them count as equal, and less memory
-    wins.
-    """
+    """Return the time rounded to five digits: equal rounded times count as equal, and less memory wins."""
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
 
@@ -67,9 +65,9 @@ def _tried(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: number refused, by kind; example: for each kind the one that exceeds the cap
-    by least. alive: those that no bound excludes, sorted by their lower bound on time. known: results of the timed
-    ones. tell: called with the progress.
+    """The choices of a problem. reasons: number refused, by kind; example: for each kind the choice that exceeds the
+    cap by the least. alive: choices that no bound excludes, sorted by their lower bound on time. known: results of the
+    timed ones. tell: called with the progress.
     """
 
     problem: Problem
@@ -97,7 +95,7 @@ class Search:
         self.alive.sort()
 
     def _first(self) -> None:
-        """Tell of a row at once: the fastest by its bound of a few simple choices, timed."""
+        """Report a first row at once: of a few simple choices, the one with the smallest time bound, timed."""
         space = self.problem.space
         few = list(islice(replace(space, only={**GLANCE, **space.only}), FEW))
         bounded = [
@@ -122,7 +120,7 @@ class Search:
 
     @cached_property
     def widest(self) -> int:
-        """The largest tensor parallelism of any choice that fits in a node."""
+        """The largest tensor parallelism in any choice that fits in a node."""
         size = self.problem.device.node_size
         return max((x.training.tensor for x in self.possible() if x.training.tensor <= size), default=1)
 
@@ -142,8 +140,8 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """Return the fastest choices that fit and pass `keeps`. apart: only the first of choices that agree in these
-        sizes is kept.
+        """Return the fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the
+        first is kept.
         """
         found: dict[Hashable, tuple[int, int, int]] = {}
 
@@ -180,6 +178,6 @@ class Search:
 
 
 def pays(name: str, space: Space) -> str:
-    """Return the executor of a name for these choices: other processes do not pay for few."""
+    """Return the named executor for these choices; for a few, other processes do not pay off."""
     few = name == "processes" and len(list(islice(space, FEW + 1))) <= FEW
     return "here" if few else name

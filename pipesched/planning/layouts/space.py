@@ -4,10 +4,10 @@
     B = d b m           a batch is m microbatches of b sequences on each of d copies
     S = p v             stages, v on each rank
 
-Layers are divided evenly, with the remainder taken off the ends; or with the embedding and the head counted as a layer
-each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same option for the loss.
-Each v is tried that gives all stages but two the same number of layers in one of these ways, and 1, 2, 4, 8 sequences
-per microbatch.
+Layers are divided evenly, with the ends having fewer if there is a remainder; or with the embedding and the head
+counted as one layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same
+option for the loss. Every v is tried that gives all stages but two the same number of layers in one of these ways, and
+1, 2, 4 or 8 sequences per microbatch.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Space:
 
     def _recompute(self) -> list[str]:
         """Return the values of recompute to try; selective recomputation is for scores, which flash attention does not
-        keep, and only torch recomputes by operation.
+        keep, and recomputation by operation is only for torch.
         """
         a, x, left = self.transformer, self.training, set[str]()
         if "recompute" not in self.only:
@@ -172,7 +172,7 @@ class Space:
         return self._listed("recompute", [how for how in RECOMPUTE if how not in left])
 
     def _of(self, name: str, most: int) -> list[int]:
-        """Return the divisors of a number among the values to try."""
+        """Return the values to try that divide a number."""
         return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
@@ -180,7 +180,7 @@ class Space:
         return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
-        """Return the schedules to try; on one rank all have the same order, so one is enough."""
+        """Return the schedules to try; on one rank all have the same order, so one suffices."""
         named = self._listed("schedule", SCHEDULES)
         return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
 
@@ -231,7 +231,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Return the reason to refuse a choice, by arithmetic only; empty if there is none."""
+    """Return an arithmetic reason to refuse a choice; empty if there is none."""
     if not space.trainer and (reason := _unsplit(space, choice)):
         return reason
     for fault in faults(space.transformer, choice.training, choice.p * choice.v):
@@ -250,9 +250,7 @@ def refuses(space: Space, choice: Choice) -> str:
 
 
 def _unsplit(space: Space, choice: Choice) -> str:
-    """Return the reason why the trainer whose times count does not run a choice; empty for a ZeRO stage that is asked
-    for.
-    """
+    """Return why the trainer whose times are used does not run a choice; empty for a requested ZeRO stage."""
     x, row = choice.training, TRAINERS.get(space.training.trainer)
     run = (row.zero if row else ((0, 1, 2, 3), (0, 1)))[choice.p > 1]
     if x.zero in run or "zero" in space.only:

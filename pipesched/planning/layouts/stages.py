@@ -1,7 +1,7 @@
-"""Seconds and bytes of every stage for many choices; most stages of a choice are alike.
+"""Seconds and bytes of every stage for many choices; most stages of a choice are equal.
 
 The bytes and FLOPs of a stage are proportional to the tokens of a microbatch on a rank, b s / c, so they are computed
-for one sequence and multiplied. Nanoseconds and bytes are rounded down, since they are for bounds.
+for one sequence and multiplied. Nanoseconds and bytes are rounded down, since they serve as bounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Made = TypeVar("Made")
 class Problem:
     """The choices and the cluster. cap: bytes per rank. efficiency: the fraction of the device's peak FLOP/s that is
     achieved; None: times by shape, if the device has the figures for it. overlap: the share of the messages between
-    copies that may overlap compute; None: the trainer's. constants: other than those of the table.
+    copies that may overlap compute; None: the trainer's. constants: replace those of the table.
     """
 
     space: Space
@@ -45,18 +45,18 @@ class Problem:
 
     @property
     def on(self) -> Machine | None:
-        """The machine whose times by shape count; None with a flat efficiency."""
+        """The machine for times by shape; None with a flat efficiency."""
         if self.efficiency is not None:
             return None
         return machine(self.device, self.space.training.trainer or DEFAULT, self.constants)
 
     @property
     def flat(self) -> Fraction:
-        """The flat efficiency, where one is used."""
+        """The flat efficiency, if one is used."""
         return HALF if self.efficiency is None else self.efficiency
 
     def hidden(self, zero: int) -> Fraction:
-        """Return the share of the messages between copies that runs beside compute."""
+        """Return the share of the messages between copies that overlaps compute."""
         if self.overlap is not None:
             return self.overlap
         return 1 - self.on.shown(zero) if self.on else Fraction(1)
@@ -129,7 +129,7 @@ class Stages:
         return tuple(found)
 
     def _each(self, choice: Choice, of: Callable[[int], Made]) -> tuple[Made, ...]:
-        """Return a figure of every stage, computed once for each kind of stage."""
+        """Return a figure for every stage, computed once per kind of stage."""
         kinds = self._kinds(choice)
         made = {kind: of(kind) for kind in dict.fromkeys(kinds)}
         return tuple(made[kind] for kind in kinds)
@@ -300,7 +300,7 @@ def _nano(*seconds: float) -> tuple[int, ...]:
 
 
 def stages_of(problem: Problem) -> Stages:
-    """Return the stages of a problem, cached; of the last one without a comparison, which takes long."""
+    """Return the stages of a problem, cached; the last problem is returned without a comparison, which takes long."""
     if not _last or _last[0][0] is not problem:
         _last[:] = [(problem, _stages(problem))]
     return _last[0][1]

@@ -10,16 +10,16 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
     full recomputation             s b h 2
     recomputation by operation     the layer's input; what attention and every second product compute
 
-34 is 11 of attention, 19 of the feed-forward part, 4 of the two norms; the 10 that t alone does not split are inputs of
-norms, of q, k, v and of the feed-forward part, and dropout masks. Flash attention stores no scores, so it omits 5 a s /
-h too; its fp32 sum of each row, 4 a / t bytes per token, counts where `kernels` are torch's own. A gated feed-forward
-part keeps gate, value and their product: 3 f instead of 2 f. Experts keep these, and their input and output, for each
-token sent to them. Context parallelism leaves s / c tokens on a rank.
+34 is 11 for attention, 19 for the feed-forward part and 4 for the two norms; the 10 that tensor parallelism without
+sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
+Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, counts
+if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f. Experts
+keep these, and their input and output, for each token sent to them. Context parallelism leaves s / c tokens on a rank.
 
-Fused kernels, of Transformer Engine or compiled, keep just these. torch's own (`kernels = "eager"`) keep more: the sum
+Fused kernels (Transformer Engine's or compiled) keep only these. torch's own (`kernels = "eager"`) keep more: the sum
 of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU of a
-gate; on a CPU (`kernels = "cpu"`) dropout masks of the activations' type too. Autocast computes in 16 bits between
-norms and residuals in fp32: each product keeps a copy of its input, and the microbatch one of every weight.
+gate; on a CPU (`kernels = "cpu"`) also dropout masks in the activations' type. Autocast computes in 16 bits between
+norms and residuals in fp32: each product keeps a copy of its input, and each microbatch a copy of every weight.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class Saved:
-    """A number of bytes, and the tensor to which they belong."""
+    """A number of bytes, and the tensor that takes them."""
 
     name: str
     bytes: Fraction
@@ -49,7 +49,7 @@ class StageBytes:
     """The activation bytes of one microbatch on one stage, on one rank.
 
     saved: kept from F to the backward. alone: the peak during an F that keeps nothing. input: the part of `saved` that
-    a recomputed F keeps. stored: kept from I to W, on top of `saved`. output: the message to the next stage.
+        a recomputed F keeps. stored: kept from I to W, in addition to `saved`. output: the message to the next stage.
     working: the peak of temporary bytes during a B, an I or a W.
     """
 
@@ -66,7 +66,7 @@ def tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """Return the tokens on one rank outside attention and the feed-forward part; sequence parallelism divides them by
+    """Return the tokens on one rank outside attention and the feed-forward part, which sequence parallelism divides by
     t.
     """
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
@@ -168,10 +168,11 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
 def factors(
     a: Transformer, x: Training, stages: int, stage: int, measured: tuple[int, int, int, int]
 ) -> tuple[Fraction | None, ...]:
-    """Return the factors of `Kept` from the bytes of one microbatch on a stage: after F, after I, the most in a B and
-    in an I.
+    """Return the factors of `Kept` from the measured bytes of one microbatch on a stage: after F, after I, peaks in B
+    and I.
 
-    What a stage keeps beside its layers is taken off first; the ends of a pipeline show the first factor alone.
+    The bytes of a stage outside its layers are subtracted first; the first and last stage determine only the first
+    factor.
     """
     plain = replace(x, kept=None)
     one, layers = by_stage(a, plain, stages)[stage], layers_of(a, plain, stages)[stage]
@@ -252,7 +253,7 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _norm(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes that a norm keeps: its input; an RMS norm of torch's, which is in fp32, the quotient too."""
+    """Return the bytes that a norm keeps: its input, and the quotient for torch's RMS norm, which is in fp32."""
     apart = x.kernels in OWN and a.norm == "rms"
     return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else boundary(a, x)
 

@@ -1,4 +1,4 @@
-"""A transformer and its training, as nouns; `rules` has the conditions that they must satisfy.
+"""A transformer and its training, as frozen values; `rules` has the conditions that they must satisfy.
 
 Sizes that are not given follow from others, or default to Megatron-LM's GPT: biases, dropout, LayerNorm, learned
 positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state per parameter (a master copy and two
@@ -25,7 +25,7 @@ RECOMPUTE = ("none", "selective", "operations", "full")
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts in place of the feed-forward part of a layer.
+    """A mixture of experts that replaces the feed-forward part of a layer.
 
     per_token: experts to which a token is sent. size: the inner size of one expert. shared: experts that every token
     visits. dense_layers: number of first layers with a feed-forward part instead of experts.
@@ -56,10 +56,10 @@ class Latent:
 
 @dataclass(frozen=True)
 class More:
-    """Parameters that the usual layer lacks, whole on every rank: biases and norms of some models.
+    """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
 
-    of_attention, of_feed_forward, of_router: of a layer, the last two of a layer without and with experts.
-    of_embedding, of_head: of the ends. norms: norms of a layer.
+    of_attention, of_feed_forward, of_router: parameters of a layer, the last two of layers without and with experts.
+    of_embedding, of_head: parameters of the ends. norms: parameters of a layer's norms.
     """
 
     of_attention: int = 0
@@ -76,8 +76,8 @@ class Transformer:
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. tied: the head uses the embedding's
     matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. more:
-    parameters that the usual layer lacks. name: the name of the file. left_out: what the model has and nothing counts.
-    places: where each key is written.
+    parameters that the usual layer lacks. name: the name of the file. left_out: features of the model that are not
+    counted. places: where each key is written.
     """
 
     layers: int
@@ -114,7 +114,7 @@ class Transformer:
 
     @property
     def dtype_bytes(self) -> int:
-        """The bytes of a parameter, and of an entry of an activation."""
+        """The number of bytes of a parameter, and of an activation's entry."""
         return DTYPES[self.dtype]
 
     def has_experts(self, layer: int) -> bool:
@@ -128,11 +128,11 @@ class Training:
 
     optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
-    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
-    `trainers`, whose reserve and host time count; empty: not said. linears: "fp8" if the products of the layers run at
-    twice the 16-bit rate; their bytes stay as dtype says. kernels: fused, as Transformer Engine's or compiled; eager,
-    torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups of
-    copies; ZeRO divides inside a group (HSDP). kept: factors on the bytes of layers, measured.
+    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as in the trainer. trainer: a row of
+    `trainers`, whose reserve and host time count; empty if not given. linears: "fp8" if the products of the layers run
+    at twice the 16-bit rate; their bytes stay as dtype says. kernels: fused, as Transformer Engine's or compiled;
+    eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups
+    of copies; ZeRO divides inside a group (HSDP). kept: measured factors on the bytes of layers.
     """
 
     microbatch: int = 1

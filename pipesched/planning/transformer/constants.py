@@ -1,7 +1,7 @@
-"""The constants of times by shape: fitted on published runs, each with its spread and its prior.
+"""Constants of times by shape: fitted to published runs, each with its spread and its prior.
 
-`python -m tests.bench.published fit` makes constants.toml again. A constant whose `from` is "prior" is what was known
-before any fit, since the runs do not determine it.
+`python -m tests.bench.published fit` regenerates constants.toml. A constant with `from = "prior"` keeps its value from
+before the fit, since the runs do not determine it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE = Path(__file__).with_name("constants.toml")
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """Constants by name. errors: for each class of runs, what its predictions missed."""
+    """Constants by name. errors: for each class of runs, the errors of its predictions."""
 
     of: Mapping[str, Fraction]
     errors: Mapping[str, Mapping[str, float]]

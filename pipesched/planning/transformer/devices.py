@@ -6,8 +6,8 @@
     hbm         bytes/s of its memory, both directions together      usable      bytes that its driver offers
     multiprocessors  units over which a product's tiles are spread  gemm        the constant of its products
 
-Bandwidths are for one direction, half of the figure that vendors print. The network of a row is the network of the
-vendor's own node with one adapter per device. A file has the same keys:
+Bandwidths are for one direction, half of the figure that vendors print. A row's network is that of the vendor's own
+node, with one adapter per device. A file has the same keys:
 
     [device]
     flops = "400 TFLOP/s"        or 400e12
@@ -17,8 +17,8 @@ vendor's own node with one adapter per device. A file has the same keys:
     host = "32 GB/s"
     node_size = 8
 
-With `hbm`, `multiprocessors` and `like`, a device of the table whose share of the peak it reaches, times follow from
-shapes; without them matrix products take a flat share of the peak.
+With `hbm`, `multiprocessors` and `like` (a device of the table with the same achieved share of the peak), times follow
+from shapes; without them matrix products reach a flat share of the peak.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Device:
 
     @property
     def offered(self) -> Fraction:
-        """The bytes that a process may take: what the driver offers, or the size of the memory."""
+        """The bytes that a process may use: the amount that the driver offers, or the size of the memory."""
         return self.usable or self.memory
 
 
@@ -77,8 +77,8 @@ def _row(
 ) -> tuple[str, Device]:
     """Build a row. tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one direction.
 
-    shape: GB/s of its memory, multiprocessors, the constant of its products, and the 10^8 bytes that torch reports as
-    its total.
+    shape: GB/s of its memory, multiprocessors, the constant of its products, and the total that torch reports, in units
+        of 10^8 bytes.
     """
     memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
     hbm, multiprocessors, gemm, usable = shape
@@ -207,7 +207,7 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def read(path: str) -> Device:
-    """Return the device by a name in DEVICES, or from a TOML file; ``h100,node_size=4`` changes one of its keys.
+    """Return the device with a name in DEVICES, or from a TOML file; ``h100,node_size=4`` changes a key.
 
     Raises:
         PipeschedError: PS240, unknown device; PS241 to PS243, errors in the file; PS809.
@@ -250,7 +250,7 @@ def _named(path: str) -> Device:
 
 
 def of_source(source: Source) -> Device:
-    """Read a device from a text.
+    """Read a device from TOML text.
 
     Raises:
         PipeschedError: PS241 to PS243, all errors.

@@ -1,16 +1,17 @@
 """Floating-point operations of one microbatch through a stage, on one rank.
 
-A matrix with k n entries takes 2 k n per token forward, 2 k n for the gradient of its input and 2 k n for its own.
-Attention of s tokens over s takes 2 s^2 for each entry of a query-key head and of a value head, forward, twice that for
-its gradients, and has no weights. For a GPT this is, per layer and b sequences (Narayanan et al., SC 2021, appendix):
+A matrix with k n entries takes 2 k n per token in the forward, 2 k n for the gradient of its input and 2 k n for its
+own gradient. Attention over s tokens takes 2 s^2 per entry of a query-key head and of a value head in the forward,
+twice that for its gradients, and has no weights. For a GPT this is, per layer and b sequences (Narayanan et al., SC
+2021, appendix):
 
     F    24 b s h^2 (1 + s / 6h)      I    24 b s h^2 (1 + s / 3h)      W    24 b s h^2      head    2 b s h V each
 
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
-A causal mask saves nothing, as in the paper. Recomputation is part of I: of the scores if it is selective, of every
-second product if it is by operation, of all F but the head's if it is full. Norms, activations, dropout and the
-recomputation inside flash attention's backward are not counted.
+A causal mask saves nothing, as in the paper. Recomputation is part of I: selective, of the scores; by operation, of
+every second product; full, of all F but the head's. Norms, activations, dropout and the recomputation inside flash
+attention's backward are not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class StageFlops:
 
     @property
     def backward(self) -> Fraction:
-        """The FLOPs of B, which are the FLOPs of I and W together."""
+        """The FLOPs of B, the sum of I and W."""
         return self.input + self.weights
 
 
@@ -60,7 +61,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the number of matrix entries that a token passes in a layer, on one rank."""
+    """Return the number of matrix entries that a token is multiplied with in a layer, on one rank."""
     return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
 
 
@@ -73,7 +74,7 @@ def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction
 
 
 def attention(a: Transformer, x: Training) -> Fraction:
-    """Return the forward FLOPs of attention, queries with keys and scores with values: 4 b s^2 h for a GPT."""
+    """Return the forward FLOPs of attention, of queries with keys and of scores with values: 4 b s^2 h for a GPT."""
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
     return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
 
@@ -101,8 +102,8 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Return the entries of the feed-forward part; with experts, of those to which a token is sent, and of the router
-    on every rank.
+    """Return the entries of the feed-forward part; with experts, of the ones to which a token is sent, and of the
+    router.
     """
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):

@@ -1,8 +1,8 @@
 """A transformer from the ``config.json`` of Hugging Face: each family of models is a row.
 
-A family says which keys hold the sizes, what all its models have (a gate, biases, norms), and the parameters that the
-usual layer lacks (`config.More`). A family that is not a row, and a setting that would change what is counted, are
-refused by name; what changes no parameter but is not counted is listed.
+A row has the keys of sizes, properties of all its models (gate, biases, norms), and parameters that the usual layer
+lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is refused by name; features
+that change no parameter and are not counted are listed.
 
 Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; defaults of keys are those of the families.
 """
@@ -28,7 +28,7 @@ Counts: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. keys: our names of sizes, and its keys if they differ from `_USUAL`. always: values of our
+    """A family of models. keys: our names of sizes with its keys, if they differ from `_USUAL`. always: values of our
     keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
@@ -211,11 +211,12 @@ def _inner(found: dict[str, object], given: Mapping[str, object], family: Family
 
 
 def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
-    """Return the values of a model's TOML file that a configuration stands for, their places, and what is left out.
+    """Return the equivalent values of a model's TOML file, their places, and the omitted features.
 
     Raises:
         PipeschedError: PS230, not JSON; PS232, a size is missing; PS233, a size has a wrong value; PS251, the model has
-            something that is not counted.
+            a
+            feature that is not counted.
     """
     config = _parsed(source)
     kind = str(config.get("model_type"))
@@ -280,7 +281,7 @@ def _place(source: Source, key: str) -> Span | None:
 
 
 def _completed(found: dict[str, object], given: Config, kind: str) -> None:
-    """Add what follows from other keys: the type, and the sizes that a family leaves to its class."""
+    """Add values that follow from other keys: the type, and the sizes that a family leaves to its class."""
     dtype = str(given.get("dtype", given.get("torch_dtype", "bfloat16")))
     found["model.dtype"] = _DTYPES.get(dtype, "bf16")
     found.setdefault("model.tied", False)
@@ -296,7 +297,7 @@ def _completed(found: dict[str, object], given: Config, kind: str) -> None:
 
 
 def _require_counts(source: Source, found: Config) -> None:
-    """Raise PS233 if a size is not a whole number, from 1 unless the model may lack what it counts."""
+    """Raise PS233 if a size is not an integer of at least 1, or at least 0 if the feature is optional."""
     for key, value in found.items():
         name = key.rpartition(".")[2]
         least = 0 if name in ("shared", "dense_layers", "query") else 1
@@ -307,7 +308,7 @@ def _require_counts(source: Source, found: Config) -> None:
 
 
 def _shared(source: Source, found: dict[str, object]) -> None:
-    """Count shared experts in the size of one, if a configuration gives their size together."""
+    """Convert a joint size of all shared experts to a number of experts."""
     shared, size = found.get("model.experts.shared"), found.get("model.experts.size")
     if isinstance(shared, int) and isinstance(size, int) and shared >= size > 0:
         if shared % size:

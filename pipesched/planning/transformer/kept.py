@@ -1,4 +1,4 @@
-"""Factors of the bytes of real layers over those that a model counts, as ``run --rank R --model M -o FILE`` writes.
+"""Ratios of the measured bytes of layers to the model's, as written by ``run --rank R --model M -o FILE``.
 
 layer      kept from F to the backward         stored   kept from I to W on top
 working    temporary bytes of a backward
@@ -57,6 +57,6 @@ def read(path: str) -> Kept:
 
 
 def table(factors: Sequence[Fraction | None]) -> list[str]:
-    """Return the lines of factors; a factor that was not measured is left out."""
+    """Return the lines of factors; a factor that was not measured is omitted."""
     said = zip(NAMES, factors, strict=True)
     return ["[kept]", *(f"{name} = {float(value):.4f}" for name, value in said if value is not None)]

@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def letters(self) -> str:
-        """All stages in one row."""
+        """The letters of all stages, concatenated."""
         return "".join(self.stages)
 
     @property
@@ -56,7 +56,7 @@ class Layout:
         return [number for number, stage in enumerate(self.stages) if "m" in stage]
 
     def ends(self, letter: str, end: str) -> bool:
-        """Return True if the letter is at the end, and nowhere else."""
+        """Return True if the letter occurs only at this end."""
         return end == letter and self.letters.count(letter) == 1
 
 

@@ -178,7 +178,7 @@ def read(path: str) -> Trained:
 
 
 def _section_of(key: str) -> str:
-    """Return a key with its section; what no section has is a key of the training."""
+    """Return a key with its section; an unknown key counts as a key of the training."""
     return f"model.{key}" if f"model.{key}" in KEYS and f"training.{key}" not in KEYS else f"training.{key}"
 
 
@@ -208,7 +208,7 @@ def source(path: str) -> Source:
 
 
 def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
-    """Read a model from a text. others: values that replace values of the text.
+    """Read a model from TOML text. others: values that replace its values.
 
     Raises:
         PipeschedError: PS230 to PS236, all errors; PS251.
@@ -241,7 +241,7 @@ Noun = TypeVar("Noun")
 
 
 def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
-    """Return the noun of a section; for an absent section, its defaults."""
+    """Build the value of a section; an absent section has its defaults."""
     return noun(**values)
 
 

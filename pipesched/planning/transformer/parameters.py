@@ -77,7 +77,7 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the parameters that one token uses; of the experts only those to which it is sent, and the shared ones."""
+    """Return the parameters that one token uses; of the experts only those that it visits, and the shared ones."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -105,7 +105,7 @@ def _of_layer(a: Transformer, index: int) -> int:
 
 
 def _norms(a: Transformer, count: int, more: int) -> Part:
-    """Return the parameters of norms over the hidden size, and what `More` adds to them."""
+    """Return the parameters of norms over the hidden size, with the addition of `More`."""
     each = count * a.hidden * (2 if a.norm == "layer" else 1) + more
     return Part("norms", each, Fraction(each))
 

@@ -1,5 +1,4 @@
-"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); and the layers of a
-stage.
+"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); layers of a stage.
 
 In a row `a` is the transformer, `x` its training, `s` the number of stages, None if no schedule is known.
 """
@@ -21,7 +20,7 @@ Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal at a key of the file. label: the text at the key, by default the key and its value."""
+    """A refusal at a key of the file. label: the text at the key, by default key and value."""
 
     key: str
     broken: Callable[[Transformer, Training, int | None], object]
@@ -217,8 +216,8 @@ def faults(
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """Return the layers of each stage, counted from 0.
 
-    If they do not divide, the ends have one layer less, the last stage first, then the first, as in Llama 3, for the
-    head and the embedding.
+    If the layers do not divide evenly, the last stage, then the first, has one layer less, for the head and the
+    embedding, as in Llama 3.
 
     Raises:
         PipeschedError: PS235, the layers cannot be divided among the stages.

@@ -1,4 +1,4 @@
-"""Seconds of the operations of a layer, by their shape on a device: products, attention, and what memory bounds.
+"""Times of a layer's operations by their shape on a device: products, attention, and memory-bound operations.
 
     product      2 M N K operations at a share of the peak: whole waves of tiles over the multiprocessors, smoothed;
                  K / (K + k0) for the pipe that fills and drains; less where a size is no multiple of 64; and never
@@ -9,7 +9,7 @@
     fp8          products of the layers at twice the 16-bit rate, after a cast of what enters them, which memory bounds
     messages     bytes over a share of the link, plus latency; of some kinds only a part shows beside compute
 
-F, I and W have their own operations: a W has products alone, so it takes half to three quarters of an F. Every
+F, I and W have their own operations: a W has only products, so it takes half to three quarters of an F. Every
 operation is rounded to the picosecond, so that sums are whole numbers and the same on every machine.
 """
 
@@ -40,7 +40,7 @@ times as long uncompiled (pytorch/torchtitan, benchmarks/llama3_h100_202412_torc
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A device under a trainer, with the constants of both."""
+    """A device with a trainer, and the constants of both."""
 
     device: Device
     trainer: Trainer
@@ -81,7 +81,7 @@ class Machine:
         return replace(self.device, node=inside, network=min(rate, inside))
 
     def shown(self, zero: int) -> Fraction:
-        """Return the share of the messages between copies that does not run beside compute."""
+        """Return the share of the messages between copies that does not overlap compute."""
         if zero == 3:
             return self.constants[f"shown_{self.trainer.name}"]
         return Fraction(0) if self.trainer.overlapped else Fraction(1)
@@ -89,8 +89,8 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def machine(device: Device, trainer: str, constants: Constants | None = None) -> Machine | None:
-    """Return a device under a trainer; None if the device has no figures of its shape. constants: by default those of
-    the table.
+    """Return the machine of a device and a trainer; None if the device has no figures for shapes. constants: by default
+    the table's.
     """
     whole = device.hbm and device.multiprocessors and device.gemm
     return Machine(device, TRAINERS[trainer], constants or fitted()) if whole else None
@@ -116,9 +116,10 @@ def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on
 
 @dataclass(frozen=True)
 class Layer:
-    """Picoseconds of one layer and microbatch on one rank. again: what recomputation adds to an I, with its messages.
+    """Picoseconds of one layer and microbatch on one rank. again: the time that recomputation adds to an I, with its
+    messages.
 
-    tensor, context, experts: messages of a forward, as far as they show.
+    tensor, context, experts: messages of a forward that do not overlap compute.
     """
 
     forward: Picoseconds
@@ -132,7 +133,7 @@ class Layer:
 
 @dataclass
 class _Sum:
-    """Times of F, I and W while they are added up."""
+    """Accumulates times of F, I and W."""
 
     on: Machine
     eight: bool
@@ -151,13 +152,13 @@ class _Sum:
             self.moved(4 * tokens * inner * count, 4 * tokens * outer * count)
 
     def moved(self, forward: Fraction | int, input: Fraction | int) -> None:
-        """Add bytes that pass memory."""
+        """Add bytes read or written."""
         rate = self.on.memory_rate
         self.forward += round(PICO * forward / rate)
         self.input += round(PICO * input / rate)
 
     def launched(self, forward: int, input: int, weights: int) -> None:
-        """Add kernels."""
+        """Add kernel launches."""
         self.forward += forward * self.on.launch
         self.input += input * self.on.launch
         self.weights += weights * self.on.launch
@@ -223,7 +224,7 @@ def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> N
 
 
 def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Add the scores and their products; return the time of one forward of them."""
+    """Add the scores and their products; return the time of one of their forwards."""
     on, c, s, t = made.on, made.on.constants, a.sequence, x.tensor
     size = a.head_size if a.latent is None else a.latent.key + a.latent.rope
     device, wide = on.device, Fraction(made.bytes_each, 2)
@@ -244,8 +245,8 @@ def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 
 def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Add the experts to which tokens are sent, spread evenly; return the time of the messages of a forward: what
-    stays in a node at the node's rate, the rest at the network's.
+    """Add the experts to which tokens are sent, spread evenly; return the time of the messages of a forward: within a
+    node at the node's rate, the rest at the network's.
     """
     assert a.experts is not None
     on, own, h, e, t = made.on, a.experts, a.hidden, x.expert, x.tensor
@@ -301,7 +302,7 @@ class End:
 
 @lru_cache(maxsize=1024)
 def embedding(a: Transformer, x: Training, on: Machine) -> End:
-    """Return the times of the embedding: rows are read, and gradients added to them."""
+    """Return the times of the embedding: rows are read, and gradients are added to them."""
     moved = round(PICO * token_count(a, x) * a.hidden * 2 / on.memory_rate)
     return End(2 * moved, 0, 3 * moved)
 
@@ -342,7 +343,7 @@ class Stage:
 
 
 def stage(a: Transformer, x: Training, on: Machine, layers: range, *, first: bool, last: bool) -> Stage:
-    """Return the times of a stage, from those of a layer of each kind and of its ends."""
+    """Return the times of a stage, from the times of each kind of layer and of its ends."""
     way = replace(x, batch=None, data=1, zero=0, layout=None)
     many = sum(map(a.has_experts, layers))
     forward = back = weights = again = tensor = context = experts = 0

@@ -6,9 +6,9 @@
     2        parameters    gradients / n    optimizer / n                                       3.25
     3        parameters / n    gradients / n    optimizer / n                                   1.5
 
-n is d c, over the number of `replicas` (HSDP): the ranks of one sequence have the same parameters. If e ranks share the
-experts, t c d / e ranks hold each expert. A layer computes with all of its parameters, and computes all of its
-gradients, before ZeRO divides them.
+n is d c divided by the number of `replicas` (HSDP): the ranks of one sequence have the same parameters. If e ranks
+share the experts, t c d / e ranks hold each expert. A layer computes with all of its parameters, and computes all of
+its gradients, before ZeRO divides them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
     """Return, by stage, the temporary bytes of its largest layer, or of the embedding or the head: parameters under
     ZeRO 3, and in a B or a W gradients under ZeRO 2.
 
-    DeepSpeed has fewer whole: `stage3_max_live_parameters` and `reduce_bucket_size`, but no less than a matrix.
+    DeepSpeed gathers less at a time: `stage3_max_live_parameters` and `reduce_bucket_size`, but at least a matrix.
     """
     made, live = [], TRAINERS[x.trainer].live if x.trainer else (0, 0)
     matrix = Fraction(a.hidden * max(a.feed_forward, (a.heads + 2 * a.kv_heads) * a.head_size), x.tensor)

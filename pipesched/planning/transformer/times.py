@@ -113,7 +113,7 @@ def on_device(
     """Return all costs of a placement, with their assumptions.
 
     Raises:
-        PipeschedError: PS235; PS253, times of such models are not predicted.
+        PipeschedError: PS235; PS253, times of this class of models are not predicted.
     """
     a, x = trained
     on = machine(device, x.trainer or DEFAULT) if efficiency is None else None

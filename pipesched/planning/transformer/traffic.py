@@ -11,9 +11,9 @@
              3   likewise, and parameters are gathered for every F and every backward
         HSDP     n is that of a group of copies; the shares of gradients are then all-reduced between groups
 
-With a pipeline, ZeRO's messages cannot wait for the end of the step. Messages between copies overlap compute, layer by
-layer, as in FSDP and in Megatron with --overlap-grad-reduce; no others do. Messages of recomputation count in I. Ranks
-are numbered t first, then c, d and p; latency is ignored.
+With a pipeline, ZeRO's messages cannot wait for the end of the step. Only messages between copies overlap compute,
+layer by layer, as in FSDP and in Megatron with --overlap-grad-reduce. Messages of recomputation count in I. Ranks are
+numbered t first, then c, d and p; latency is ignored.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def link(device: Device, ranks: int) -> Fraction:
 
 
 def ring(device: Device, ranks: int, apart: int) -> Fraction:
-    """Return the bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, k
-    adapters carry a k-th each out of it, as NCCL has a ring for every adapter.
+    """Return the bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, each of
+    k adapters carries a k-th out of it, since NCCL has one ring per adapter.
     """
     if device.node_size % (ranks * apart) == 0:
         return device.node
@@ -93,7 +93,7 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
     """Return the time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or
-    the time by which all messages exceed the compute of the other layers.
+    the excess of all messages over the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -105,8 +105,8 @@ def waits(
     """Return the time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W;
     overlap: the share of messages that may overlap them.
 
-    Computes wait for parameters layer by layer. Only the next gradients wait for gradients, so only their excess over
-    the time of a microbatch adds to the time.
+    Computes wait for parameters layer by layer. Only the next gradients wait for gradients, so only the excess of
+    gradients over the time of a microbatch adds to the time.
     """
     (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
     first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))

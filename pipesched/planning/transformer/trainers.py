@@ -1,4 +1,4 @@
-"""Trainers: what of a step's time and memory belongs to them, and not to the model or the device.
+"""Trainers: the time and memory of a step that depend on them, not on the model or the device.
 
     host       seconds of the host per layer and microbatch that no shape explains
     adds       gradients are added up apart from the product that computes them
@@ -8,8 +8,8 @@
     reserve    bytes beside the counted tensors: context, communicators, buckets, the allocator's rest
 
 A reserve is `fixed` bytes, `changing` of the activations and the working set, and `state` of the parameters and
-gradients. `spread` is one standard deviation of readings from it; a plan fits with it on top. Constants in time are
-names of rows of constants.toml, so that one fit gives all of them.
+gradients. `spread` is one standard deviation of readings from it; a plan must also fit with the spread added. Constants
+in time are names of rows of constants.toml, so that one fit determines all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Reserve:
-    """Bytes beside the counted tensors of a rank. source: the readings behind it."""
+    """Bytes in addition to the counted tensors of a rank. source: the readings behind it."""
 
     fixed: Fraction
     changing: Fraction
@@ -36,12 +36,12 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Trainer:
-    """A trainer. parallel: its reserve where ranks share a layer; sharded: with ZeRO 3; else `reserve`. live: the
-    parameters and the gradients that ZeRO has whole at a time, at least one matrix; 0: those of a layer. host, flash,
+    """A trainer. parallel: its reserve if ranks share a layer; sharded: with ZeRO 3; else `reserve`. live: the
+    parameters and the gradients that ZeRO has undivided at a time, at least one matrix; 0: a layer's. host, flash,
     between, gathers: names of constants; empty: nothing, or the rate of the link.
 
-    zero: the ZeRO stages that it runs without a pipeline, and in one. whole_gradients: gradients of a pipeline are not
-    divided by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
+    zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: gradients of a pipeline
+    are not divided by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
     """
 
     name: str
@@ -109,14 +109,14 @@ DEFAULT = "megatron"
 
 
 def settled(x: Training) -> Training:
-    """Return a training that says whether outputs of stages are kept: as its trainer does, if it does not say."""
+    """Return the training with `keep_outputs` set, by default as its trainer does."""
     if x.keep_outputs is not None:
         return x
     return replace(x, keep_outputs=bool(x.trainer) and TRAINERS[x.trainer].keep_outputs)
 
 
 def reserve_of(x: Training) -> Reserve | None:
-    """Return the reserve of the trainer; None if none is said."""
+    """Return the reserve of the trainer; None if it is unknown."""
     if not x.trainer:
         return None
     row = TRAINERS[x.trainer]

@@ -1,7 +1,8 @@
-"""How far a predicted time is to be trusted: what predictions of its class missed, each source left out of the fit.
+"""The error bar of a predicted time: the errors of predictions in its class, with each source left out of the fit.
 
 The classes are those of constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
-experts. A class that misses by more than 30 % in one run of ten has no time by shape; whoever asks for one is told why.
+experts. A class with errors above 30 % in one run of ten has no time by shape; a request for one is answered with the
+reason.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Trust:
-    """The error bar of a time in per cent, None if nothing is known of it. why: the runs behind it, or why there is no
-    time. timed: whether a time is said at all.
+    """The error bar of a time in percent, None if unknown. why: the runs behind it, or why there is no time. timed:
+    whether a time is shown at all.
     """
 
     percent: int | None
@@ -34,8 +35,8 @@ class Trust:
 
 
 def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
-    """Return the error bar of a time on this number of GPUs. on: the machine whose shapes give the time; None with a
-    flat efficiency.
+    """Return the error bar of a time on this number of GPUs. on: the machine for times by shape; None with a flat
+    efficiency.
     """
     if on is None:
         return Trust(None, "")

@@ -1,4 +1,4 @@
-"""Computations with known values: arithmetic and tests on integers, and cuts of texts such as ``${X##*_}``."""
+"""Computations with known values: arithmetic and tests on integers, and cuts of strings such as ``${X##*_}``."""
 
 from __future__ import annotations
 

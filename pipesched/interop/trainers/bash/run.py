@@ -2,8 +2,8 @@
 
     statements ──run──> Command, Command, …     each a list of fields with their places
 
-If the text decides a condition, only the right branch is run. Otherwise every branch is run, and a variable that gets
-different values in them is open.
+If the text decides a condition, only that branch is run. Otherwise every branch is run, and a variable that gets
+different values in them is unknown.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Script(Words):
     """The state of a script's run, with the commands found so far.
 
     sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: the current
-    command's output is the next one's input. covered: offsets of text that is read, or that means nothing here.
+    command's output is the next one's input. covered: offsets of text that is read or irrelevant.
     """
 
     sourced: Callable[[str], str | None] = lambda _: None
@@ -66,7 +66,7 @@ class Script(Words):
     depth: int = 0
 
     def run(self, text: Text) -> None:
-        """Run a text. If it is not bash as this package knows it, the text is added to `unread`."""
+        """Run a text. If it is not in the supported subset of bash, the text is added to `unread`."""
         self.spend(len(text))
         try:
             self.body(statements(text))
@@ -121,7 +121,7 @@ class Script(Words):
         return None
 
     def _cover(self, *parts: object) -> None:
-        """Mark parts that are not run as covered."""
+        """Mark parts as covered that are not run."""
         for part in parts:
             if isinstance(part, Text):
                 self.covered.update(part.at)
@@ -237,7 +237,7 @@ class Script(Words):
         return result
 
     def _assigned(self, word: Text, assigned: re.Match[str]) -> Value:
-        """Return the value that a word assigns to a variable; a variable given from outside keeps its value."""
+        """Return the value that a word assigns to a variable; a variable set from outside keeps its value."""
         name, index, more = assigned[1], assigned[2], assigned[3]
         if name in self.given:
             self._cover(word)
@@ -295,7 +295,7 @@ class Script(Words):
             self.variables.pop(x.chars, None)
 
     def _read(self, fields: list[Text], command: Simple) -> None:
-        """Run ``read``: one variable gets the text after ``<<<``; with any other input the variables are open."""
+        """Run ``read``: one variable gets the text after ``<<<``; with any other input the variables become unknown."""
         names = [x.chars for x in fields[1:] if NAME.fullmatch(x.chars)]
         one = command.bodies[0][0] if len(names) == 1 and command.bodies else None
         known = self.joined(one) if one is not None and "\n" not in one.chars else None
@@ -303,7 +303,7 @@ class Script(Words):
             self.variables[name] = known or self.hole(f"${name}, which is read from elsewhere", command.words[0].place)
 
     def _opens(self, fields: list[Text], command: Simple) -> None:
-        """Run a builtin whose results are not computed here: the variables that it sets become open."""
+        """Run a builtin whose results are not computed here: the variables that it sets become unknown."""
         for x in fields[1:]:
             if found := NAME.match(x.chars):
                 self.variables[found[0]] = self.hole(f"${found[0]}, which {fields[0].chars} sets", x.place)

@@ -61,7 +61,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Group:
-    """The statements in braces; or in parentheses, which run in a shell of their own (own)."""
+    """Statements in braces; or in parentheses, which run in a subshell (own)."""
 
     body: Body
     own: bool = False

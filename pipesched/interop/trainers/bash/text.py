@@ -13,7 +13,7 @@ _CONTINUED = re.compile(r"\\\r?\n")
 
 @dataclass(frozen=True)
 class Text:
-    """Characters, each with its offset in the source."""
+    """A string, with the offset of each character in the source."""
 
     chars: str = ""
     at: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Text:
 
 
 class Unclosed(Exception):
-    """A quote, a bracket or a statement has no end. at: the offset of its beginning."""
+    """Raised if a quote, a bracket or a statement has no end. at: the offset of its beginning."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -42,7 +42,7 @@ class Unclosed(Exception):
 
 
 def plain(chars: str, at: int = -1) -> Text:
-    """Return a text whose characters all have the same offset."""
+    """Return text whose characters all have the same offset."""
     return Text(chars, (at,) * len(chars))
 
 

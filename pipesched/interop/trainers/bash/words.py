@@ -35,7 +35,7 @@ Part: TypeAlias = "tuple[Text, bool | None]"
 
 
 class TooMuch(Exception):
-    """A script takes more work than any training script needs."""
+    """Raised if a script takes more work than any training script needs."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Parameter:
 
     @property
     def several(self) -> bool:
-        """True for all elements of an array, or all arguments."""
+        """True if the parameter means all elements of an array, or all arguments."""
         return self.index in _ARGUMENTS or self.name in _ARGUMENTS
 
 
@@ -83,7 +83,7 @@ class Words:
         """Charge units of work.
 
         Raises:
-            TooMuch: if the work exceeds the work of any training script.
+            TooMuch: if the work exceeds that of any training script.
         """
         self.work += count + 1
         if self.work > _MOST or len(self.holes) > _HOLES:
