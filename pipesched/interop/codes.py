@@ -41,5 +41,6 @@ class InteropCode(AnyCode):
     OTHER_MESSAGE = "PS894"
     RUN_STOPS = "PS895"
     MESSAGE_SIZE = "PS896"
+    LEFT_ORDER = "PS897"
     TWO_RANKS = "PS901"
     FORWARD_ONLY = "PS903"

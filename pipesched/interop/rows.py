@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "recorded",
         Lazy("interop.values:folder"),
-        "Records of a real run, to compare its messages with the schedule.",
+        "Records of a real run, to compare with the schedule, or by themselves.",
         "DIR",
         on=("verify",),
         after="proof",

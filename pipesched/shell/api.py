@@ -40,7 +40,7 @@ from pipesched.common import keywords, sources
 from pipesched.common.installed import installed_version
 from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
-from pipesched.diagnostics import Code, PipeschedError
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.engines.parts import PartsLike
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
@@ -84,7 +84,7 @@ def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Sche
 
 
 def verify(
-    target: Target,
+    target: Target | None = None,
     *,
     smallest: bool = False,
     comm: str | None = None,
@@ -112,6 +112,7 @@ def verify(
     **parameters: Parameter,
 ) -> Report:
     """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
+    Without a schedule, the records of a run are judged by themselves.
 
     fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer proved optimal is an error;
     proof: write its clauses to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the messages that the
@@ -127,6 +128,10 @@ def verify(
     from pipesched.verbs import verify as verb
 
     parse_model(given["comm"] or "strict")
+    if target is None:
+        if (alone := verb.unnamed(options.compile_options("verify", given, sizes))) is None:
+            raise fail(Code.USAGE, "no schedule is given, and no folder of records")
+        return alone
     given = {**given, "torch_version": given["torch_version"] or _version_of(target)}
     if isinstance(target, Schedule | Program):
         asked = options.compile_options("verify", given, sizes)

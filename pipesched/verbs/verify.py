@@ -37,6 +37,12 @@ def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
     yield from (verify(*one) for one in asked)
 
 
+def unnamed(options: Options) -> Report | None:
+    """Return the verdict of extensions without a file; None without an option that stands for one."""
+    report = _judged(nothing := Report(None, None), None, options)
+    return None if report is nothing else report
+
+
 def examined(source: Source | Report, options: Options) -> Report | Examination:
     """Return the examination of a file's schedule, or the report that its reader makes."""
     if isinstance(source, Report):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command
-@click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
+@click.argument("files", type=flags.target, nargs=-1, metavar="FILES...")
 @flags.options("verify")
 def verify(files: tuple[str, ...], **given: object) -> int:
     """Check schedules: .ps files, torch CSV files, orders, streams, answers of optimize --json,
@@ -51,6 +51,10 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     runs = count(grid, listed)
     with flags.output_of(given) as out:
         basis, sized = compile_options("verify", given, {}), zip(sources, listed, strict=True)
+        if not sources:
+            if (alone := verb.unnamed(basis)) is None:
+                raise click.MissingParameter(param=click.get_current_context().command.params[0])
+            return _published([alone], out) if out.format in PUBLISHED else out.verdict(alone)
         asked = [(source, replace(basis, parameters=x)) for source, own in sized for x in combinations(grid, own)]
         reports = verb.verify_all(asked)
         if out.format in PUBLISHED:

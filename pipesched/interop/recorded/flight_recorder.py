@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypedDict, cast
@@ -37,12 +38,12 @@ from pipesched.support.foreign import Foreign, foreign, json_of
 
 BY = "torch's flight recorder"
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
-_RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
+RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
 """Types of the integer messages by which the trainer sends shapes and pickled objects with activations and
 gradients."""
 _DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
-_ENTRY = 32  # units of work per entry, which has at least a hundred bytes
+ENTRY = 32  # units of work per entry, which has at least a hundred bytes
 _WIDEST = 64  # most letters in the name of a type; most dimensions of a tensor in torch
 _SHOWN = 16  # most ranks of a group that a message names
 
@@ -54,15 +55,15 @@ class File(TypedDict, total=False):
     entries: Sequence[Mapping[str, object]]
 
 
-def dump(name: str, data: bytes) -> File:
-    """Read the value of a dump file.
+def dump(name: str, data: bytes, reader: Callable[[bytes], Reader] = Reader) -> File:
+    """Read the value of a dump file. reader: reads pickles.
 
     Raises:
         PipeschedError: PS891, the file is cut off, or is not plain data; PS843, reading it exceeds the budget.
     """
     try:
         with budgeted(name):
-            return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else Reader(data).value())
+            return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else reader(data).value())
     except NotPlain as error:
         message = f"{name} is a pickle that would run {error}: a dump has only plain data, so this is not one"
         raise fail(InteropCode.RECORD, message, help="none of it was run; find out where the file comes from") from None
@@ -72,7 +73,7 @@ def dump(name: str, data: bytes) -> File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """A process group: its name, its purpose, and its ranks in the whole job."""
 
     name: Foreign
@@ -95,7 +96,7 @@ class _Dump:
 class _Tables:
     """The process groups and tensor sizes of all files, numbered."""
 
-    groups: dict[_Group, int] = field(default_factory=dict)
+    groups: dict[Group, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -108,7 +109,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     dumps: dict[int, _Dump] = {}
     shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
     for name, data in files.items():
-        found = _RANK.search(name)
+        found = RANK.search(name)
         if found is None:
             raise fail(InteropCode.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
         if int(found[1]) in dumps:
@@ -122,14 +123,14 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
         raise fail(InteropCode.NO_RECORD, "the dumps hold no send and no receive", help=help)
     groups = [group for group, number in tables.groups.items() if number in used]
     chosen = _pipelines(groups, program)
-    pipelines: dict[tuple[int, ...], list[_Group]] = defaultdict(list)
+    pipelines: dict[tuple[int, ...], list[Group]] = defaultdict(list)
     for group in sorted(chosen, key=lambda group: (len(group.name), group.name)):
         pipelines[group.ranks].append(group)
     left_out = [f"process group {g.name} ({g.purpose}) is not of this plan" for g in groups if g not in chosen]
     return [_recorded(of, dumps, tables, program, left_out) for _, of in sorted(pipelines.items())]
 
 
-def _pipelines(groups: Sequence[_Group], program: Program) -> list[_Group]:
+def _pipelines(groups: Sequence[Group], program: Program) -> list[Group]:
     """Return the groups with as many ranks as the plan; if some are called `pp` or `pipeline`, only those."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
@@ -157,30 +158,42 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
         PipeschedError: PS891, the file is not a dump, or another rank wrote it.
     """
     try:
-        groups = {key: _group(key, about, left) for key, about in value.get("pg_config", {}).items()}
-        entries = value["entries"] if groups else value.get("entries", ())
-        left.spend(_ENTRY * len(entries), "entries")
-        return (
-            _messages(entries, groups, rank, tables, shapes)
-            if entries
-            else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
-        )
+        with not_a_dump(name):
+            groups = {key: group_of(key, about, left) for key, about in value.get("pg_config", {}).items()}
+            entries = value["entries"] if groups else value.get("entries", ())
+            left.spend(ENTRY * len(entries), "entries")
+            return (
+                _messages(entries, groups, rank, tables, shapes)
+                if entries
+                else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
+            )
     except _OtherRank as error:
         message = f"{name} is not of rank {rank}: it has {error}"
         raise fail(InteropCode.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
+
+
+@contextmanager
+def not_a_dump(name: str) -> Iterator[None]:
+    """Report a value that torch does not write in a dump.
+
+    Raises:
+        PipeschedError: PS891.
+    """
+    try:
+        yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
         message = f"{name} is not a dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
         raise fail(InteropCode.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
-def _group(key: str, about: Mapping[str, object], left: Budget) -> _Group:
+def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
     """Read a process group, whose ranks are a list or the text of a list."""
     ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
     listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
     if not isinstance(purpose, str) or not isinstance(listed, list):
         raise TypeError("the name or the ranks of a process group are missing")
     left.spend(len(listed), "process groups")
-    return _Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
+    return Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
 
 
 def _rank(given: object) -> int:
@@ -203,7 +216,7 @@ _TYPES: Mapping[str, frozenset[type]] = {
 }
 """The values of an entry that are read, with their types. Comparing or hashing values of other types might never
 end."""
-_FIELDS = itemgetter(*_TYPES)
+FIELDS = itemgetter(*_TYPES)
 _NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # an entry that is not a message; the end of a batch
 
 
@@ -212,19 +225,19 @@ class _OtherRank(Exception):
 
 
 def _messages(
-    entries: Sequence[Mapping[str, object]], groups: Mapping[str, _Group], rank: int, tables: _Tables, shapes: bool
+    entries: Sequence[Mapping[str, object]], groups: Mapping[str, Group], rank: int, tables: _Tables, shapes: bool
 ) -> _Dump:
     """Return the messages of a file as columns, in the order of their record ids; all other entries are omitted.
 
     Raises:
         _OtherRank: if another rank posted a message.
     """
-    _require_types(zip(*map(_FIELDS, entries), strict=True))
+    require_types(zip(*map(FIELDS, entries), strict=True))
     entries = sorted(entries, key=itemgetter("record_id"))
-    names, process_groups, numbers, states, records, lengths, kinds = zip(*map(_FIELDS, entries), strict=True)
-    ends = {name: _end(name) for name in set(names)}
+    names, process_groups, numbers, states, records, lengths, kinds = zip(*map(FIELDS, entries), strict=True)
+    ends = {name: end_of(name) for name in set(names)}
     send, own, peer = np.array([ends[name] for name in names]).T
-    called = [_text(one[0]) for one in process_groups]
+    called = [text(one[0]) for one in process_groups]
     of = {name: _number(tables.groups, groups, name) for name in {*called}}
     group = np.array([of[name] for name in called])
     known, place = list(tables.groups), np.full(len(tables.groups), -1)
@@ -235,7 +248,7 @@ def _messages(
         raise _OtherRank(f"{names[others[0]]} in process group {process_groups[others[0]][0]}")
     at_state = {text: i for i, text in enumerate(STATES)}
     state = np.array([at_state[text] for text in states])
-    size, counted = _sizes([_tensor(*pair) for pair in zip(kinds, lengths, strict=True)], tables)
+    size, counted = _sizes([tensor(*pair) for pair in zip(kinds, lengths, strict=True)], tables)
     integers = counted & (send >= 0) & (not shapes)
     batch = group * np.int64(2**40) + np.array(numbers, dtype=np.int64)
     ended = np.flatnonzero(send == _BATCH[0])
@@ -249,12 +262,12 @@ def _messages(
 
 def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
     """Return the number of each tensor's size, and True for each integer tensor."""
-    said = {tensor: _size(*tensor) for tensor in dict.fromkeys(tensors)}
+    said = {tensor: size_of(*tensor) for tensor in dict.fromkeys(tensors)}
     number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
 
 
-def _end(name: str) -> tuple[int, int, int]:
+def end_of(name: str) -> tuple[int, int, int]:
     """Return 1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other
     entries.
     """
@@ -264,7 +277,7 @@ def _end(name: str) -> tuple[int, int, int]:
     return (1, int(found[2]), int(found[3])) if found[1] else (0, int(found[4]), int(found[5]))
 
 
-def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -> int:
+def _number(table: dict[Group, int], groups: Mapping[str, Group], name: str) -> int:
     """Return the number of a group. If there is only one group, any name means that one."""
     if name not in groups and len(groups) != 1:
         raise KeyError(f"process group {name}")
@@ -272,20 +285,20 @@ def _number(table: dict[_Group, int], groups: Mapping[str, _Group], name: str) -
     return table.setdefault(group, len(table))
 
 
-def _require_types(columns: Iterable[Sequence[object]]) -> None:
+def require_types(columns: Iterable[Sequence[object]]) -> None:
     """Raise TypeError if a value of an entry has a type that torch does not use there."""
     for (name, types), column in zip(_TYPES.items(), columns, strict=True):
         if not {*map(type, column)} <= types:
             raise TypeError(f"the {name} of an entry is missing or of a wrong type")
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("a process group has no name")
     return value
 
 
-def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
+def tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tuple[int, ...] | None]:
     """Return the type of the first tensor, and its size if that is recorded."""
     kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
     if not isinstance(kind, str) or len(kind) > _WIDEST:
@@ -297,13 +310,13 @@ def _tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tu
     return kind, tuple(size)
 
 
-def _size(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
+def size_of(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
     """Return the text of a size, and True if the tensor holds integers."""
     return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
 
 
 def _recorded(
-    groups: Sequence[_Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
+    groups: Sequence[Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
     """Build the run of one pipeline. Its groups, sorted by name, correspond to the plan's communicators in ascending
     order.
@@ -339,7 +352,7 @@ def _recorded(
     )
 
 
-def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
+def _require_as_many(groups: Sequence[Group], wanted: Sequence[int]) -> None:
     """Raise PipeschedError, PS892, if the plan has another number of communicators."""
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
@@ -348,7 +361,7 @@ def _require_as_many(groups: Sequence[_Group], wanted: Sequence[int]) -> None:
         raise fail(InteropCode.RECORD_DIFFERS, message, help=help)
 
 
-def _notes(groups: Sequence[_Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:
+def _notes(groups: Sequence[Group], wanted: Sequence[int], dumps: Sequence[_Dump]) -> Iterator[str]:
     """Yield notes: the communicator of each process group, and the number of omitted messages."""
     if len(wanted) > 1:
         pairs = zip(groups, wanted, strict=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.recorded import recorded_runs
+from pipesched.interop.recorded import desk, recorded_runs
 from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
 from pipesched.interop.recorded.recorded_run import Held
@@ -43,11 +43,14 @@ class Recording:
 
 
 def judged(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Extend the report on a schedule by the findings on its recorded run, read from the requested folder.
+    """Extend the report on a schedule by the findings on its recorded run, read from the requested folder. Without a
+    schedule, return the report on the records.
 
     Raises:
         PipeschedError: PS225, if the file is an answer.
     """
+    if made is None and source is None:
+        return desk.verify(options)
     if made is None and not report.ok:
         return report
     if made is None:

@@ -27,13 +27,13 @@ class NotPlain(Exception):
 
 
 class Reader:
-    """The state of the interpreter. marks: height of the stack at each open mark."""
+    """The state of the interpreter. marks: height of the stack at each open mark. memo: the values for references."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, memo: list[object] | None = None) -> None:
         self.data, self.at = data, 0
         self.stack: list[object] = []
         self.marks: list[int] = []
-        self.memo: list[object] = []
+        self.memo: list[object] = [] if memo is None else memo
         self.budget = Budget(len(data))
 
     def value(self) -> object:
@@ -117,6 +117,10 @@ class Reader:
             raise ValueError("a dict has a key that is not a string")
         table.update(zip(names, values[1::2], strict=True))
 
+    def table(self) -> None:
+        """Add what is above the last mark to the table below it."""
+        self.insert(self.marked())
+
     def tuple(self, count: int) -> None:
         values = self.stack[len(self.stack) - count :]
         if len(values) != count or len(self.stack) < count:
@@ -165,7 +169,7 @@ _NAMED: Mapping[str, _Opcode] = {
     "a": lambda reader: reader.append([reader.stack.pop()]),
     "e": lambda reader: reader.append(reader.marked()),
     "s": lambda reader: reader.insert([reader.stack.pop(-2), reader.stack.pop()]),
-    "u": lambda reader: reader.insert(reader.marked()),
+    "u": lambda reader: reader.table(),
 }
 _OPCODES: Mapping[int, _Opcode] = {ord(name): opcode for name, opcode in _NAMED.items()}
 _RUNS: Mapping[str, str] = {

@@ -13,7 +13,7 @@ import gc
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from pipesched.support.files import LARGEST
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
-_KINDS = "dumps of torch's flight recorder, traces of `pipesched.runtime`, or orders with messages"
+GIVE = "give a folder with dumps of torch's flight recorder, traces of `pipesched.runtime`, or orders with messages"
 _MESSAGE = re.compile(rf"(\d{{1,8}})({'|'.join(op.name for op in (*SENDS, *RECEIVES))})(\d{{1,8}})(?:[<>]\d{{1,8}})?")
 
 
@@ -51,14 +51,14 @@ def read(folder: str, program: Program) -> list[Recorded]:
 
 
 def _read(folder: str, program: Program) -> list[Recorded]:
-    files = _files(folder)
-    kinds = {name: _kind(data) for name, data in files.items()}
+    files = read_files(folder)
+    kinds = {name: kind_of(data) for name, data in files.items()}
     other = next((name for name, kind in kinds.items() if kind is None), None)
     if other is not None:
         raise fail(
             InteropCode.NO_RECORD,
             f"{other} in {folder} is not the record of a rank",
-            help=f"give a folder with {_KINDS} alone",
+            help=f"{GIVE} alone",
         )
     if len(found := sorted({kind for kind in kinds.values() if kind is not None})) > 1:
         raise fail(
@@ -72,17 +72,15 @@ def _read(folder: str, program: Program) -> list[Recorded]:
     return [made]
 
 
-def _files(folder: str) -> dict[str, bytes]:
+def read_files(folder: str) -> dict[str, bytes]:
     try:
         paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
         made = {path.name: _bytes(path) for path in paths}
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
-        raise fail(
-            InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=f"give a folder with {_KINDS}"
-        ) from None
+        raise fail(InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=GIVE) from None
     if not made:
-        raise fail(InteropCode.NO_RECORD, f"{folder} has no files", help=f"give a folder with {_KINDS}")
+        raise fail(InteropCode.NO_RECORD, f"{folder} has no files", help=GIVE)
     return made
 
 
@@ -92,7 +90,7 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
 
 
-def _kind(data: bytes) -> str | None:
+def kind_of(data: bytes) -> str | None:
     """Return the kind of a file by its first bytes: dump, trace, order, or None."""
     if data[:1] == b"\x80":
         return "dump"
@@ -104,7 +102,7 @@ def _kind(data: bytes) -> str | None:
 
 def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     """Read the orders of all files as one run; the file of a rank may be missing."""
-    texts = [_text(name, data) for name, data in files.items()]
+    texts = [decoded(name, data) for name, data in files.items()]
     said = Counter(
         int(rank) for rank in re.findall(r"^[ \t]*rank[ \t]+(\d{1,9})[ \t]*:", "\n".join(texts), re.MULTILINE)
     )
@@ -143,7 +141,7 @@ def _rank(line: str) -> int:
     return int(found[0]) if found else 0
 
 
-def _text(name: str, data: bytes) -> str:
+def decoded(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -153,19 +151,10 @@ def _text(name: str, data: bytes) -> str:
 def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     """Read the messages of all traces, by rank, in the order in which they finished."""
     found: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
-    for name, data in files.items():
-        here: dict[int, list[tuple[float, int, Op, int, int]]] = defaultdict(list)
-        try:
-            with budgeted(name):
-                events = json_of(data)["traceEvents"]
-            for event in events:
-                _add(here, event)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            said = f"{type(error).__name__}: {error}"[:80]
-            raise fail(InteropCode.RECORD, f"{name} is cut off or no trace: {said}", help="write it anew") from None
-        _require_once([one for one, rows in here.items() if rows and found[one]], "traces")
-        for one, rows in here.items():
-            found[one] += rows
+    for where, time, text in events(files):
+        if match := _MESSAGE.fullmatch(text):
+            here = found[where]
+            here.append((time, len(here), Op[match[2]], int(match[1]), int(match[3])))
     if not any(found.values()):
         raise fail(
             InteropCode.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`"
@@ -193,19 +182,34 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
     )
 
 
-def _add(found: dict[int, list[tuple[float, int, Op, int, int]]], event: Mapping[str, Any]) -> None:
-    """Add the messages of an event to `found`, if it is an instruction."""
+def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
+    """Yield the rank, the time and the name of each instruction of traces, and of each message of a batch.
+
+    Raises:
+        PipeschedError: PS891, a file is cut off or no trace, or a rank has several.
+    """
+    seen: set[int] = set()
+    for name, data in files.items():
+        try:
+            with budgeted(name):
+                here = [one for event in json_of(data)["traceEvents"] for one in _instructions(event)]
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            said = f"{type(error).__name__}: {error}"[:80]
+            raise fail(InteropCode.RECORD, f"{name} is cut off or no trace: {said}", help="write it again") from None
+        ranks = {rank for rank, _, _ in here}
+        _require_once([*(ranks & seen)], "traces")
+        seen |= ranks
+        yield from here
+
+
+def _instructions(event: Mapping[str, Any]) -> list[tuple[int, float, str]]:
+    """Return the instruction of an event, or the messages of a batch; none for other events."""
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
-        return
-    rank = int(args["rank"])
-    if rank < 0:
+        return []
+    if (rank := int(args["rank"])) < 0:
         raise ValueError(f"no rank is {rank}")
-    here = found[rank]
-    for text in args.get("messages") or [event["name"]]:
-        match = _MESSAGE.fullmatch(text)
-        if match:
-            here.append((float(event["ts"]), len(here), Op[match[2]], int(match[1]), int(match[3])))
+    return [(rank, float(event["ts"]), str(text)) for text in args.get("messages") or [event["name"]]]
 
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:

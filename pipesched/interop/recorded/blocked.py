@@ -1,0 +1,165 @@
+"""Who waits for whom in a stopped job: the first call of each rank that is not completed, and the ranks it needs.
+
+    rank 4  all_reduce 88 in tp, not completed ──> rank 5 has not called it
+    rank 5  receive from rank 1, not completed ──> rank 1 has called it: it waits in ──> …
+
+A rank whose calls are all completed waits for nobody: it computes, sleeps or is gone. So is a rank without a record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pipesched.interop.recorded.job import COLLECTIVE, Job
+from pipesched.model.columns import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call in which a rank waits. uncalled: the members that have not called it; behind: those that have, and wait
+    in an earlier call of theirs.
+    """
+
+    call: int
+    uncalled: tuple[int, ...]
+    behind: tuple[int, ...]
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        return self.uncalled or self.behind
+
+
+@dataclass(frozen=True, eq=False)
+class Blocked:
+    """The waits of a job."""
+
+    job: Job
+
+    @cached_property
+    def front(self) -> Mapping[int, list[int]]:
+        """The first open calls of each rank, by its rank in the job; several if they were posted together."""
+        job, found = self.job, dict[int, list[int]]()
+        for i in np.flatnonzero(~job.over.astype(np.bool_)).tolist():
+            rank = int(job.member[i])
+            mine = found.setdefault(rank, [i])
+            first = mine[0]
+            together = job.way[first] and job.way[i] and job.number[first] == job.number[i]
+            if i != first and together and job.group[first] == job.group[i]:
+                mine.append(i)
+        return found
+
+    @cached_property
+    def _called(self) -> dict[tuple[int, int], int]:
+        """The largest number of a collective call of each rank in each group."""
+        job = self.job
+        at = np.flatnonzero(job.way == COLLECTIVE)
+        key = job.group[at] * np.int64(len(job.ranks)) + job.owner[at]
+        order = np.lexsort((job.number[at], key))
+        last = order[np.flatnonzero(np.diff(key[order], append=-1))]
+        pairs = zip(job.group[at][last].tolist(), job.member[at][last].tolist(), strict=True)
+        return dict(zip(pairs, job.number[at][last].tolist(), strict=True))
+
+    @cached_property
+    def waits(self) -> Mapping[int, Wait]:
+        """The wait of each rank that has an open call."""
+        return {rank: self._wait(rank, calls) for rank, calls in self.front.items()}
+
+    def _wait(self, rank: int, calls: list[int]) -> Wait:
+        found = [self._needed(rank, i) for i in calls]
+        at = next((k for k, (uncalled, _) in enumerate(found) if uncalled), 0)
+        return Wait(calls[at], *found[at])
+
+    def _needed(self, rank: int, i: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        job = self.job
+        if job.way[i] == COLLECTIVE:
+            return self._absent(int(job.group[i]), int(job.number[i]))
+        peer = int(job.peer[i])
+        if peer not in job.place or not self._posted(rank, i, peer):
+            return (peer,), ()
+        return (), (peer,) if peer in self.front else ()
+
+    def _absent(self, group: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the members that have not called a collective, and those that wait elsewhere; each found once."""
+        if (group, number) not in self._met:
+            ranks = self.job.groups[group].ranks
+            uncalled = tuple(rank for rank in ranks if self._called.get((group, rank), -1) < number)
+            behind = tuple(rank for rank in ranks if not self._meets(rank, group, number))
+            self._met[group, number] = uncalled, behind
+        return self._met[group, number]
+
+    @cached_property
+    def _met(self) -> dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]:
+        return {}
+
+    def _meets(self, rank: int, group: int, number: int) -> bool:
+        """Return True if a rank waits in this call too, or has completed it."""
+        front = self.front.get(rank)
+        return front is None or (int(self.job.group[front[0]]), int(self.job.number[front[0]])) == (group, number)
+
+    def _posted(self, rank: int, i: int, peer: int) -> bool:
+        """Return True if the other end of a message is posted. If first calls are lost, open ones count."""
+        job, mine, theirs = self.job, self.job.of(self.job.place[rank]), self.job.of(self.job.place[peer])
+        open_only = job.cut(job.place[rank]) or job.cut(job.place[peer])
+        here = self._side(mine, int(job.way[i]), int(job.group[i]), peer, open_only)
+        there = self._side(theirs, 3 - int(job.way[i]), int(job.group[i]), rank, open_only)
+        return int(np.searchsorted(here, i)) < len(there)
+
+    def _side(self, of: slice, way: int, group: int, peer: int, open_only: bool) -> Ints:
+        job = self.job
+        side = (job.way[of] == way) & (job.group[of] == group) & (job.peer[of] == peer)
+        found: Ints = np.flatnonzero(side & ~job.over[of].astype(np.bool_) if open_only else side) + of.start
+        return found
+
+    @cached_property
+    def _waiting(self) -> Mapping[int, list[int]]:
+        """By rank, those whose own call needs it; of those that need the same ranks, only one for all."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for needs, alike in self._alike.items():
+            for other in needs:
+                found[other].append(alike[0])
+        return found
+
+    @cached_property
+    def _alike(self) -> Mapping[tuple[int, ...], list[int]]:
+        """The ranks that wait, by the ranks that they need."""
+        found: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for rank, wait in self.waits.items():
+            found[wait.needs].append(rank)
+        return found
+
+    @cached_property
+    def roots(self) -> Counter[int]:
+        """The ranks that wait for nobody, each with the number of ranks that wait for it in the end."""
+        ends = [rank for rank in self._waiting if rank not in self.waits]
+        return Counter({rank: len(self._behind(rank)) for rank in ends})
+
+    def _behind(self, rank: int) -> set[int]:
+        """Return the ranks that wait for a rank, or for one that waits for it."""
+        seen, left = set[int](), [rank]
+        while left:
+            for first in self._waiting.get(left.pop(), ()):
+                if first not in seen:
+                    alike = self._alike[self.waits[first].needs]
+                    seen.update(alike)
+                    left += alike
+        return seen
+
+    def cycle(self) -> list[int]:
+        """Return ranks that wait for each other in turn; empty if there are none."""
+        for start in self.waits:
+            path, at = list[int](), start
+            while at in self.waits and at not in path and self.waits[at].needs:
+                path.append(at)
+                at = self.waits[at].needs[0]
+            if at in path:
+                return path[path.index(at) :]
+        return []
+
+    def waiting_for(self, rank: int) -> Iterator[int]:
+        """Yield the ranks whose own call needs this rank."""
+        return (other for first in self._waiting.get(rank, ()) for other in self._alike[self.waits[first].needs])

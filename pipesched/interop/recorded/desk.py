@@ -1,0 +1,154 @@
+"""The incident desk: the verdict on a stopped job from its records, without its schedule.
+
+    error[PS897]: rank 5 left the common order at its call 212: all_gather in tp (ranks 4, 5, 6, 7)
+      = ranks 4, 6, 7, at the same place, made another call: all_reduce in tp
+      = likely cause: it left out all_reduce in tp
+      = rank 4 waits in all_reduce in tp (ranks 4, 5, 6, 7), which rank 5 has not called
+      = help: look at rank 5 first: its log, its stack, its code before this call
+
+The first rank is the one that left the common order (`left_order`). If none did, it is the one that waits for nobody
+while others wait for it (`blocked`): it was killed if it left no record, else it stopped by itself. If ranks wait for
+each other in a cycle and none left an order, no rank is named first. Without records of some ranks the verdict says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pipesched.analysis.standstill import together
+from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.examine import Options
+from pipesched.interop.codes import InteropCode
+from pipesched.interop.recorded.asked import Run
+from pipesched.interop.recorded.blocked import Blocked, Wait
+from pipesched.interop.recorded.job import Job, listed, of_folder
+from pipesched.interop.recorded.left_order import Left, Order, cause
+from pipesched.report.report import Report
+
+_SHOWN = 4  # most waits in words
+
+
+@dataclass(frozen=True)
+class Incident(Report):
+    """The verdict on the records of a job. first: the rank to look at first, None if none is known."""
+
+    job: Job | None = field(default=None, repr=False)
+    first: int | None = None
+    likely: str = ""
+
+    def _counts(self) -> str:
+        job = self.job
+        assert job is not None
+        return f"{len(job.ranks):,} ranks, {len(job.call):,} calls in {len(job.groups)} groups, recorded by {job.by}"
+
+    def line(self, *, color: bool = False) -> str:
+        """Return the verdict on one line."""
+        return super().line(color=color) if not self.ok else f"ok  {self.source}   {self._counts()}"
+
+    def text(self, *, color: bool = False, verbose: bool = False) -> str:
+        """Return the findings, then the verdict."""
+        if not self.ok:
+            return super().text(color=color, verbose=verbose)
+        return f"{self.line(color=color)}\n    every recorded call is completed, and the ranks keep to a common order"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the published form: that of a report, with the rank and the cause under `incident`."""
+        job = self.job
+        if job is None:
+            return super().to_json()
+        counts = {"ranks": len(job.ranks), "calls": len(job.call), "missing": list(job.missing), "by": job.by}
+        return {**super().to_json(), "incident": {"first": self.first, "cause": self.likely or None, **counts}}
+
+
+def verify(options: Options) -> Report:
+    """Return the verdict on the records in the requested folder. Errors are in the report; none is raised."""
+    folder = options.of(Run).recorded
+    try:
+        job = of_folder(folder)
+    except PipeschedError as error:
+        return Incident(folder, folder, diagnostics=error.diagnostics)
+    blocked = Blocked(job)
+    left = Order(blocked).left()
+    first, likely, found = _left(blocked, left) if left is not None else _stopped(blocked)
+    every = (*_unread(job), *([found] if found else []))
+    return Incident(folder, folder, diagnostics=every, job=job, first=first, likely=likely)
+
+
+def _unread(job: Job) -> Iterator[Diagnostic]:
+    """Yield a finding for the ranks without a record, and one for each record that cannot be read."""
+    if absent := [rank for rank in job.missing if rank not in job.unread]:
+        message = f"no record of {ranks(absent)}"
+        note = "what they called is known only from the other ranks; nothing is guessed about it"
+        help = "a rank that was killed writes none: look at its log first"
+        yield Diagnostic(InteropCode.RANK_ABSENT, message, notes=(note,), help=help)
+    yield from job.unread.values()
+
+
+def ranks(of: Sequence[int]) -> str:
+    """Return ranks in words."""
+    return f"{'rank' if len(of) == 1 else 'ranks'} {listed(of)}"
+
+
+def _left(blocked: Blocked, left: Left) -> tuple[int, str, Diagnostic]:
+    job = blocked.job
+    number = left.at - int(job.start[job.place[left.rank]])
+    likely = cause(job, left)
+    meant = f": {job.calls[left.meant[0]]}" if left.meant else ""
+    message = (
+        f"rank {left.rank} left the common order at call {number} of its record (entry {job.record[left.at]}), "
+        f"{job.said(left.at)}"
+    )
+    notes = (f"{left.why}{meant}", f"likely cause: {likely}", *_waits(blocked, left.rank))
+    help = f"look at rank {left.rank} first: its log, its stack, the code that makes this call"
+    return left.rank, likely, Diagnostic(InteropCode.LEFT_ORDER, message, notes=notes, help=help)
+
+
+def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
+    job, roots = blocked.job, blocked.roots
+    if not blocked.waits:
+        return None, "", None
+    if not roots:
+        cycle = blocked.cycle()
+        likely = "their calls wait for each other in a cycle, and none of them differs from a common order"
+        message = f"the job stops: {together(cycle)}"
+        help = "verify its schedule under the communication model of the run, as `--comm one-stream`"
+        return None, likely, Diagnostic(InteropCode.RUN_STOPS, message, notes=tuple(_waits(blocked, *cycle)), help=help)
+    first = max(roots, key=lambda rank: (rank in job.place, roots[rank], rank not in job.unread, -rank))
+    waiting = f", and {ranks(sorted(blocked.waiting_for(first)))} wait for it"
+    if first not in job.place:
+        said, likely = "left no record that can be read", "it was killed, or could not write its record"
+    else:
+        mine = job.of(job.place[first])
+        last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
+        said, likely = f"called nothing more{last}", "it computes, hangs outside its calls, or raised an exception"
+    others = [rank for rank in sorted(roots) if rank != first]
+    more = (f"ranks are waited for also at {ranks(others)}, of which no call is open",) if others else ()
+    notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))
+    help = f"look at rank {first} first: its log, its stack, its device"
+    return (
+        first,
+        likely,
+        Diagnostic(InteropCode.RUN_STOPS, f"the job stops: rank {first} {said}{waiting}", notes=notes, help=help),
+    )
+
+
+def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
+    """Yield the waits of these ranks and of those that wait for them, in words."""
+    near = [*(rank for rank in of if rank in blocked.waits), *(x for rank in of for x in blocked.waiting_for(rank))]
+    for rank in [*dict.fromkeys(near)][:_SHOWN]:
+        wait = blocked.waits[rank]
+        yield f"rank {rank} waits in {blocked.job.said(wait.call)}, {_which(blocked.job, wait)}"
+
+
+def _which(job: Job, wait: Wait) -> str:
+    """Return the ranks that a call needs, in words; of a rank without a record nothing is said but that."""
+    known = [rank for rank in wait.needs if rank in job.place]
+    one = len(known or wait.needs) == 1
+    if not wait.needs:
+        return "with all members in it"
+    if not known:
+        return f"in which {ranks(wait.needs)} {'is' if one else 'are'} needed too"
+    if wait.uncalled:
+        return f"which {ranks(known)} {'has' if one else 'have'} not called"
+    return f"for which {ranks(known)} {'is' if one else 'are'} not ready"

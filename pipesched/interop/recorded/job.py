@@ -1,0 +1,353 @@
+"""The calls of all ranks of a job, from the records that can be read: of torch, of Megatron, of pipesched, or orders.
+
+    rank 0   all_reduce in dp | send to +1 in pp | …        a call is named as its rank sees it, so that ranks at the
+    rank 4   all_reduce in dp | send to +1 in pp | …        same place of their pipelines make the same calls
+
+Megatron's ``--flight-recorder-dump-path`` sets torch's flight recorder, so its dumps are torch's.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.diagnostics import Diagnostic, PipeschedError, fail
+from pipesched.interop.codes import InteropCode
+from pipesched.interop.recorded import recorded_runs
+from pipesched.interop.recorded.entries import Log, Numbers, read
+from pipesched.interop.recorded.flight_recorder import RANK, Group, end_of
+from pipesched.interop.recorded.recorded_run import COMPLETED
+from pipesched.model.columns import Column, Ints, fresh, places, rank_column
+from pipesched.planning.executors import executor
+from pipesched.support.foreign import foreign
+
+COLLECTIVE, SEND, RECEIVE = range(3)
+_LARGE = 1 << 24  # bytes of dumps from which several processes read
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as its rank sees it. towards: the peer's place in the group less the own one; 0 for a collective."""
+
+    name: str
+    group: str
+    members: int
+    stride: int
+    towards: int
+    tensor: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} in {self.group}"
+            if not self.towards
+            else f"{self.name} rank {self.towards:+d} in {self.group}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The calls of all ranks with a record. ranks: their ranks in the job; start: where the calls of each begin.
+
+    call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE; peer: a rank of the job. group: index into `groups`.
+    number: torch's sequence number in the group; batch: of messages posted together. over: the call is completed.
+    record: the recorder's number of the entry. unread: by the ranks of records that cannot be read, the reason.
+    """
+
+    by: str
+    ranks: tuple[int, ...]
+    start: Ints
+    calls: tuple[Call, ...]
+    groups: tuple[Group, ...]
+    call: Column
+    way: Column
+    peer: Column
+    group: Column
+    number: Column
+    over: Column
+    record: Column
+    unread: Mapping[int, Diagnostic] = field(default_factory=dict)
+
+    @cached_property
+    def missing(self) -> tuple[int, ...]:
+        """The ranks of the job that left no record, or none that can be read."""
+        return tuple(sorted({rank for group in self.groups for rank in group.ranks} - {*self.ranks}))
+
+    @cached_property
+    def place(self) -> Mapping[int, int]:
+        """The index of each rank of the job in `ranks`."""
+        return {rank: at for at, rank in enumerate(self.ranks)}
+
+    @cached_property
+    def owner(self) -> Column:
+        """The index of the rank of each call."""
+        return rank_column(self.start)
+
+    def cut(self, at: int) -> bool:
+        """Return True if the first calls of a rank are overwritten."""
+        return bool(self.start[at] < self.start[at + 1] and self.record[self.start[at]] > 0)
+
+    @cached_property
+    def partnered(self) -> Column:
+        """True for each message with a partner: the i-th send of a channel has the i-th receive."""
+        sender = np.where(self.way == SEND, self.member, self.peer).astype(np.int64)
+        target = np.where(self.way == SEND, self.peer, self.member)
+        most = int(max(sender.max(initial=0), target.max(initial=0))) + 1
+        key = ((self.group * np.int64(most) + sender) * most + target) * 2 + (self.way == RECEIVE)
+        key[(self.way == COLLECTIVE) | (self.peer < 0)] = -1
+        order = np.argsort(key, kind="stable")
+        position = np.empty(len(key), dtype=np.int64)
+        position[order] = places(fresh(key[order]))
+        sides, count = np.unique(key, return_counts=True)
+        other = np.minimum(np.searchsorted(sides, key ^ 1), len(sides) - 1)
+        found: Column = (key >= 0) & (sides[other] == key ^ 1) & (position < count[other])
+        return found
+
+    @cached_property
+    def member(self) -> Column:
+        """The rank of the job of each call."""
+        return np.array(self.ranks, dtype=np.int32)[self.owner]
+
+    def of(self, at: int) -> slice:
+        """Return the calls of a rank by its index."""
+        return slice(int(self.start[at]), int(self.start[at + 1]))
+
+    def said(self, i: int) -> str:
+        """Return a call in words, with the ranks of the job."""
+        call, group = self.calls[self.call[i]], self.groups[self.group[i]]
+        who = f" {'to' if self.way[i] == SEND else 'from'} rank {self.peer[i]}" if self.way[i] else ""
+        many = f"ranks {listed(group.ranks)}" if not self.way[i] else ""
+        return f"{call.name}{who} in {group.purpose}" + (f" ({many})" if many else "")
+
+
+def listed(ranks: Sequence[int]) -> str:
+    few = ", ".join(map(str, ranks[:8]))
+    return few + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+
+
+def of_folder(folder: str) -> Job:
+    """Return the calls in a folder of records.
+
+    Raises:
+        PipeschedError: PS890, there is no record that can be read.
+    """
+    files = recorded_runs.read_files(folder)
+    kinds = {name: recorded_runs.kind_of(data) for name, data in files.items()}
+    makes: Mapping[str, Callable[[Mapping[str, bytes]], Job]] = {
+        "dump": _dumps,
+        "trace": partial(_of_names, posted=False),
+        "order": partial(_of_names, posted=True),
+    }
+    for kind, make in makes.items():
+        if kind in kinds.values():
+            with _without_cycles():
+                return make({name: data for name, data in files.items() if kinds[name] == kind})
+    raise fail(InteropCode.NO_RECORD, f"{folder} has no record of a rank", help=recorded_runs.GIVE)
+
+
+@contextmanager
+def _without_cycles() -> Iterator[None]:
+    """Read millions of small values, which form no reference cycles, without looking for such cycles."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _portion(files: Sequence[tuple[str, bytes]]) -> list[Log | tuple[Diagnostic, ...]]:
+    """Read dumps; a dump that cannot be read is its findings."""
+    made: list[Log | tuple[Diagnostic, ...]] = []
+    with _without_cycles():
+        known = Numbers()
+        for name, data in files:
+            try:
+                made.append(read(name, data, known))
+            except PipeschedError as error:
+                made.append(error.diagnostics)
+    return made
+
+
+def _logs(files: Mapping[str, bytes]) -> dict[str, Log | tuple[Diagnostic, ...]]:
+    pieces = [*files.items()]
+    if sum(map(len, files.values())) < _LARGE:
+        return dict(zip(files, _portion(pieces), strict=True))
+    few = max(1, len(pieces) // 16)
+    with executor("processes") as workers:
+        portions = [pieces[at : at + few] for at in range(0, len(pieces), few)]
+        return dict(zip(files, (log for made in workers.map(_portion, portions) for log in made), strict=True))
+
+
+def _dumps(files: Mapping[str, bytes]) -> Job:
+    logs, unread = dict[int, Log](), dict[int, Diagnostic]()
+    ranked = {name: int(found[1]) for name in files if (found := RANK.search(name))}
+    for name, log in _logs({name: files[name] for name in sorted(ranked, key=lambda name: ranked[name])}).items():
+        rank = ranked[name]
+        if rank in logs or rank in unread:
+            raise fail(InteropCode.RECORD, f"{name} is a second dump of rank {rank}", help="give the dumps of one run")
+        if isinstance(log, Log):
+            logs[rank] = log
+        else:
+            unread[rank] = log[0]
+    if not any(len(log.call) for log in logs.values()):
+        reasons = tuple(f"{found.code}: {found.message}" for found in unread.values())[:4]
+        raise fail(
+            InteropCode.NO_RECORD, "no dump has an entry that can be read", help=recorded_runs.GIVE, notes=reasons
+        )
+    return _joined(logs, unread)
+
+
+def _joined(logs: Mapping[int, Log], unread: Mapping[int, Diagnostic]) -> Job:
+    groups, calls = dict[Group, int](), dict[Call, int]()
+    columns: list[list[Column]] = []
+    for rank, log in logs.items():
+        rows = [_call(rank, log, *named, groups, calls) for named in log.named]
+        call, way, peer, group = np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
+        keep = way[log.call] >= 0
+        at = log.call[keep]
+        number = np.where(way[at] > 0, log.p2p[keep], log.collective[keep])
+        state = _settled(log, way, group)[keep]
+        columns.append([call[at], way[at], peer[at], group[at], number, state == COMPLETED, log.record[keep]])
+        for known in log.groups.values():
+            groups.setdefault(known, len(groups))
+    start = np.cumsum([0, *(len(column[0]) for column in columns)], dtype=np.int64)
+    call, way, peer, group, number, over, record = (np.concatenate(x) for x in zip(*columns, strict=True))
+    of = {"call": call, "way": way, "peer": peer, "group": group, "number": number, "over": over, "record": record}
+    return Job("torch's flight recorder", tuple(logs), start, tuple(calls), tuple(groups), **of, unread=unread)
+
+
+def _settled(log: Log, way: Column, group: Column) -> Column:
+    """Return the state of each entry; messages of a batch have that of the entry at its end."""
+    ends = way[log.call] == -2
+    if not ends.any():
+        return log.state
+    key = group[log.call] * np.int64(2**40) + log.p2p
+    at = np.flatnonzero(ends)[np.argsort(key[ends], kind="stable")]
+    found = at[np.minimum(np.searchsorted(key[at], key), len(at) - 1)]
+    return np.where((key[found] == key) & (way[log.call] > 0), np.maximum(log.state, log.state[found]), log.state)
+
+
+def _call(
+    rank: int, log: Log, pg: str, name: str, tensor: str, groups: dict[Group, int], calls: dict[Call, int]
+) -> tuple[int, int, int, int]:
+    """Return the numbers of a call and its way, peer and group; way -2 for the end of a batch."""
+    known = log.groups.get(pg) or (next(iter(log.groups.values())) if len(log.groups) == 1 else None)
+    group = known or Group(pg, "unnamed", (rank,))  # type: ignore[arg-type]
+    number, at = groups.setdefault(group, len(groups)), _place(group, rank)
+    sends, _, other = end_of(name)
+    if sends in (-2, -1) and name.endswith(":coalesced"):
+        return -1, -2, -1, number
+    stride = min((b - a for a, b in pairwise(group.ranks)), default=0)
+    shape = (str(group.purpose), len(group.ranks), stride)
+    if sends < 0:
+        made = Call(name.partition(":")[2] or name, *shape, 0, tensor)
+        return calls.setdefault(made, len(calls)), COLLECTIVE, -1, number
+    peer = group.ranks[other] if other < len(group.ranks) else -1
+    made = Call("send" if sends else "receive", *shape, other - at, tensor)
+    return calls.setdefault(made, len(calls)), SEND if sends else RECEIVE, peer, number
+
+
+def _place(group: Group, rank: int) -> int:
+    return group.ranks.index(rank) if rank in group.ranks else 0
+
+
+_POST = re.compile(r"(send|recv):([FB])\d+\.\d+([<>])(\d{1,6})(?:@(\d{1,3}))?")
+_EVENT = re.compile(r"(\d{1,6})(SEND|RECV)_([FB])(\d{1,8})(?:[<>]\d{1,8})?")
+_Post: TypeAlias = tuple[str, str, int, int]
+"""A message in a record with names: send or recv, F or B, the peer, the communicator."""
+
+
+def _orders(files: Mapping[str, bytes]) -> dict[int, list[_Post]]:
+    found: dict[int, list[_Post]] = {}
+    for name, data in files.items():
+        for line in recorded_runs.decoded(name, data).splitlines():
+            if (head := re.match(r"\s*rank\s+(\d{1,6})\s*:", line)) is not None:
+                if int(head[1]) in found:
+                    raise fail(InteropCode.RECORD, f"rank {head[1]} has several orders", help="give one run")
+                posts = _POST.findall(line)
+                found[int(head[1])] = [(way, of, int(peer), int(on or 0)) for way, of, _, peer, on in posts]
+    return found
+
+
+def _traces(files: Mapping[str, bytes]) -> dict[int, list[_Post]]:
+    """Return the messages of traces. A trace names no peer: it is the rank that has the neighbouring stage."""
+    events = sorted(recorded_runs.events(files))
+    owner = {int(head[1]): rank for rank, _, name in events if (head := re.match(r"\(?(\d{1,6})[A-Z]", name))}
+    found = dict[int, list[_Post]]()
+    for rank, _, name in events:
+        mine = found.setdefault(rank, [])
+        if event := _EVENT.fullmatch(name):
+            ahead = (event[2] == "SEND") == (event[3] == "F")
+            peer = owner.get(int(event[1]) + (1 if ahead else -1), -1)
+            mine.append((event[2].lower(), event[3], peer, 0))
+    return found
+
+
+def _of_names(files: Mapping[str, bytes], *, posted: bool) -> Job:
+    found = _orders(files) if posted else _traces(files)
+    every = {*found, *(peer for posts in found.values() for _, _, peer, _ in posts if peer >= 0)}
+    group = Group(foreign("pipeline"), foreign("the pipeline"), tuple(range(max(every, default=0) + 1)))
+    calls, rows, start = dict[Call, int](), list[tuple[int, int, int, int]](), [0]
+    for rank, posts in sorted((found if posted else _expected(found)).items()):
+        for word, of, other, number in posts:
+            name = f"{'send' if word == 'send' else 'receive'} {of}"
+            made = Call(name, "the pipeline", len(group.ranks), 1, other - rank, str(number))
+            rows.append((calls.setdefault(made, len(calls)), SEND if word == "send" else RECEIVE, other, number))
+        start.append(len(rows))
+    call, way, peer, on = np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
+    ends = np.array(start, dtype=np.int64)
+    record = np.arange(len(call)) - np.repeat(ends[:-1], np.diff(ends))
+    columns: dict[str, Column] = {
+        "call": call,
+        "way": way,
+        "peer": peer,
+        "number": np.arange(len(call)),
+        "record": record,
+    }
+    by, groups = "orders" if posted else "pipesched's recorder", (group,) * (int(on.max(initial=0)) + 1)
+    job = Job(by, tuple(sorted(found)), ends, tuple(calls), groups, group=on, over=way >= 0, **columns)  # type: ignore[arg-type]
+    return replace(job, over=job.partnered)
+
+
+def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
+    """Return the messages of traces, which hold finished ones, and the next receive of each rank by its last step.
+
+    Nothing is added if every rank ends with a whole step, or in the first step.
+    """
+    steps = {
+        rank: step_of(np.unique([str(post) for post in posts], return_inverse=True)[1]) for rank, posts in found.items()
+    }
+    if all(period and len(found[rank]) % period == 0 for rank, (period, _) in steps.items()):
+        return dict(found)
+    made = {rank: [*posts] for rank, posts in found.items()}
+    for rank, (period, first) in steps.items():
+        if period and first == len(found[rank]) and (after := found[rank][-period])[0] == "recv":
+            made[rank].append(after)
+    return made
+
+
+def step_of(row: Ints) -> tuple[int, int]:
+    """Return the number of calls of a step of a rank, and the first call that differs from the step before.
+
+    0, if no part of the calls repeats; the number of calls, if none differs.
+    """
+    best = (0.0, 0, 0)
+    for period in range(4, 3 * len(row) // 4 + 1):
+        same = row[period:] == row[:-period]
+        share = float(same.mean())
+        if share > best[0] and share > 0.5:
+            ends = np.flatnonzero(~np.concatenate([[False], same, [False]]))
+            runs = np.diff(ends) - 1
+            long = np.flatnonzero(runs >= max(period // 3, 4))
+            if len(long):
+                best = (share, period, period + int(ends[long[0] + 1]) - 1)
+    return best[1], best[2]

@@ -1,0 +1,121 @@
+"""The incident desk: from the records of a job that stopped, the rank that failed first, and nothing guessed.
+
+The oracle is a simulator of jobs (``oracles/incidents.py``) that knows which rank it spoiled, and nothing of the desk.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pipesched
+from pipesched.interop.recorded import entries
+from tests.interop.incidents_at_length import count
+from tests.makers import recorded_runs, torch_pickles
+from tests.makers.incident_dumps import write
+from tests.oracles.incidents import incident
+from tests.readers.typed import typed
+
+_GLOO = """
+import sys, torch, torch.distributed as d
+d.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+for _ in range(3): d.all_reduce(torch.ones(4))
+sys.stdout.buffer.write(torch._C._distributed_c10d._dump_fr_trace(True, sys.argv[2] == "stacks"))
+"""
+
+
+def test_the_first_rank_is_the_one_that_failed() -> None:
+    """Kills, stops, calls left out, exchanged or misdirected, in pipelines and collectives: 95 of 100 are named."""
+    right, wrong = count(range(7000, 7040))
+    assert right.total() >= 38, wrong
+
+
+@pytest.mark.parametrize("stacks", ["stacks", "none"])
+def test_dumps_of_torch_are_read(stacks: str, tmp_path: Path) -> None:
+    """A dump of torch itself is read; without stacks, the tests' writer gives it the same bytes."""
+    run = [sys.executable, "-c", _GLOO, str(tmp_path / "store"), stacks]
+    data = subprocess.run(run, env={"TORCH_FR_BUFFER_SIZE": "10"}, capture_output=True, timeout=60, check=True).stdout
+    assert (torch_pickles.dumps(pickle.loads(data)) == data) == (stacks == "none")
+    log = entries.read("rank_0", data, entries.Numbers())
+    assert [log.named[x] for x in log.call] == [("0", "gloo:all_reduce", "Float [4]")] * 3
+    assert log.collective.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_of_entries_are_read_as_single_ones(seed: int, tmp_path: Path) -> None:
+    """The same dump as torch pickles it, as Python pickles it and as JSON has the same calls."""
+    write(incident(seed, "stop"), tmp_path)
+    data = next(path for path in sorted(tmp_path.iterdir())).read_bytes()
+    value = pickle.loads(data)
+    forms = [data, pickle.dumps(value, 2), json.dumps(value).encode()]
+    logs = [entries.read("rank_0", form, entries.Numbers()) for form in forms]
+    rows = [
+        [
+            (x.named[c], *rest)
+            for c, *rest in zip(*(getattr(x, k).tolist() for k in ("call", "collective", "p2p", "state", "record")))  # noqa: B905
+        ]
+        for x in logs
+    ]
+    assert rows[0] == rows[1] == rows[2] and len(rows[0]) > 10
+
+
+def test_what_is_missing_is_said_and_not_guessed(tmp_path: Path) -> None:
+    """A rank without a dump and one with half a dump are named with the reason; the rest is judged."""
+    made = incident(1, "stop", "collective")
+    others = [rank for rank in range(len(made.posted)) if rank != made.rank]
+    made.lost, made.damaged = {others[0]}, {others[1]}
+    write(made, tmp_path)
+    told = typed("verify", "--recorded", str(tmp_path))
+    assert told.status == 1
+    text = told.out.decode()
+    assert f"no record of rank {others[0]}\n" in text
+    assert f"error[PS891]: nccl_trace_rank_{others[1]} is cut off or damaged" in text
+    assert f"the job stops: rank {made.rank} called nothing more" in text
+
+
+def test_a_job_that_ended_is_ok(tmp_path: Path) -> None:
+    """Where every call of every rank is completed, the desk has no finding."""
+    made = incident(3, "stop")
+    made.posted = [calls[:2] for calls in made.posted]  # a barrier and a broadcast, which all ranks have completed
+    made.lost, made.damaged = set(), set()
+    write(made, tmp_path)
+    report = pipesched.verify(recorded=tmp_path)
+    assert report.ok and str(report).startswith(
+        f"ok  {tmp_path}   {len(made.posted)} ranks, {2 * len(made.posted)} calls"
+    )
+
+
+@pytest.mark.parametrize("write_run", [recorded_runs.orders, recorded_runs.traces])
+def test_other_recorders_are_read(write_run: Callable[..., None], tmp_path: Path) -> None:
+    """In orders and in pipesched's traces of three steps, the rank that stops in the third is first."""
+    text = typed("emit", "1f1b", "--p=4", "--m=6", "--target=program").out.decode()
+    program = pipesched.load(pipesched.Source("plan.txt", text)).program
+    assert program is not None
+    lists = [program.instructions(rank) for rank in range(4)]
+    run = recorded_runs.play(
+        lists, steps=3, stopped={2: 2 * len(lists[2]) + 14}, eager=write_run is recorded_runs.traces
+    )
+    write_run(run, tmp_path)
+    report = pipesched.verify(recorded=tmp_path)
+    assert report.to_json()["incident"]["first"] == 2, report  # type: ignore[index]
+
+
+def test_neither_a_schedule_nor_a_record() -> None:
+    """A command without a file and without a folder of records is refused, as is the function."""
+    told = typed("verify")
+    assert told.status == 2 and b"missing argument 'FILES...'" in told.err
+    with pytest.raises(pipesched.PipeschedError, match="no schedule is given, and no folder of records"):
+        pipesched.verify()
+
+
+def test_many_empty_lists_are_read_in_linear_time() -> None:
+    """Entries with a hundred lists that torch does not write are refused, and not searched for ever."""
+    value = {"entries": [{"record_id": 1, **{f"x{i}": [] for i in range(100)}}] * 3, "pg_config": {}}
+    with pytest.raises(pipesched.PipeschedError, match="PS891"):
+        entries.read("rank_0", torch_pickles.dumps(value), entries.Numbers())
