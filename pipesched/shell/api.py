@@ -40,7 +40,7 @@ from pipesched.common import keywords, sources
 from pipesched.common.installed import installed_version
 from pipesched.common.keywords import Caps, CostsLike, File, Number, Parameter, Target
 from pipesched.compile import Options
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, PipeschedError
 from pipesched.engines.parts import PartsLike
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
@@ -129,9 +129,7 @@ def verify(
 
     parse_model(given["comm"] or "strict")
     if target is None:
-        if (alone := verb.unnamed(options.compile_options("verify", given, sizes))) is None:
-            raise fail(Code.USAGE, "no schedule is given, and no folder of records")
-        return alone
+        return verb.unnamed(options.compile_options("verify", given, sizes))
     given = {**given, "torch_version": given["torch_version"] or _version_of(target)}
     if isinstance(target, Schedule | Program):
         asked = options.compile_options("verify", given, sizes)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pipesched.compile import examine, load
-from pipesched.diagnostics import PipeschedError
+from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.extension import Later, Reader, Sweep, counting
 from pipesched.formats.readers import PS, Loaded, checked, reader_of
@@ -37,10 +37,12 @@ def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
     yield from (verify(*one) for one in asked)
 
 
-def unnamed(options: Options) -> Report | None:
-    """Return the verdict of extensions without a file; None without an option that stands for one."""
+def unnamed(options: Options) -> Report:
+    """Return the verdict of extensions without a file; PS225 without an option that stands for one."""
     report = _judged(nothing := Report(None, None), None, options)
-    return None if report is nothing else report
+    if report is nothing:
+        raise fail(Code.USAGE, "missing argument 'FILES...'", help="`pipesched verify --help` shows the options")
+    return report
 
 
 def examined(source: Source | Report, options: Options) -> Report | Examination:

@@ -46,15 +46,11 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     from pipesched.verbs import verify as verb
 
     grid = flags.grid(given)
-    sources = [_read(target) for target in files]
+    sources = [_read(target) for target in files] or [verb.unnamed(compile_options("verify", given, {}))]
     listed = [verb.lists([source]) if isinstance(source, Source) else frozenset() for source in sources]
     runs = count(grid, listed)
     with flags.output_of(given) as out:
         basis, sized = compile_options("verify", given, {}), zip(sources, listed, strict=True)
-        if not sources:
-            if (alone := verb.unnamed(basis)) is None:
-                raise click.MissingParameter(param=click.get_current_context().command.params[0])
-            return _published([alone], out) if out.format in PUBLISHED else out.verdict(alone)
         asked = [(source, replace(basis, parameters=x)) for source, own in sized for x in combinations(grid, own)]
         reports = verb.verify_all(asked)
         if out.format in PUBLISHED:

@@ -32,8 +32,8 @@ sys.stdout.buffer.write(torch._C._distributed_c10d._dump_fr_trace(True, sys.argv
 
 def test_the_first_rank_is_the_one_that_failed() -> None:
     """Kills, stops, calls left out, exchanged or misdirected, in pipelines and collectives: 95 of 100 are named."""
-    right, wrong = count(range(7000, 7040))
-    assert right.total() >= 38, wrong
+    right, wrong = count(range(7000, 7030))
+    assert right.total() > 28, wrong
 
 
 @pytest.mark.parametrize("stacks", ["stacks", "none"])
@@ -110,7 +110,7 @@ def test_neither_a_schedule_nor_a_record() -> None:
     """A command without a file and without a folder of records is refused, as is the function."""
     told = typed("verify")
     assert told.status == 2 and b"missing argument 'FILES...'" in told.err
-    with pytest.raises(pipesched.PipeschedError, match="no schedule is given, and no folder of records"):
+    with pytest.raises(pipesched.PipeschedError, match="missing argument"):
         pipesched.verify()
 
 
