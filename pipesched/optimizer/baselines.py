@@ -34,7 +34,7 @@ class Known:
     """A known schedule at the same size. spent: its times; peak: the largest over the ranks.
 
     fits: True if its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
-    kind of backward; `unlike` then names the difference. apart: the orders, with operations that share a slot one after
+    kind of backward; `unlike` then names the difference. apart: the orders, with operations of a shared slot one after
     the other, which takes no longer.
     """
 
@@ -51,7 +51,7 @@ class Known:
 
     @property
     def remark(self) -> str:
-        """The reason why the schedule does not answer the question; empty if it does."""
+        """Why the schedule does not answer the question; empty if it does."""
         if self.orders is None:
             return self.unlike
         return "" if self.fits else "over the cap"

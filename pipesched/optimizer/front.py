@@ -4,7 +4,7 @@
                     │             │ the order found is where the search at the next cap begins
                     └─ its bound holds at every cap: a bound at a cap holds at all lower ones
 
-Costs are of 1/p of the model, so that a stage of a placement with v stages on each rank takes 1/v of them. A point of
+Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of
 the front is proved if its own bound reaches it, and the bounds of all other placements at its peak do too.
 """
 
@@ -209,7 +209,7 @@ def _solved(request: Request, caps: Sequence[Fraction], progress: Progress) -> I
 
 
 def _steps(free: Optimum) -> Iterator[Fraction]:
-    """Yield the caps that differ, from the least that has a schedule to the peak of the answer without a cap.
+    """Yield the caps that matter, from the least one with a schedule to the peak of the answer without a cap.
 
     Raises:
         PipeschedError: PS225, they are too many.

@@ -51,7 +51,7 @@ _SEARCH = 0.8  # part of the time for the search
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
-    """Find the best schedule, and prove as far as possible that it is; under a cap in bytes, one that keeps the cap.
+    """Find the best schedule, and prove as far as possible that it is; under a cap in bytes, one within the cap.
 
     Raises:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
@@ -152,7 +152,7 @@ def _repeated(
 
 def _baselines(target: Target, problem: Problem, meter: Meter) -> Iterator[Known]:
     """Yield the user's schedule, and the library's schedules with the same placement and number of microbatches, each
-    order once. Of large schedules, only those that the meter has time for are read.
+    order once. Large schedules are read only as far as the meter allows.
     """
     seen, stages = set[str](), target.instance.placement.stages
     orders: list[Schedule] = []

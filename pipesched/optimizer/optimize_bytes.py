@@ -6,7 +6,7 @@ within the bytes.
     release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to the bytes of F, rounded up
     caps       room / bytes of a microbatch on most stages, rounded down
 
-Counting x may exclude an order that just fits. So the search also runs without x, and the bytes by which its order
+Counting x may exclude an order that just fits. So the search first runs without x, and the bytes by which its order
 exceeds the cap are set aside in the next search. Bytes of messages, whose number depends on the order, are treated
 likewise.
 """
@@ -63,7 +63,7 @@ class Room:
 
     @property
     def note(self) -> str:
-        """A sentence on how the caps follow from the bytes."""
+        """A sentence that explains how the caps follow from the bytes."""
         share = percent(-self.release.at_input)
         split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
         return (

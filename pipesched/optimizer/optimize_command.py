@@ -74,7 +74,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _shown(found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str]) -> int:
-    """Print a table of caps, and draw it where that is asked for; return the exit status."""
+    """Print a table of caps, and draw it if requested; return the exit status."""
     if given["plot"]:
         replace_file(given["plot"], plot())
     out.line(dumps(found.to_json()) if out.format == "json" else found.text())
@@ -82,7 +82,7 @@ def _shown(found: Frontier | Front, out: Output, given: Given, plot: Callable[[]
 
 
 def _require_places(given: Given, *, ranged: bool) -> None:
-    """Raises PipeschedError: PS225, a plot or a proof that is not made of this, or has no place."""
+    """Raises PipeschedError: PS225, a plot or a proof that does not apply to this request, or has no path."""
     if given["front"] and given["mem_cap"] and not ranged:
         raise fail(
             Code.USAGE, "a front is over several caps", help="leave out --mem-cap, or give a range, such as 2..8"

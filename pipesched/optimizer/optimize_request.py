@@ -1,4 +1,4 @@
-"""Requests to the optimizer, and their targets: placement, sizes, costs and backward of a schedule, or new ones."""
+"""Requests to the optimizer, and their targets: placement, sizes, costs and backward, of a schedule or new."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    decide, overlap, recompute: what is decided beside the order. placement: linear, loop, vee, any, ranks by
+    decide, overlap, recompute: decisions in addition to the order. placement: linear, loop, vee, any, ranks by
     stage, or None (linear; with v > 1 loop). seeds: orders to begin with, with their names. mem_cap: one
     cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
@@ -153,7 +153,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def require_costs(loaded: Loaded) -> None:
-    """Refuse a file with `parts`: bounds on its orders would count the fullest engine, and those here count sums.
+    """Refuse a file with `parts`: its times follow engines, while the bounds here add up the times of a rank.
 
     Raises:
         PipeschedError: PS702.

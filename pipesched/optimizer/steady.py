@@ -1,4 +1,4 @@
-"""Among orders of the same makespan, one that varying times lengthen less.
+"""Finds, among orders of the same makespan, one that varying times lengthen less.
 
     best order, library orders as short ──> the one with the least p95 ──> an operation is moved on its rank ──> ...
                                                  kept if the makespan is as short, the caps hold, and p95 falls
@@ -33,7 +33,7 @@ Quantiles: TypeAlias = Callable[[Analysis, Fraction, int], tuple[Fraction, Fract
 
 @dataclass(frozen=True)
 class Steady:
-    """The search. share: the standard deviation of every time, as a share of it."""
+    """The search. share: the standard deviation of every time, as a share of the time."""
 
     instance: Instance
     problem: Problem

@@ -1,4 +1,4 @@
-"""Decimal twins of a certificate's numbers in JSON: each exact, and as ``KEY_decimal`` after it
+"""Decimal twins of a certificate's numbers in JSON: each number is exact, followed by ``KEY_decimal``
 (`model.numbers.exact`).
 """
 
@@ -24,7 +24,7 @@ def single(value: object) -> object:
     """Strip the ``_decimal`` twins that `doubled` adds.
 
     Raises:
-        ValueError: if a twin differs from its number.
+        ValueError: if a decimal twin differs from its number.
     """
     if isinstance(value, Mapping):
         decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}

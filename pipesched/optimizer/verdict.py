@@ -1,4 +1,4 @@
-"""Verdicts on an optimum, and their terms, in the words that the optimizer and the checker share.
+"""Verdicts on an optimum, and their terms, shared by the optimizer and the checker.
 
     proved optimal                                  no schedule is better: a checker derived the bound
     optimal on the word of CaDiCaL, not checked     an engine refuted every better objective, and the answer lacks the
@@ -50,10 +50,10 @@ def on_the_word(name: str) -> str:
 class Verdict:
     """The objective of a schedule, and the lower bound on it.
 
-    lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine on whose
-    word the lower bound is taken, empty if the bound was derived. every: (m0, K) if the schedule is for every m = m0 +
-    jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal for all
-    of these m. unit: the unit of times.
+    lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine whose
+    unchecked word the lower bound rests on, empty if the bound was derived. every: (m0, K) if the schedule is for every
+    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal
+    for all of these m. unit: the unit of times.
     """
 
     objective: str
@@ -182,7 +182,7 @@ class Terms:
     backwards.
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
-    decided: what was decided beside the order, in words; otherwise empty. pairs: True if an F may share a slot with a
+    decided: a text on decisions in addition to the order; otherwise empty. pairs: True if an F may share a slot with a
     B. again: which F may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do.
     """
 

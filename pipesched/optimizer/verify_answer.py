@@ -1,6 +1,6 @@
 """Verification of an optimizer's answer: all checks on its schedule, its certificate, and its other entries.
 
-Only what can be derived anew is accepted. A bound on an engine's word is reported as such; it is not a proof.
+Only facts that can be derived again are accepted. A bound on an engine's word is reported as such; it is not a proof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pipesched.prove`: what holds for every p, every m and every cost."""
+"""`pipesched.prove`: proves properties for every p, every m and every cost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def prove(target: Target, **parameters: Parameter) -> Theorems:
-    """Prove the properties and claims of a .ps file for every p, every m and all costs. Parameters that are given are
-    fixed.
+    """Prove the properties and claims of a .ps file for every p, every m and all costs. Given parameters are fixed.
 
     Raises:
         PipeschedError: the target is not a .ps file, or is wrong at every size; PS225; PS820, islpy is not installed.

@@ -1,4 +1,5 @@
-"""Check a certificate: what follows from the text of its schedule, with its guesses, is held against what it says.
+"""Checks a certificate: derives its results from the text of its schedule and its guesses, and compares them with its
+entries.
 
     text ──the path of `prove`──> relations ──guesses, decided as inclusions──> domain, findings, obligations
                                                                                          │
@@ -44,10 +45,10 @@ def certified(theorems: Theorems) -> Theorems:
 
 
 def check(certificate: Certificate, *, keeps: bool = False) -> tuple[Theorems, list[Shown]]:
-    """Return what a certificate proves, and the inclusions that were decided; keeps: with their sets.
+    """Return the theorems of a certificate, and the decided inclusions. keeps: with their sets.
 
     Raises:
-        PipeschedError: PS720, it is damaged; PS721, it says what does not follow; PS820, islpy is not installed.
+        PipeschedError: PS720, it is damaged; PS721, an entry does not follow; PS820, islpy is not installed.
     """
     isl()
     checker = Checker(certificate, keeps)
@@ -58,7 +59,7 @@ def check(certificate: Certificate, *, keeps: bool = False) -> tuple[Theorems, l
 
 
 def _plain(entries: Mapping[str, object]) -> dict[str, object]:
-    """Return the entries in the form in which a file of them is read back."""
+    """Return the entries in the form in which a certificate file is read back."""
     return {key: _value(value) for key, value in entries.items()}
 
 
@@ -74,7 +75,7 @@ def _value(tree: object) -> object:
 
 
 def _differing(given: object, derived: object, place: str) -> tuple[str, str] | None:
-    """Return the first place at which an entry is not what follows, and what follows."""
+    """Return the first place at which an entry differs from the derived one, and the derived one."""
     if isinstance(given, dict) and isinstance(derived, dict):
         for key in (*derived, *given):
             if key not in given or key not in derived:
@@ -94,7 +95,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
 
 @dataclass(eq=False)
 class Checker:
-    """Derives anew what a certificate says. keeps: the inclusions are kept with their sets."""
+    """Derives the entries of a certificate again. keeps: the inclusions are kept with their sets."""
 
     certificate: Certificate
     keeps: bool = False
@@ -118,7 +119,7 @@ class Checker:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The properties of the file in their order."""
+        """The properties of the file, in order."""
         return [*(name for name, _ in STRUCTURE), *map(said, self._claims)]
 
     def damaged(self, place: str, reason: str) -> PipeschedError:
@@ -126,13 +127,13 @@ class Checker:
         return damaged(self.certificate.name, place, reason)
 
     def refused(self, place: str, reason: str) -> PipeschedError:
-        """Return the refusal of what does not follow."""
+        """Return the refusal of an entry that does not follow."""
         message = f"certificate {self.certificate.name} does not hold at {place}: {reason}"
         help = "`pipesched prove` says what is true of the schedule; a certificate is not to be edited"
         return fail(ProverCode.NOT_IMPLIED, message, help=help)
 
     def theorems(self) -> Theorems:
-        """Return what follows from the text and the guesses.
+        """Return the theorems that follow from the text and the guesses.
 
         Raises:
             PipeschedError: PS720, PS721.
@@ -162,7 +163,7 @@ class Checker:
         return Answer(values(question), domain_of(question), findings, question)
 
     def _expected(self, findings: tuple[Finding, ...]) -> list[str]:
-        """Return the properties of which an answer speaks: not of deadlock where completeness is open."""
+        """Return the properties that an answer covers: deadlock only if completeness is settled."""
         open = findings[0].outcome == OPEN if findings else False
         return [self._names[0], *self._names[2:]] if open else self._names
 
@@ -196,7 +197,7 @@ class Checker:
                 raise self.refused(f"{here}.outcome", "it is not an outcome, or the order was not proved first")
 
     def _number(self, name: str, after: int, place: str) -> int:
-        """Return the number of a property that comes after another."""
+        """Return the number of a property that follows another one."""
         found = next((k for k in range(after + 1, len(self._names)) if self._names[k] == name), None)
         if found is None:
             raise self.refused(f"{place}.property", "the file has no such property after the previous one")
@@ -214,7 +215,7 @@ class Checker:
             raise self.refused(place, f"`{self._names[number]}` is not proved: {error}") from None
 
     def _refuted(self, name: str, at: int, entry: Mapping[str, object], question: Question, place: str) -> Finding:
-        """Return a finding on what `verify` finds wrong at a size of a certificate."""
+        """Return the finding that `verify` makes at a certificate's counterexample size."""
         own = part(self.certificate.name, entry, "counterexample", dict, f"{place}.")
         here = f"{place}.counterexample."
         size = self._given(part(self.certificate.name, own, "parameters", dict, here), f"{here}parameters")

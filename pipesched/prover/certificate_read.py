@@ -1,7 +1,7 @@
-"""Read the JSON that `pipesched prove --json` prints, to be checked.
+"""Reads the JSON that `pipesched prove --json` prints, to check it.
 
-schedule        its text, and the digest of that
-answers         by domain: guesses, and all that follows from them and from the text
+schedule        its text, and the digest of the text
+answers         by domain: guesses, and the results that follow from them and from the text
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate whose schedule is the text that its digest says. name: the file that holds it."""
+    """A certificate with a schedule that matches its digest. name: the certificate's file."""
 
     name: str
     schedule: Source
@@ -36,7 +36,7 @@ def schedule(source: Source) -> Source:
 
 
 def read(source: Source) -> Certificate:
-    """Read a certificate; nothing in the certificate is believed.
+    """Read a certificate; nothing in it is trusted.
 
     Raises:
         PipeschedError: PS720, the certificate is damaged; PS843, reading it exceeds the budget.
@@ -64,7 +64,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
     """Return an entry of some kind.
 
     Raises:
-        PipeschedError: PS720, there is none.
+        PipeschedError: PS720, if there is none.
     """
     value = of.get(key)
     if type(value) is not kind:
@@ -81,7 +81,9 @@ def damaged(name: str, place: str, reason: str) -> PipeschedError:
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Make an object of its entries; ValueError if a name occurs twice, as readers differ in the value they keep."""
+    """Make an object of its entries; raise ValueError if a name occurs twice, since readers differ in the value they
+    keep.
+    """
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)
@@ -92,10 +94,10 @@ def _none(_: str) -> object:
 
 
 def _real(tree: object) -> object:
-    """Return a value with its texts as they are in the file.
+    """Return a value with its strings as they are in the file.
 
     Raises:
-        PipeschedError: a number is too large.
+        PipeschedError: if a number is too large.
     """
     match tree:
         case str():

@@ -83,7 +83,7 @@ class Proof:
 
     @cached_property
     def counted(self) -> bool:
-        """True if the claim compares a peak with a number made of sizes: it is about an activation of 1, no other."""
+        """True if the claim compares a peak with a number derived from sizes, so it holds only for M = 1."""
         claim = self.claim.claim
         if costs_in(claim) or ast.names_in(claim) & set(FIGURES) != {"peak"} or not isinstance(claim, ast.Binary):
             return False
@@ -91,7 +91,7 @@ class Proof:
 
     @property
     def where(self) -> str:
-        """The costs of its condition for which alone it is proved, as text; empty where that is all of them."""
+        """The costs to which the proof is limited, as text; empty if it covers the claim's whole condition."""
         if self.counted:
             return "at tM == 1"
         _, of_sizes = _sides(self._node)
@@ -154,7 +154,7 @@ def _names_peak(node: ast.Expression) -> bool:
 
 
 def _without_sizes(question: Question) -> bool:
-    """Return True if a question is of no size."""
+    """Return True if a question has no sizes."""
     sizes = question.model.sizes
     return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
 
@@ -203,7 +203,7 @@ class _Part:
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _least(self, of: Set) -> dict[str, int]:
-        """Return the smallest size in a set: the least p + m, then the fewest ranks."""
+        """Return the smallest size in a set: the smallest p + m, then the fewest ranks."""
         model = self.question.model
         if model.digits:
             own = isl().dim_type
@@ -252,7 +252,7 @@ class _Part:
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
 
     def _claimed(self) -> PwAff | None:
-        """Return the peak of which the claim says that it is that of each rank; None where it says no such thing."""
+        """Return the formula that the claim gives for the peak of every rank; None if it gives none."""
         node, facts = self.node, self.facts
         if node.operator != "==" or not _names_peak(node.left) or ast.names_in(node.right) & set(FIGURES):
             return None
@@ -283,7 +283,7 @@ class _Part:
         raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
-        """Return a figure at one generator, as claims name it."""
+        """Return a figure at one generator, by its name in claims."""
         r = self.facts.space.named("r")
         ranks = self.question.model.ranks
 

@@ -37,7 +37,7 @@ class Cone:
         return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
 
     def ray(self, costs: Mapping[str, int]) -> Cone | None:
-        """Return the cone of the multiples of some costs; None where they are outside of this one, or all 0."""
+        """Return the cone of the multiples of some costs; None if they are outside of this cone, or all 0."""
         row = tuple(Fraction(costs.get(name, 0)) for name in self.names)
         if not any(row) or any(_times(form, row) < 0 for form in self.forms):
             return None

@@ -25,7 +25,7 @@ Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
 
 
 class Uncarried(Exception):
-    """A last digit has no known bounds in multiples of p, or too wide ones, so its carries cannot be enumerated."""
+    """The carries of a last digit cannot be enumerated: its bounds in multiples of p are unknown or too wide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class DigitSpace(Space):
 
 
 def _around(value: Fraction) -> Bounds:
-    """Return the bounds of a constant, as p is at least 1."""
+    """Return the bounds of a constant in multiples of p, using p >= 1."""
     return (min(value, Fraction(0)), max(value, Fraction(0)) + 1)
 
 
@@ -175,7 +175,7 @@ class Number:
         return self._made(self.first.union_add(other.first), self.last.union_add(other.last), hull)
 
     def gist(self, within: Set) -> Number:
-        """Return the number in a simpler form that is the same within a set."""
+        """Return a simpler number that has the same values within a set."""
         return self._made(self.first.gist(within), self.last.gist(within), self.bounds)
 
     def n_piece(self) -> int:
@@ -190,7 +190,7 @@ class Number:
 
     @cached_property
     def carries(self) -> range:
-        """The values of ``last // p``, as far as the rank and last digits, which are below p, decide them."""
+        """The values of ``last // p``, as far as they follow from the rank and last digits being below p."""
         if self.bounds is None:
             raise Uncarried
         low, high = self.bounds[0].__floor__(), self.bounds[1].__ceil__()
@@ -212,7 +212,7 @@ class Number:
         return self._stepped(lambda _: self.space.constant(1))
 
     def _stepped(self, step: Callable[[int], PwAff]) -> PwAff:
-        """Return ``last // p`` of these steps, as cases of the last digit."""
+        """Return ``last // p`` for these steps, as cases of the last digit."""
         carries = self.carries
         if self.last.n_piece() * len(carries) > PIECES:
             raise TooHard
@@ -239,7 +239,7 @@ class Number:
     # Comparisons
 
     def _whole(self) -> Number:
-        """Return the number times a factor above 0 that makes its first digit whole."""
+        """Return the number times a positive factor that makes its first digit whole."""
         factor = denominator(self.first)
         return self if factor == 1 else self.scale_val(self.space.value(factor))
 
@@ -260,7 +260,7 @@ class Number:
         return own._pieces(lambda x: x.nonneg_set(), lambda first: _union(own._reaching(first)))
 
     def _reaching(self, first: PwAff) -> Iterator[Set]:
-        """Yield by carry k where last >= k p and first + k = 0, and where the first digit decides alone."""
+        """Yield, by carry k, the set where last >= k p and first + k = 0, and the set where the first digit decides."""
         carries = self.carries
         for k in carries:
             here = first.add(self.space.constant(k))
@@ -321,16 +321,16 @@ class Number:
         return int(of) if of is not None and of.denominator == 1 and constant(self.last) == 0 else None
 
     def whole_number(self) -> int | None:
-        """Return the number if it is the same everywhere, and whole, or None."""
+        """Return the number if it is constant and whole, else None."""
         of = constant(self.last) if self.small else None
         return int(of) if of is not None and of.denominator == 1 else None
 
     def plain(self, value: PwAff, bounds: Bounds = None) -> Number:
-        """Return a number of which an expression is the last digit."""
+        """Return a number with an expression as its last digit."""
         return self._made(self.space.constant(0), value, bounds)
 
     def divided(self, by: Number) -> tuple[Number, Number, list[PwAff]] | None:
-        """Return quotient, remainder, and the quotients by numbers in them; None if the divisor has no such form."""
+        """Return quotient, remainder, and the quotients by numbers in them; None if the divisor is not supported."""
         count, turns = by.whole_number(), by.multiple_of_p()
         if count is not None and count > 0:
             return self._by_number(count)
@@ -360,7 +360,7 @@ class Number:
 
 
 def _stepped(of: Number, digit: PwAff, below: int) -> PwAff:
-    """Return ``digit * p`` of a digit from 0 to below - 1, by cases."""
+    """Return ``digit * p`` for a digit from 0 to below - 1, by cases."""
     total, p = of.space.raw("p").scale_val(of.space.value(0)), of.space.raw("p")
     for k in range(1, below):
         total = total.add(case(digit.ge_set(of.space.constant(k)), p, of.space.constant(0)))

@@ -1,4 +1,4 @@
-"""Domains in words: ``every size with p >= 1 and m >= 1``."""
+"""Domains as text: ``every size with p >= 1 and m >= 1``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RULES = (
 
 
 def domain(sizes: Set, also: Sequence[str] = ()) -> str:
-    """Describe a set of sizes in words. also: more conditions, as the file writes them."""
+    """Describe a set of sizes. also: further conditions, as the file writes them."""
     said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""

@@ -10,7 +10,7 @@ from math import gcd, lcm
 def reduced(equations: Iterable[Sequence[Fraction | int]], unknowns: int) -> tuple[list[list[Fraction]], list[int]]:
     """Return the equations in reduced row echelon form, and the pivot column of each.
 
-    Inside, each equation is multiplied by what makes it one of small whole numbers.
+    Internally, each equation is scaled to small whole numbers.
     """
     rows, pivots = [_whole(row) for row in equations], list[int]()
     for column in range(unknowns):

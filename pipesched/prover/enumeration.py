@@ -1,4 +1,4 @@
-"""The points of small sets, and the values of expressions at points, by arrays: a row has a point's parameters first.
+"""Points of small sets, and values of expressions at points, as arrays; a row begins with the point's parameters.
 
 { [p, r, i] : 0 <= r < p and 0 <= i < p - r }        each column between its bounds in terms of those before it
 """
@@ -19,10 +19,10 @@ _A_POINT = 100  # steps charged for each point
 
 
 def points(of: Set, sizes: Ints) -> Ints:
-    """Return the points of a set at some sizes, in lexicographic order. sizes: a row of the parameters each.
+    """Return the points of a set at some sizes, in lexicographic order. sizes: one row of parameters each.
 
     Raises:
-        TooHard: the set has too many points.
+        TooHard: if the set has too many points.
     """
     parts = of.compute_divs().get_basic_sets()
     width = sizes.shape[1] + of.dim(isl().dim_type.set)
@@ -74,8 +74,8 @@ def _points(part: Any, rows: Ints) -> Ints:
 
 
 def _ends(part: Any, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the least and the largest value of a dimension that no limit excludes, by row; of all rows together where
-    it has no limit.
+    """Return the smallest and the largest value of a dimension within its limits, by row; over all rows if it has no
+    limit.
     """
     lows, highs = [], []
     for weights in limits:
@@ -110,7 +110,7 @@ def _limits(part: Any) -> Iterator[Ints]:
 
 
 def _inside(part: Any, rows: Ints) -> Bools:
-    """Return which points are in a set of one piece."""
+    """Return a mask of the points that are in a set of one piece."""
     inside, columns = np.ones(len(rows), dtype=np.bool_), _with_quotients(part, rows)
     for each in part.get_constraints():
         value = columns @ _weights(each, columns.shape[1] - 1, 1)

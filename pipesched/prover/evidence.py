@@ -1,7 +1,7 @@
 """The evidence of a proof: guessed expressions, and decided inclusions of sets.
 
-A prover makes guesses and keeps them; a checker takes the evidence of a certificate, and makes none. Both decide the
-same inclusions, and nothing is concluded from a guess but what these say.
+A prover makes guesses and keeps them; a checker takes the evidence of a certificate, and makes no guesses. Both decide
+the same inclusions, and only these justify conclusions from a guess.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Points: TypeAlias = Set | UnionSet | UnionMap
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """An inclusion that was decided, or that two products are equal.
+    """A decided inclusion, or a decided equality of two products.
 
-    what: what is shown, in words. left, right: its sets, where a second opinion is asked for; factors: a, b, c, d of
+    what: the statement, as text. left, right: its sets, if a second opinion is requested; factors: a, b, c, d of
     ``a b == c d``, each of one digit or of two in base p.
     """
 
@@ -34,7 +34,7 @@ class Shown:
 class Evidence:
     """Guesses and inclusions of the questions on one file. known: the guesses of a certificate; None makes them.
 
-    where: the sizes of a question with fewer of them, in words. keeps: inclusions are kept with their sets.
+    where: the sizes of a restricted question, as text. keeps: inclusions are kept with their sets.
     """
 
     known: Mapping[str, object] | None = None
@@ -46,7 +46,7 @@ class Evidence:
     shown: list[Shown] = field(default_factory=list)
 
     def under(self, where: str) -> Evidence:
-        """Return the evidence of a question with fewer sizes, which is kept here too."""
+        """Return the evidence of a question with fewer sizes, which is also kept here."""
         where = " and ".join(filter(None, [self.where, where]))
         return replace(self, where=where)
 
@@ -57,7 +57,7 @@ class Evidence:
         """Return a guess at an expression; None if there is none.
 
         Raises:
-            Damaged: the certificate has none in this spelling.
+            Damaged: if the certificate has no guess in this form.
         """
         name = self._named(of)
         if self.known is None:
@@ -71,10 +71,10 @@ class Evidence:
         return expression(self.known[name], space, f"{self.place}.guesses[{name}]")
 
     def holds(self, what: str, left: Points, right: Points) -> bool:
-        """Return True if one set is within another, which is noted.
+        """Return True if one set is within another, and note it.
 
         Raises:
-            TooHard: the question took too much memory.
+            TooHard: if the question takes too much memory.
         """
         spend(1)
         if not left.is_subset(right):
@@ -88,9 +88,9 @@ class Evidence:
         self.shown.append(Shown(self._named(what), factors=factors() if self.keeps else ()))
 
     def guesses(self) -> dict[str, object]:
-        """Return all guesses as a certificate has them."""
+        """Return all guesses in the form of a certificate."""
         return dict(self.taken) if self.known is not None else {of: cases(*made) for of, made in self.made.items()}
 
     def obligations(self) -> list[str]:
-        """Return the inclusions in words."""
+        """Return the inclusions as text."""
         return [*dict.fromkeys(shown.what for shown in self.shown)]

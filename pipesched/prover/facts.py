@@ -40,7 +40,7 @@ def whole(space: Space, of: Value) -> tuple[Value, int]:
 
 
 def _most(rel: Relations, instances: Sequence[Instance], costs: Costs) -> int:
-    """Return the most that the instances of a rank hold at these costs."""
+    """Return the most that instances of a rank hold at these costs."""
     letters = [rel.statements[each.statement].letter for each in instances]
     again = {each.key for each, letter in zip(instances, letters, strict=True) if letter == "R"}
     held, most, whole, small = 0, 0, costs["M"], costs.get("K", 0)
@@ -63,7 +63,7 @@ def single(space: Space, of: Map) -> Value:
 class Facts:
     """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
 
-    claimed: the peak as a claim has it, which is the guess where no expression with few cases fits.
+    claimed: the peak in a claim, which is the guess if no expression with few cases fits.
     """
 
     rel: Relations
@@ -78,7 +78,7 @@ class Facts:
     def guess(
         self, values: Mapping[tuple[tuple[int, ...], int], int], what: str, claimed: Value | None = None
     ) -> PwAff:
-        """Return an expression of the sizes and the rank with these values. claimed: the guess where none fits.
+        """Return an expression of the sizes and the rank with these values. claimed: the guess if none fits.
 
         Raises:
             Unsettled: no expression fits, or it has no value somewhere, or a fraction.
@@ -137,7 +137,7 @@ class Facts:
     # Memory
 
     def peaks(self, generators: Sequence[Costs]) -> list[PwAff]:
-        """Return the most that is held on each rank at each generator; it is linear in between.
+        """Return the peak of each rank at each generator; it is linear in between.
 
         An F holds M until a B or W, or K until an R, and M while it runs.
 
@@ -163,7 +163,7 @@ class Facts:
         return found
 
     def _held(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
-        """Return what is held at each F and R, by statement, at each generator."""
+        """Return the memory held at each F and R, by statement, at each generator."""
         rel, one = self.rel, self.rel.space.number(1)
         taking, freeing = self._of("F"), self._of("BW")
         if self._of("R"):
@@ -180,7 +180,7 @@ class Facts:
         return [x for x in self.rel.statements if x.letter in letters]
 
     def _kept(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
-        """Return what is held at each F and R where each rank runs all its F again, or none."""
+        """Return the memory held at each F and R, if each rank recomputes either all of its F or none."""
         rel, one = self.rel, self.rel.space.number(1)
         taking, freeing, again = self._of("F"), self._of("BW"), self._of("R")
         if self.space.width > 1 or any("K" not in costs for costs in generators):

@@ -1,4 +1,4 @@
-"""The smallest size at which a claim is false at some costs, of all sizes: what is left of its proof there."""
+"""The smallest size at which a claim is false at some costs: the sizes that its proof leaves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pipesched.prover.scope import NotAffine
 
 
 def smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> dict[str, int] | None:
-    """Return the size of least p + m at which a claim is false; None where the prover does not know.
+    """Return the size with the smallest p + m at which a claim is false; None if the prover cannot decide.
 
-    given: the parameters that have one value. number: the claim's number in the file.
+    given: the fixed parameters. number: the claim's number in the file.
     """
     values = {key: costs.scalar(key) for key in COSTS.values()}
     scale = lcm(*(x.denominator for x in values.values() if x is not None))

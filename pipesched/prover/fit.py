@@ -1,7 +1,7 @@
-"""Guesses of piecewise affine functions through given points, in exact numbers. The caller proves them.
+"""Guesses piecewise affine functions through given points, in exact numbers. The caller proves them.
 
-if t <= 0:   p - 1                          the case that holds of most points first,
-else:        3 p - 3 - 2 r + 3 t            what is left in the same way
+if t <= 0:   p - 1                          the case that holds for most points first,
+else:        3 p - 3 - 2 r + 3 t            the rest in the same way
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
-    """Return for which sets of points an affine function takes nearly the values at some of them."""
+    """Return the sets of points on which an affine function nearly takes the values of a part of them."""
     found: Bools = np.asarray(sides.any(axis=1))
     some = _SOME * columns.shape[1]
     if not found.any():

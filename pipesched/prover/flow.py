@@ -63,7 +63,7 @@ def complete(rel: Relations) -> str:
 
 
 def _twice(made: UnionMap) -> tuple[UnionMap, UnionMap]:
-    """Return the pairs of instances that make the same, and the pairs of an instance and itself."""
+    """Return the pairs of instances with the same result, and the pairs of an instance with itself."""
     return made.apply_range(made.reverse()), made.domain().identity()
 
 

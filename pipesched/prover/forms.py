@@ -1,4 +1,4 @@
-"""Conditions and claims on costs: the cone of costs that a condition selects, and whether a claim is linear on it.
+"""Conditions and claims on costs: the cone of costs that a condition selects, and the parts on which a claim is linear.
 
 when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
 max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
@@ -95,7 +95,7 @@ def _below(less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator
 
 
 def _same(a: ast.Expression, b: ast.Expression, scope: Scope) -> bool:
-    """Return True if two weights vary with sizes, and are the same number above 0 at every size."""
+    """Return True if two weights vary with sizes, and are the same positive number at every size."""
     if costs_in(a) or costs_in(b):
         return False
     one, other = evaluate(a, scope), evaluate(b, scope)
@@ -185,7 +185,7 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
     """Return the parts of the cone on which an expression is linear.
 
     Raises:
-        NotAffine: the place of a bend depends on sizes.
+        NotAffine: if the position of a bend depends on sizes.
     """
     cones, forms = [cone], [*bends(node, scope)]
     if len(forms) > BENDS:
@@ -198,7 +198,7 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
 
 
 def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
-    """Yield the forms at whose sign changes an expression bends."""
+    """Yield the forms whose sign changes are the bends of an expression."""
     if isinstance(node, ast.Call) and node.function.id in ("min", "max", "abs") and costs_in(node):
         given = [x for each in node.arguments for x in pieces(each, scope)]
         yield from (form for where, _ in given for form in where)
@@ -210,8 +210,7 @@ def bends(node: ast.Node, scope: Scope) -> Iterator[Form]:
 
 
 def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
-    """Return the degree of an expression in the costs: 1 for a sum of costs, 0 without costs, None for 0, which fits
-    both.
+    """Return the degree of an expression in the costs: 1 for a sum of costs, 0 without costs, None for the value 0.
 
     Raises:
         NotAffine: the degree is neither 0 nor 1.
@@ -238,7 +237,7 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
 
 
 def _terms(node: ast.Expression, facts: Mapping[str, int]) -> Sequence[ast.Expression]:
-    """Return the parts of an expression that must have one degree, which is its own; nothing where it has none."""
+    """Return the parts of an expression that must have the expression's degree; nothing if it has no parts."""
     match node:
         case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
             return node.arguments

@@ -1,4 +1,4 @@
-"""Guesses of piecewise expressions from sample values: by points of a statement, or by size and rank."""
+"""Guesses piecewise expressions from sample values: by points of a statement, or by size and rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """The guesses of values at the points of a statement. rows: 1, sizes, point, floors."""
+    """Guesses values at the points of a statement. rows: 1, sizes, point, floors."""
 
     space: Space
     rows: Ints
@@ -68,12 +68,12 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if nothing simpler fits, and p has one value, so that the places in a period are few."""
+        """True if nothing simpler fits and p is fixed, so that a period has few places."""
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property
     def _more(self) -> bool:
-        """True if there are loop variables or sizes to be halved."""
+        """True if loop variables or sizes can be halved."""
         return bool(self.space.dims[1:] or (self.space.width == 1 and self.space.parameters))
 
     @cached_property
@@ -84,7 +84,7 @@ class Guesses:
 
     @cached_property
     def _weighed(self) -> tuple[Ints, list[Value]]:
-        """The columns of which a value is a sum; in base p, first digits and quotients are multiplied by p."""
+        """The columns whose weighted sums are values; in base p, first digits and quotients are multiplied by p."""
         if not isinstance(self.space, DigitSpace):
             return self.rows, self.columns
         names = ["", *self.space.parameters, *self.space.dims]
@@ -144,7 +144,7 @@ class Guesses:
         return [*made, *(unit[name] for name in self.space.parameters)]
 
     def through(self, values: Sequence[int]) -> Value | None:
-        """Return a piecewise expression with these values; one with halves only if there is none without."""
+        """Return a piecewise expression with these values; with halves only if necessary."""
         rows, columns = self._weighed
         found = cases(rows, np.array(values, dtype=np.int64), self._guards, _CASES if self._one_p else CASES)
         if found is None:
@@ -164,9 +164,7 @@ def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[in
 
 
 def thresholds(sample: Sample) -> list[tuple[int, ...]]:
-    """Return the guards at which statements begin and end to run, including the sizes and ranks at which they run at
-    all.
-    """
+    """Return the guards at which statements begin and stop running, including the sizes and ranks at which they run."""
     model = sample.model
     loops = len(model.space.dims) - 1
     found: set[tuple[int, ...]] = set()
@@ -189,7 +187,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 
 
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
-    """Return the guesses for values of ranks. rows: a size and a rank each."""
+    """Return the guesses for values of ranks. rows: one size and rank each."""
     model = sample.model
     width = 1 + len(model.parameters) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})

@@ -1,4 +1,4 @@
-"""A file under a question: statements and placement for every p or for one p, and for every m that the file accepts."""
+"""A file under a question: its statements and placement, for every p or one p, and for every m that it accepts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Model:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the integers that make a size."""
+        """The names of the integers that form a size."""
         return DIGITS if self.digits else self.varying
 
     def space_of(self, *dims: str) -> Space:
@@ -169,7 +169,7 @@ class Model:
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """The statements of all ranks, each in one chunk; a bare W may be in any."""
+        """The statements of all ranks, each in one chunk; a bare W may be in any chunk."""
         walker = Walker(self.space)
         for code, guard, rank in self._programs():
             scope = self.sized(self.space, guard)
@@ -179,11 +179,11 @@ class Model:
         return tuple(split for statement in walker.made for split in self._by_chunk(statement))
 
     def known(self, name: ast.Name) -> bool:
-        """Return True if a name is defined at the top level, so that `rank NAME { … }` is the program of one rank."""
+        """Return True if a name is defined at the top level, so `rank NAME { … }` is the program of one rank."""
         return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
 
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield each program with the set of ranks that run it, and the rank: a number where p is fixed."""
+        """Yield each program with the set of ranks that run it, and the rank, which is a number if p is fixed."""
         rank = self.space.named("r")
         every = self.lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
@@ -203,7 +203,7 @@ class Model:
             yield from ((item, left, rank),) if "p" in self.varying else self._one_by_one(item, left, rank)
 
     def _one_by_one(self, item: ast.Rank, ranks: Set, rank: PwAff) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield a program once for each of its ranks, where p is fixed."""
+        """Yield a program once for each of its ranks, if p is fixed."""
         for number in range(self._ranks):
             own = ranks.intersect(rank.eq_set(self.space.number(number)))
             if not own.is_empty():

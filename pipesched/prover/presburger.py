@@ -37,18 +37,18 @@ STEPS = 100_000_000  # our own steps for one question; a row of a fit is one ste
 
 
 class TooHard(Exception):
-    """A question needs more steps than its budget has."""
+    """Raised if a question needs more steps than its budget has."""
 
 
 class _Left:
-    """The budget of our own steps that is left for a question, and the memory that the process may reach."""
+    """The remaining budget of our own steps for a question, and the memory limit of the process."""
 
     steps = STEPS
     memory = MEMORY
 
 
 def _peak() -> int:
-    """Return the most bytes that the process has held, or 0 if the system does not say."""
+    """Return the peak bytes of the process, or 0 if the system does not report them."""
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:  # Windows
@@ -82,7 +82,7 @@ def isl() -> Any:
 
 
 def _spent(context: Any) -> bool:
-    """True if the limit on operations is reached: then every call fails, in its own way, or gives None for a number."""
+    """Return True if the limit on operations is reached: then every call fails, or returns None for a number."""
     try:
         isl().Set.read_from_str(context, "{ [x] : 0 < x < 9 }").is_empty()
     except isl().Error:
@@ -196,13 +196,15 @@ class Space:
 
 
 def only_point(of: Set) -> Point:
-    """Return the coordinates of the point of a set without parameters that has one point."""
+    """Return the coordinates of the only point of a set without parameters."""
     point, kind = of.sample_point(), isl().dim_type.set
     return tuple(point.get_coordinate_val(kind, k).to_python() for k in range(of.dim(kind)))
 
 
 def smallest(of: Set, parameters: int) -> Point:
-    """Return the values of the parameters with the least sum at which a set has a point; then the first ones least."""
+    """Return the values of the parameters with the least sum at which a set has a point; then the smallest first
+    parameters.
+    """
     kind = isl().dim_type
     sizes = of.move_dims(kind.set, 0, kind.param, 0, parameters)
     sizes = sizes.project_out(kind.set, parameters, sizes.dim(kind.set) - parameters)
@@ -242,7 +244,7 @@ def parts(of: UnionMap | UnionSet) -> list[Map]:
 
 
 def denominator(of: PwAff) -> int:
-    """Return the least number whose product with an expression is whole."""
+    """Return the smallest factor that makes an expression whole."""
     return lcm(*(int(aff.get_denominator_val().to_python()) for _, aff in of.get_pieces()), 1)
 
 

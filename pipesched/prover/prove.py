@@ -1,6 +1,6 @@
 """The properties of a file at every size: each is proved, refuted at its smallest size, or not settled.
 
-Every p is tried at once first; properties that stay open are tried at p = 2, 3 and 4, one at a time.
+First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
-    """Prove the properties of a file. parameters: those that are given are fixed; p and m vary unless they are given.
+    """Prove the properties of a file. parameters: given ones are fixed; p and m vary unless they are given.
 
     Raises:
         PipeschedError: the file is not a .ps file, or is wrong at every size; PS225, its order has
@@ -112,7 +112,7 @@ class _Prover:
 
     @cached_property
     def _tried(self) -> str:
-        """The sizes at which `verify` finds nothing wrong, as evidence where there is no proof."""
+        """The sizes at which `verify` finds no error, as evidence in the absence of a proof."""
         sizes = self.small.sizes
         if not sizes:
             most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
@@ -138,7 +138,7 @@ class _Prover:
         return Finding(number, text, OPEN, f"{why}; {self._tried}")
 
     def _priced(self, question: Question, claim: ast.Claim) -> list[Mapping[str, int]]:
-        """Return the costs at which a claim is tried, the file's own first; M = 1 of a number of activations."""
+        """Return the costs at which to try a claim, the file's own first; M = 1 for claims on activation counts."""
         try:
             proof = Proof(question, claim)
             own = (entry.name for item in self.file.items if isinstance(item, ast.Costs) for entry in item.entries)
@@ -159,7 +159,7 @@ def values(question: Question) -> dict[str, int]:
 
 
 def domain_of(question: Question) -> str:
-    """Return the sizes of a question in words. A parameter has the value that the file gives it."""
+    """Describe the sizes of a question. A parameter has its value in the file."""
     known = {*question.model.varying, *question.given, *values(question)}
     own = [x for x in question.file.parameters if x.default is not None and x.name.id not in known]
     also = [f"{x.name.id} == {x.default.span.text}" for x in own if x.default is not None]
@@ -178,8 +178,8 @@ def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
     """Return the outcome of a claim.
 
     Raises:
-        Unsettled: nothing.
-        NotAffine: its condition has no form that is known.
+        Unsettled: if it is not proved.
+        NotAffine: if its condition has no supported form.
     """
     proof = Proof(question, claim)
     cones = proof.prove()

@@ -73,7 +73,7 @@ class Answer:
     question: Question = field(repr=False, compare=False)
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer as a JSON object: what is found, and what a checker needs."""
+        """Return the answer as a JSON object: the findings, and the data that a checker needs."""
         proved = any(finding.outcome == "proved" for finding in self.findings)
         evidence = self.question.evidence
         return {
@@ -88,7 +88,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Theorems:
-    """All answers for a file: for every p first, then for single p, for the properties that stayed open."""
+    """All answers for a file: first for every p, then for single p, for the properties that stayed open."""
 
     schedule: Source
     name: str
@@ -102,7 +102,7 @@ class Theorems:
 
     @cached_property
     def outcomes(self) -> Mapping[int, set[str]]:
-        """The outcomes of each property: for every p, else for each p that was tried."""
+        """The outcomes of each property: for every p, else for each tried p."""
         found: dict[int, set[str]] = {}
         for answer in self.answers:
             for finding in answer.findings:
@@ -138,13 +138,13 @@ class Theorems:
         return "\n".join(map(render.clean, lines))
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, a certificate: it has been checked, and holds what the checker needs, no more."""
+        """Return the published form, a certificate: it has been checked, and contains only what the checker needs."""
         from pipesched.prover.certificate import certified
 
         return certified(self).entries()
 
     def entries(self) -> dict[str, object]:
-        """Return all that is known as a JSON object."""
+        """Return all results and evidence as a JSON object."""
         text = self.schedule.text
         return {
             "format": FORMAT,

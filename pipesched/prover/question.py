@@ -75,7 +75,7 @@ class Question:
 
     @cached_property
     def affine(self) -> bool:
-        """True if the file's sizes, placement and statements have a form that is known."""
+        """True if the file's sizes, placement and statements have a supported form."""
         try:
             return bool(self.settled(lambda: (self.model.sizes, self.model.statements)))
         except Unsettled:
@@ -83,7 +83,7 @@ class Question:
 
     @cached_property
     def divides(self) -> bool:
-        """True if the file has no form that is known because it divides by a value that varies."""
+        """True if the file has no supported form because it divides by a value that varies."""
         try:
             with bounded(self.model.context):
                 return not (self.model.sizes, self.model.statements)
@@ -146,7 +146,7 @@ class Question:
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:
-        """Return the start times for all costs between the generators; the result is cached, a failure too.
+        """Return the start times for all costs between the generators; the result is cached, even a failure.
 
         Raises:
             Unsettled: the start times are not proved.

@@ -1,4 +1,4 @@
-"""Counterexamples: small sizes are tried in turn, with the checks of `verify`, until one fails."""
+"""Finds counterexamples: tries small sizes in turn, with the checks of `verify`, until one fails."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Small:
 
     @cached_property
     def sizes(self) -> list[dict[str, int]]:
-        """The small sizes that the file accepts: the least p + m first, then the fewest ranks."""
+        """The small sizes that the file accepts: the smallest p + m first, then the fewest ranks."""
         sizes = ({**self.given, **size} for size in ascending({name: MOST[name] for name in self.varying}))
         file = checked(self.source)
         return [each for each in sizes if takes(file, each)]
@@ -101,7 +101,7 @@ class Small:
         return self._reports[key]
 
     def _load(self, size: Mapping[str, int]) -> Loaded | Report:
-        """Load the file at a size, or return the findings that keep it from being a schedule there."""
+        """Load the file at a size, or return the findings if it is not a schedule at that size."""
         key = (*size.items(),)
         if key not in self._loaded:
             try:

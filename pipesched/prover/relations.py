@@ -118,8 +118,8 @@ class Relations:
         return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
 
     def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> Value | None:
-        """Return a guess at values of the instances of a statement. of: what the values are; values: the values of
-        instances, by identity.
+        """Return a guess at values of the instances of a statement. of: the meaning of the values; values: the values
+        of instances, by identity.
         """
         number = self.number[statement.name]
         return self.guessed(
@@ -153,7 +153,7 @@ class Relations:
         return space.joined([first, last]) if self.holds(f"{of}: the rest is below p", own, below) else None
 
     def holds(self, what: str, left: UnionMap, right: UnionMap) -> bool:
-        """Return True if one set is within another, which is a part of the proof."""
+        """Return True if one set is within another, and add this to the proof."""
         return self.model.evidence.holds(what, left, right)
 
     # Turns
@@ -209,7 +209,7 @@ class Relations:
         return self.rank.reverse().apply_range(turn)
 
     def _drained(self, drain: Statement) -> Set:
-        """Return the points of a drain, whose loop runs once for each earlier I that has had no W.
+        """Return the points of a drain; its loop runs once for each earlier I without a W.
 
         Raises:
             Unsettled: the numbers of I and W are not proved.
@@ -333,8 +333,8 @@ class Relations:
 
 
 def _class(x: Statement) -> str | None:
-    """Return the class of statements that take turns: F, or I and B; None for kinds that take the oldest of another
-    kind.
+    """Return the class of statements that take turns: F, or I and B; None for kinds that take the oldest operation of
+    another kind.
     """
     return "G" if x.letter in "IB" else "F" if x.letter == "F" else None
 
@@ -346,5 +346,5 @@ def first(x: Statement) -> int:
 
 
 def _alike(x: Statement, other: Statement) -> bool:
-    """Return True if the statements may be of the same chunk."""
+    """Return True if the statements may belong to the same chunk."""
     return None in (x.chunk, other.chunk) or x.chunk == other.chunk

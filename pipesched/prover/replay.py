@@ -1,4 +1,4 @@
-"""The start times of a sample's instances at given costs: longest paths through the graph of slots."""
+"""Start times of a sample's instances at given costs: longest paths through the graph of slots."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class Replay:
         return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
-        """Return the first instances of the slots that have one longest path at all generators, and those among them
-        that lead to a slot that ends last. Instances are identified by `id`.
+        """Return the first instances of the slots that have one longest path at all generators, and those on paths to a
+        slot that ends last. Instances are identified by `id`.
         """
         starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)
@@ -160,5 +160,5 @@ def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int
 
 
 def cost_of(kind: str, costs: Costs) -> int:
-    """Return the cost of a slot; an overlap of F and B has a cost of its own."""
+    """Return the cost of a slot; an overlap of F and B has its own cost."""
     return costs[kind] if kind in costs else sum(costs[x] for x in kind)

@@ -1,4 +1,4 @@
-"""The rows that add `pipesched prove` and `--smallest`, and to `verify` of the library what is proved of it."""
+"""The rows that add `pipesched prove`, `--smallest`, and theorems to the verdicts on library schedules."""
 
 import re
 
@@ -10,7 +10,7 @@ _OPINION = Lazy[type]("prover.asked:Opinion")
 
 
 def _certificate(first: str, text: str) -> bool:
-    """Return True for a text that says that it is a certificate, or has its parts."""
+    """Return True for a text that names itself a certificate, or has its parts."""
     marks = r'"format"\s*:\s*"pipesched-proof"', r'"guesses"\s*:.*"obligations"\s*:'
     return first.startswith("{") and any(re.search(mark, text, re.S) for mark in marks)
 

@@ -1,4 +1,4 @@
-"""Instances at small sizes, run in their order, as data for guesses. Nothing here is a proof.
+"""Instances at small sizes, run in order, as data for guesses. Nothing here is a proof.
 
 The order determines the microbatch of each instance: F, I and B take the next one of their chunk, W the oldest I
 without a W, R the oldest F without an R.
@@ -48,7 +48,7 @@ class Instance:
 
 
 class Stuck(Exception):
-    """The order cannot run: a microbatch is past the last one, or a W comes before its I."""
+    """Raised if the order cannot run: a microbatch is past the last one, or a W comes before its I."""
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class Sample:
 
     @cached_property
     def grid(self) -> Ints:
-        """The sample sizes, a row each."""
+        """The sample sizes, one row each."""
         return np.array(self.sizes, dtype=np.int64).reshape(len(self.sizes), len(self.model.parameters))
 
     def _points(self, number: int, statement: Statement) -> Iterator[Instance]:
@@ -132,7 +132,7 @@ class _Run:
         self.waiting: defaultdict[tuple[str, int | None], deque[tuple[int, int, int]]] = defaultdict(deque)
 
     def of(self, instances: list[Instance]) -> list[Instance]:
-        """Run the instances: give each its microbatch, and expand a drain to one W for each pending I."""
+        """Run the instances: assign its microbatch to each, and expand a drain to one W for each pending I."""
         done: list[Instance] = []
         for each in instances:
             statement = self.sample.model.statements[each.statement]

@@ -1,8 +1,8 @@
 """Expressions of a file as piecewise affine expressions of integers.
 
-+ -   min max abs   if then else   and or not   comparisons     are what they are
-a * b                 one of them is a number
-a // n, a % n         n is a number, or |a| < 16n wherever the expression stands: then they are cases
++ -   min max abs   if then else   and or not   comparisons     have their usual meaning
+a * b                 one factor is a number
+a // n, a % n         n is a number, or |a| < 16n wherever the expression occurs: then by cases
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Scope:
         return made
 
     def simplify(self) -> None:
-        """Leave out of every value the cases that do not arise at this point."""
+        """Remove from every value the cases that cannot arise at this point."""
         self.context = self.context.coalesce()
         for name, value in self.values.items():
             if not isinstance(value, (bool, Figure, *_NUMBER)) and hasattr(value, "n_piece") and value.n_piece() > 1:
@@ -129,7 +129,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
 
 
 def define(node: ast.Let, scope: Scope) -> None:
-    """Define a name. A value that divides by one that varies is evaluated at once, since it may not exist.
+    """Define a name. A value with a varying divisor is evaluated at once, since it may not exist.
 
     Raises:
         NotAffine: the value is not of this form.
@@ -275,7 +275,7 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
 
 
 def _by_pieces(left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
-    """Return a product of which one factor or the other is a number, case by case; None where neither is."""
+    """Return a product in which, case by case, one of the factors is a number; None if neither is."""
     total: PwAff | None = None
     for (where, one), (there, other) in product(left.get_pieces(), right.get_pieces()):
         spend(1)
@@ -303,9 +303,7 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
 
 
 def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
-    """Return a quotient or remainder by an expression n, with a case for each value of the quotient if these are
-    few.
-    """
+    """Return a quotient or remainder by an expression n, with one case per value of the quotient, if there are few."""
     space, context = scope.space, scope.context
     zero = space.number(0)
     if not context.is_subset(right.ge_set(space.number(1))):

@@ -1,9 +1,9 @@
-"""A second opinion on inclusions: Z3 is asked for a point of the left side that is not in the right one.
+"""A second opinion on inclusions: Z3 searches for a point of the left side that is not in the right side.
 
     left       conditions of its parts; a quotient is a number q with  d q <= x < d q + d
     right      the same, denied: its quotients are known numbers, so that nothing is quantified
 
-All is linear arithmetic of whole numbers. What Z3 does not decide within its steps is said to be open.
+All questions are linear integer arithmetic. An inclusion that Z3 does not decide within its steps is reported as open.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Column: TypeAlias = tuple[Any, int, Term]
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The answers of Z3 about inclusions. agreed: how many it confirms; open: those that it does not decide."""
+    """The answers of Z3 about inclusions. agreed: the number that it confirms; open: those that it does not decide."""
 
     agreed: int
     open: tuple[str, ...]
@@ -46,10 +46,10 @@ class SecondOpinion:
 
 
 def judged(shown: Sequence[Shown]) -> SecondOpinion:
-    """Return what Z3 says of inclusions that isl found to hold.
+    """Return Z3's answers on inclusions that isl found to hold.
 
     Raises:
-        PipeschedError: PS721, Z3 finds that a statement does not hold; PS820, Z3 is not installed.
+        PipeschedError: PS721, if Z3 refutes a statement; PS820, Z3 is not installed.
     """
     try:
         z3 = import_module("z3")
@@ -71,13 +71,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Steps:
-    """The steps of Z3 that are left for all inclusions."""
+    """The remaining steps of Z3 for all inclusions."""
 
     def __init__(self, z3: Any) -> None:
         self.z3, self.left = z3, IN_ALL
 
     def check(self, solver: Any) -> Any:
-        """Return what a solver finds within the steps that are left; Z3 counts them from its start."""
+        """Return a solver's answer within the remaining steps; Z3 counts them from its start."""
         if self.left <= 0:
             return self.z3.unknown
         before = self._spent(self.z3.Solver())
@@ -93,13 +93,13 @@ class _Steps:
 
 
 class _Question:
-    """An inclusion in terms of Z3. steps: those that are left."""
+    """An inclusion in terms of Z3. steps: the remaining steps."""
 
     def __init__(self, z3: Any, steps: _Steps | None = None) -> None:
         self.z3, self.quotients, self.steps = z3, 0, steps or _Steps(z3)
 
     def answer(self, shown: Shown) -> bool | None:
-        """Return True if Z3 finds that it holds, None if it does not decide that."""
+        """Return True if Z3 confirms it, None if Z3 does not decide."""
         return self._equal(shown.factors) if shown.factors else self.holds(shown.left, shown.right)
 
     def holds(self, left: Points, right: Points) -> bool | None:
@@ -123,7 +123,7 @@ class _Question:
         return True
 
     def _equal(self, factors: Sequence[Sequence[PwAff]]) -> bool | None:
-        """Return True if no point has another value of ``a b`` than of ``c d``; all cases of the four are tried."""
+        """Return True if ``a b`` equals ``c d`` at every point; all combinations of their cases are tried."""
         cases = [[*self._number(of)] for of in factors]
         if prod(map(len, cases)) > CASES:
             return None
@@ -137,7 +137,7 @@ class _Question:
         return True
 
     def _number(self, digits: Sequence[PwAff]) -> Iterator[tuple[list[Term], Term]]:
-        """Yield the cases of a number of one digit, or of two in base p."""
+        """Yield the cases of a number with one digit, or with two in base p."""
         for chosen in product(*map(self._cases, digits)):
             conditions = [x for said, _ in chosen for x in said]
             *high, low = (value for _, value in chosen)
@@ -154,7 +154,7 @@ class _Question:
                 yield [*conditions, *quotients, *said], total
 
     def _conditions(self, part: Any) -> tuple[list[Term], list[Term]]:
-        """Return the conditions of a part, and those that say what its quotients are."""
+        """Return the conditions of a part, and those that define its quotients."""
         columns, said = self._columns(part, part)
         made = []
         for each in part.get_constraints():
@@ -163,7 +163,7 @@ class _Question:
         return [self.z3.BoolVal(True), *made], said
 
     def _columns(self, of: Any, within: Any) -> tuple[list[Column], list[Term]]:
-        """Return what a part or an expression sums up, and the conditions that say what its quotients are."""
+        """Return the terms of a part or an expression, and the conditions that define its quotients."""
         kind = isl().dim_type
         names = [(kind.param, k, within.get_dim_name(kind.param, k)) for k in range(within.dim(kind.param))]
         names += [(kind.set, k, f"x{k}") for k in range(within.dim(kind.set))]
@@ -182,7 +182,7 @@ class _Question:
         return [*(columns if of is within else inner), *divs], said
 
     def _sum(self, of: Any, columns: Sequence[Column], scale: int) -> Term:
-        """Return the sum of a condition or of an expression, times a number that makes it whole."""
+        """Return the sum of a condition or an expression, times a factor that makes it whole."""
         total = self.z3.IntVal(_whole(of.get_constant_val(), scale))
         for dim, k, term in columns:
             if weight := _whole(of.get_coefficient_val(dim, k), scale):

@@ -1,8 +1,8 @@
-"""The line of `verify` on a schedule of the library: what the certificate beside its file proves.
+"""The line of `verify` on a library schedule: the theorem that the certificate next to its file proves.
 
     proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at even costs: see `prove`
 
-`tests/prover/test_shipped.py` checks the certificates; here one is only compared with the text that is verified.
+`tests/prover/test_shipped.py` checks the certificates; here one is only compared with the verified text.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _ORDER = ("complete", "no deadlock")
 
 @dataclass(frozen=True)
 class Proved(Report):
-    """A verdict on a schedule of the library that has a certificate. theorem: what it proves, as a line."""
+    """A verdict on a library schedule with a certificate. theorem: the result that it proves, as a line."""
 
     theorem: str = ""
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the verdict, and below it what is proved."""
+        """Return the verdict, and the theorem below it."""
         return f"{super().text(color=color, verbose=verbose)}\n    {self.theorem}"
 
 
 def theorem(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report with what is proved of its file for every size, if a certificate of this text ships."""
+    """Return the report, extended by the theorem for every size if this text has a built-in certificate."""
     if source is None or type(report) is not Report or not report.ok:
         return report
     path = certificate(Path(source.name).stem)
@@ -48,15 +48,15 @@ def theorem(report: Report, made: Examination | None, source: Source | None, opt
 
 
 def certificate(name: str) -> Path:
-    """Return the place of the certificate of a schedule of the library, whether it is there or not."""
+    """Return the path of a library schedule's certificate, which may not exist."""
     return asset("schedules", FOLDER, f"{name}.json")
 
 
 def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value], asked: Set[str] = frozenset()) -> str:
-    """Return what the answers for these parameters prove, as a line; nothing if none proves the order.
+    """Return the theorem for these parameters, as a line; empty if no answer proves the order.
 
-    Its sizes are those of the first answer, or of the last one if that proves more. asked: the parameters beside sizes
-    that are not at their defaults, which are those of an answer unless it names another value.
+    Its sizes are those of the first answer, or of the last one if that proves more. asked: the parameters, other than
+    sizes, with values that are not their defaults; an answer is for the defaults unless it names other values.
     """
     sizes, claims, held = "", dict[str, None](), set[str]()
     for answer in answers:

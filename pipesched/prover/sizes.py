@@ -1,6 +1,6 @@
-"""The order in which sizes are tried, and by which one is the smallest: both keep a counterexample short.
+"""The order in which sizes are tried, which also defines the smallest one: it keeps counterexamples short.
 
-p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least p + m, then the fewest ranks
+p=3 m=4   before   p=4 m=4   before   p=2 m=31       the smallest p + m, then the fewest ranks
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 
 def ascending(most: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield all sizes from 1 up to these: the least sum first, then the least of the first name, and so on."""
+    """Yield all sizes from 1 up to these: the smallest sum first, then the smallest first value, and so on."""
     for total in range(len(most), sum(most.values()) + 1):
         yield from _of_sum(total, most)
 

@@ -1,10 +1,10 @@
-"""The smallest size at which a file fails as it does at a size that was asked for: `verify --smallest`.
+"""The smallest size at which a file fails in the same way as at the requested size: `verify --smallest`.
 
     p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least sum of p, v and m, then the fewest ranks
 
-All sizes are tried in this order, within a number of steps. Where these do not suffice, the prover says the smallest
-size at which a claim is false, of all that there are; and for any other fault sizes are halved as long as they fail.
-Other parameters keep their values: with another cap or another switch it is another schedule.
+All sizes are tried in this order, within a number of steps. If these do not suffice, the prover finds the smallest size
+at which a claim is false; for any other fault, sizes are halved as long as they fail. Other parameters keep their
+values, since another cap or switch makes another schedule.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ Fault = tuple[str, str]
 
 @dataclass(frozen=True)
 class Smallest:
-    """smallest: whether the verdict is that on the smallest size that fails so."""
+    """smallest: whether to report the smallest size that fails in the same way."""
 
     smallest: bool = False
 
 
 def faults(report: Report) -> set[Fault]:
-    """Return what is wrong, without its place and its numbers."""
+    """Return the faults, without places and numbers."""
     codes = {(str(found.code), "") for found in report.diagnostics if found.severity == "error"}
     claims = {(str(Code.CLAIM), claim.text) for claim in report.claims if claim.holds is False}
     return (codes - {(str(Code.CLAIM), "")} if claims else codes) | claims
 
 
 def smallest(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report on the smallest size, with a note on how it was found; the report itself where none is sought.
+    """Return the report on the smallest size, with a note on how it was found; the report itself if none is sought.
 
     Raises:
-        PipeschedError: PS225, the source is no .ps file.
+        PipeschedError: PS225, if the source is not a .ps file.
     """
     if source is None or reader_of(source).name != "ps":
         raise fail(
@@ -77,7 +77,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
 
 
 def _not_sought(report: Report, source: Source) -> str:
-    """Return why no smaller size is sought; "" if one is."""
+    """Return why no smaller size is searched for; "" if one is."""
     codes = {code for code, _ in faults(report)}
     if not codes:
         return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` asks every size"
@@ -92,9 +92,10 @@ def _not_sought(report: Report, source: Source) -> str:
 
 @dataclass(eq=False)
 class _Search:
-    """A search below the size of a report that failed. left: the steps that it may still take.
+    """A search below the size of a report that failed. left: the remaining steps.
 
-    otherwise: sizes that fail in another way, and their codes. long: how many sizes take too many steps to be tried.
+    otherwise: sizes that fail in another way, and their codes. long: the number of sizes that take too many steps to
+        try.
     """
 
     source: Source
@@ -111,7 +112,7 @@ class _Search:
 
     @cached_property
     def most(self) -> dict[str, int]:
-        """The size that was asked for, by name."""
+        """The requested size, by name."""
         known = {**self.failed.parameters}
         for name in NAMES:
             if (declared := self.file.parameters.get(name)) is not None and name not in known:
@@ -127,7 +128,7 @@ class _Search:
         return faults(self.failed)
 
     def parameters(self, size: Size) -> dict[str, Value]:
-        """Return all parameters at a size; a list that is as long as a size says is cut."""
+        """Return all parameters at a size; a list with its length given by a size is cut."""
         made = {**self.options.parameters, **size}
         for name, value in made.items():
             declared = self.file.parameters.get(name)
@@ -196,7 +197,7 @@ class _Search:
         return (f"{tried} smaller ones were tried" if self.long else said) + self._others()
 
     def _others(self) -> str:
-        """Say which sizes fail otherwise, and how many were not tried."""
+        """Report the sizes that fail in another way, and the number of untried sizes."""
         said = f"; {self.long} take too many steps" if self.long else ""
         if not self.otherwise:
             return said
@@ -235,7 +236,7 @@ class _Search:
         )
 
     def _less(self, size: Size, shift: int) -> tuple[dict[str, int], Report] | None:
-        """Return a size that fails so, in which all or some numbers are less by a half, a quarter, and so on."""
+        """Return a size that fails in the same way, with all or some numbers less by a half, a quarter, and so on."""
         for chosen in sorted(product((True, False), repeat=len(size)), key=lambda which: -sum(which))[:-1]:
             down = [max(1, k >> shift) if fewer else 0 for k, fewer in zip(size.values(), chosen, strict=True)]
             near = self._near(
@@ -249,7 +250,7 @@ class _Search:
         return None
 
     def _near(self, less: Size, size: Size) -> dict[str, int] | None:
-        """Return the first size from one on that the file takes, if it is less than another."""
+        """Return the first size, from a given one on, that the file accepts, if it is below a limit."""
         room = {name: size[name] - less[name] + 1 for name in size}
         for step in islice(ascending(room), _NEAR):
             near = {name: less[name] + step[name] - 1 for name in size}

@@ -1,4 +1,4 @@
-"""The program of a rank as statements: each has the loop points at which it runs, and its place in the text.
+"""The program of a rank as statements, each with the loop points at which it runs and its place in the text.
 
     repeat w { F }            A[r, i, 0] : 0 <= i < w           place 0, i
     for i in 0 .. m {
@@ -31,8 +31,8 @@ class Statement:
     """An operation of the file, under the conditions around it.
 
     domain: its points [r, i0, i1, …], 0 for loops that do not contain it. place: the numbers between the loops, and
-    None for each loop. floors: the quotients in its conditions. pair: the number of the overlap that it is a part of,
-    or -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
+    None for each loop. floors: the quotients in its conditions. pair: the number of the overlap that contains it, or
+    -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
     """
 
     name: str

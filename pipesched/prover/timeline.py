@@ -1,4 +1,4 @@
-"""Start times for every size and for every cost of a cone.
+"""Start times for every size and for all costs of a cone.
 
 At each generator c of the cone, a start time T is guessed from small sizes and then proved correct:
 
@@ -25,7 +25,7 @@ from pipesched.prover.statements import Statement
 
 
 def shown(costs: Costs) -> str:
-    """Return the costs as users write them: ``F=1, B=2``."""
+    """Return costs in the user's notation: ``F=1, B=2``."""
     return ", ".join(f"{name}={value}" for name, value in costs.items())
 
 
@@ -101,7 +101,7 @@ class Timeline:
         return Timed(costs, start, *(self.rel.valued(x) for x in (start, end, arrives)))
 
     def feasible(self, timed: Timed) -> bool:
-        """Return True if no slot starts before its dependencies end, wherever times are known."""
+        """Return True if no slot with a known time starts before its dependencies end."""
         most = self.rel.related(self.rel.space.at_most())
         what, holds = f"start at {shown(timed.costs)}", self.rel.holds
         if not holds(f"{what} is known everywhere", self.flow.points, timed.begin.domain()):
@@ -129,7 +129,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots whose start is linear between generators: all that are proved, or the slots of a guess."""
+        """Return the slots with a start that is linear between generators: all proved ones, or the slots of a guess."""
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         if self._tight_everywhere(f"{what}: of one way", tight, zero):
@@ -145,7 +145,7 @@ class Timeline:
         return found
 
     def _guessed(self, what: str, chosen: set[int]) -> UnionSet:
-        """Return the statements' slots among which these were sampled, without the statements whose samples fit no
+        """Return the slots of the statements from which these were sampled, without statements whose samples fit no
         condition.
         """
         rel = self.rel
@@ -172,7 +172,9 @@ class Timeline:
         return near.union(far), zero
 
     def _tight_everywhere(self, what: str, tight: UnionMap, zero: UnionSet) -> bool:
-        """Return True if every slot starts at 0 or ends a tight edge: going back ends at 0, as no edges are a cycle."""
+        """Return True if every slot starts at 0 or ends a tight edge; going back then ends at 0, since edges have no
+        cycle.
+        """
         return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
@@ -249,7 +251,7 @@ def _schedule(flow: Flow, edges: UnionMap) -> UnionMap:
 
 
 def _word(rel: Relations, x: Statement, after: str, clocks: Callable[[], UnionMap]) -> Iterator[PwAff]:
-    """Yield the numbers of a statement's clock, as isl's scheduler has them."""
+    """Yield the numbers of a statement's clock, as found by isl's scheduler."""
     for k in count():
         what = f"clock {k}{after} at {x.name}"
         number = rel.model.evidence.guess(what, rel.space, lambda k=k: _scheduled(clocks, x, k))  # type: ignore[misc]

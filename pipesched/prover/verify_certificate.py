@@ -1,4 +1,4 @@
-"""The verdict on a certificate: what it proves, decided anew; with ``--second-opinion`` by Z3 too."""
+"""The verdict on a certificate: its theorems are derived again; with ``--second-opinion`` also checked by Z3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Certified(Report):
-    """The verdict on a certificate. decided: how many inclusions; opinion: what Z3 says of the inclusions, if asked."""
+    """The verdict on a certificate. decided: the number of inclusions; opinion: Z3's answers on the inclusions, if
+    requested.
+    """
 
     theorems: Theorems | None = field(default=None, repr=False)
     decided: int = 0
@@ -32,14 +34,14 @@ class Certified(Report):
 
     @property
     def exit_status(self) -> int:
-        """0 all is proved, 1 something is wrong or refuted, 3 something is not settled, by a second opinion too."""
+        """0 all is proved, 1 something is wrong or refuted, 3 something is not settled, also by a second opinion."""
         open = self.opinion is not None and self.opinion.open
         status = super().exit_status or (self.theorems.exit_status if self.theorems is not None else 1)
         return status or (NOT_SETTLED if open else 0)
 
     @property
     def ok(self) -> bool:
-        """True if all is proved of the first domain."""
+        """True if everything is proved for the first domain."""
         return self.exit_status == 0
 
     @property
@@ -52,7 +54,7 @@ class Certified(Report):
         return f"a certificate of {render.clean(self.theorems.source)} (text {digest})"
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the findings, then what is proved."""
+        """Return the findings, then the theorems."""
         found = [render.text(diagnostic, color=color) for diagnostic in self.diagnostics]
         if self.theorems is None:
             return "\n\n".join(found)
@@ -90,10 +92,10 @@ class Certified(Report):
 
 
 def verify(source: Source, options: Options) -> Report:
-    """Verify a certificate: what it says, decided anew.
+    """Verify a certificate by deriving its entries again.
 
     Raises:
-        PipeschedError: PS225, options of a schedule are given; PS720, PS721, PS820.
+        PipeschedError: PS225, if options for schedules are given; PS720, PS721, PS820.
     """
     asked = options.of(Opinion)
     if replace(options, owned=(), max_ops=Options().max_ops) != Options():
@@ -131,7 +133,7 @@ def _own(finding: Finding) -> Finding:
 
 
 def _changed(certificate: Certificate) -> list[Diagnostic]:
-    """Return PS722 where there is a file of this name, here or in the library, and none has the text."""
+    """Return PS722 if files of this name exist, here or in the library, but none has the certified text."""
     name, text = certificate.schedule.name, certificate.schedule.text
     others: list[str] = []
     if os.path.isfile(name):
@@ -155,10 +157,10 @@ def _refuted(theorems: Theorems) -> list[Diagnostic]:
 
 
 def require_certificate(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report if no second opinion is requested, or if it has a certificate to give one on.
+    """Return the report if no second opinion is requested, or if the report is on a certificate.
 
     Raises:
-        PipeschedError: PS225, the file has no certificate.
+        PipeschedError: PS225, if the file is not a certificate.
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"

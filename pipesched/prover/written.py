@@ -1,8 +1,8 @@
-"""Expressions by cases as a certificate has them: sums of names in one spelling, which isl's own parser never sees.
+"""Expressions by cases in the form of certificates: sums of names in one notation, which isl's parser never reads.
 
     {"where": ["m - p >= 0", "i0 - 2*e0 == 0"], "floors": ["1/2*i0"], "value": "3*p + e0 - 3"}
 
-e0 is the floor of the first sum, which may be a part of the next. Where several cases meet, their values add up.
+e0 is the floor of the first sum, which may be a part of the next. Where several cases overlap, their values add up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"(.+) (>=|==) 0")
 
 
 class Damaged(Exception):
-    """An entry of a certificate is not what it has to be. place: the place of the entry."""
+    """Raised if an entry of a certificate is malformed. place: the place of the entry."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
     """Return the weights of 1 and of each name in a sum.
 
     Raises:
-        ValueError: the text is not one that `spelled` writes.
+        ValueError: if the text is not in the form that `spelled` writes.
     """
     if not isinstance(text, str) or _SUM.fullmatch(text) is None:
         raise ValueError
@@ -61,12 +61,12 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
 
 
 def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
-    """Return an expression as a certificate has it."""
+    """Return an expression in the form of certificates."""
     return [*_cases(of, (*space.parameters, *space.dims))]
 
 
 def conditions(of: Set, space: Space) -> list[dict[str, object]]:
-    """Return a set as a certificate has it: parts, each with its conditions, in the order of their texts."""
+    """Return a set in the form of certificates: parts, each with its conditions, sorted by text."""
     parts = cases(space.constant(0).intersect_domain(of), space)
     made = [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
     return sorted(made, key=lambda part: (part["where"], part.get("floors", [])))  # isl's order is that of addresses
@@ -125,7 +125,7 @@ def expression(entry: object, space: Space, place: str) -> PwAff:
     """Return the expression of an entry.
 
     Raises:
-        Damaged: it is none.
+        Damaged: if it is not an expression.
     """
     if not isinstance(entry, list) or not 0 < len(entry) <= CASES:
         raise Damaged(place, f"it is not a list of 1 to {CASES} cases")

@@ -1,4 +1,4 @@
-"""Output of costs that a verb has computed, to the file of `-o`: in the form of `--costs`, or as JSON."""
+"""Writes the costs that a verb has computed to the file of `-o`: in the form of `--costs`, or as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Write the costs in the form of `--costs` or as an object, to the file of ``-o`` or stdout; then the notes on the
+    """Write the costs in the form of `--costs` or as JSON, to the file of ``-o`` or stdout; then the notes on the
     costs.
     """
     as_json = dumps(found.to_json() | {"file": path}) + "\n"

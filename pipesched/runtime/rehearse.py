@@ -76,7 +76,7 @@ class Request:
 class OneRank:
     """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts.
 
-    factors: those of its layers' bytes to the model's, for `plan --kept`.
+    factors: ratios of its layers' bytes to the model's, for `plan --kept`.
     """
 
     stream: Stream
@@ -240,7 +240,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 
 
 def _require_plain(stream: Stream) -> None:
-    """Raise PipeschedError, PS814, for what is not rehearsed."""
+    """Raise PipeschedError, PS814, for features that a rehearsal does not support."""
     if stream.reads or stream.versions:
         which = ("stages that read others than the one before them", "stages with STEPs inside their order")
         message = f"{stream.name}: {which[not stream.reads]} are not rehearsed"
@@ -320,7 +320,7 @@ def _part(
     """Build a stage with the factory.
 
     Raises:
-        PipeschedError: PS828, the factory raises; PS829, it gives something else.
+        PipeschedError: PS828, if the factory raises; PS829, if it returns anything else.
     """
     from pipesched.runtime.execute.rehearsal import Part
 
@@ -340,7 +340,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
     """Move the module of a stage to its device.
 
     Raises:
-        PipeschedError: PS829, `given` is no module, or on the meta device; PS825, it cannot be moved.
+        PipeschedError: PS829, if `given` is not a module, or is on the meta device; PS825, if it cannot be moved.
     """
     from torch import nn
 

@@ -116,7 +116,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
 
 
 def _verified(emission: Emission) -> Emission:
-    """Require a right order that can run on this machine.
+    """Require a correct order that can run on this machine.
 
     Raises:
         PipeschedError: the findings of the verdict; PS225, PS814.
@@ -227,10 +227,10 @@ def torch_runtime(
     loss_fn: Callable[..., Tensor] | None = None,
     **options: object,
 ) -> _PipelineScheduleRuntime:
-    """Load a CSV into torch's own pipeline runtime; refuse it before its first step if torch lowered it wrong.
+    """Load a CSV into torch's own pipeline runtime; refuse it before its first step if torch lowered it wrongly.
 
-    order: the path of a torch CSV, with or without messages, or a stream. stages, loss_fn, options: as of torch's
-    schedules, such as ``scale_grads=False``. The program that torch will run is read back and verified.
+    order: the path of a torch CSV, with or without messages, or a stream. stages, loss_fn, options: as for torch's
+        schedules, such as ``scale_grads=False``. The program that torch will run is read back and verified.
 
     Raises:
         PipeschedError: the findings on the order that torch made.

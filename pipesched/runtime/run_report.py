@@ -91,7 +91,7 @@ def _cost(value: object) -> Cost:
 @dataclass(frozen=True)
 class Rehearsal(Judged):
     """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. versions: the most weight versions counted by rank, if STEPs stand inside the order. measured: seconds of a
+    model. versions: the most weight versions counted by rank, if STEPs are inside the order. measured: seconds of a
     step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 

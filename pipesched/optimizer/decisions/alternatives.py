@@ -1,4 +1,4 @@
-"""A decision: its alternatives, the terms of each, and which of them a quick bound excludes."""
+"""A decision: its alternatives, the terms of each, and those that a quick bound excludes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Choice: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rest:
-    """What a quick bound leaves. left: (bound, choice), ascending; floor: the least bound of those too many to list, or
-    None.
+    """The alternatives that a quick bound leaves. left: (bound, choice), ascending; floor: the least bound of unlisted
+    ones, or None.
     """
 
     left: list[tuple[Fraction, Choice]]
@@ -42,7 +42,7 @@ class Decision(Protocol):
         """The word for several alternatives."""
 
     def seeds(self) -> Sequence[Choice]:
-        """Return alternatives that are often good, or that a person would take."""
+        """Return alternatives that are often good, or that a person would choose."""
 
     def rest(self, value: Fraction) -> Rest:
         """Return the alternatives whose quick bound is below a value."""
@@ -54,7 +54,7 @@ class Decision(Protocol):
         """Describe one alternative, as in ``16 layers as 4,4,5,3``."""
 
     def to_json(self) -> dict[str, object]:
-        """Return what defines the alternatives, as numbers that the checker reads."""
+        """Return the numbers that define the alternatives, for the checker."""
 
 
 def alike(a: Terms, b: Terms) -> bool:

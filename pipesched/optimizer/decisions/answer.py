@@ -1,4 +1,4 @@
-"""The answer to a question with a decision: the best alternative, its order, and what shows that no other is better."""
+"""The answer to a question with a decision: the best alternative, its order, and the proof that no other is better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user lets the optimizer decide beside the order, as options give it."""
+"""The user's options for decisions in addition to the order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def layers(value: object) -> int:
 
 
 def asked(given: Given) -> Asked | None:
-    """Return the decisions that the options ask for; None for the order alone.
+    """Return the decisions that the options request; None for only the order.
 
     Raises:
         PipeschedError: PS225, options that contradict each other.
@@ -78,7 +78,7 @@ def recompute(given: Given) -> str | None:
 
 
 def jitter(given: Given) -> Fraction | None:
-    """Return how much times vary; raise PipeschedError, PS225, for options that contradict it."""
+    """Return the standard deviation of times; raise PipeschedError, PS225, for options that contradict it."""
     if given.get("objective") == "span" and given.get("jitter"):
         raise fail(Code.USAGE, "--jitter is about the makespan", help="leave out --jitter, or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))

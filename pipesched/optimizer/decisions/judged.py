@@ -1,6 +1,4 @@
-"""The entry `decision` of a certificate, judged: the schedule is of the alternative that was taken, and no other is
-better.
-"""
+"""Judges the entry `decision` of a certificate: the schedule is of the chosen alternative, and no other is better."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict over all alternatives of a decision.
 
     Raises:
-        FaultError: the schedule is not of the alternative that was taken, or the answer is for every m.
+        FaultError: the schedule is not of the chosen alternative, or the answer is for every m.
         Unreadable: an entry cannot be read.
     """
     found = decided(given, case.terms)
@@ -31,7 +29,7 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
 
 
 def named(terms: Terms, certificate: Mapping[str, object]) -> Terms:
-    """Return the terms with the decision of a certificate in words; unchanged if there is none that can be read."""
+    """Return the terms with a description of the certificate's decision; unchanged if no decision can be read."""
     again, backward = certificate.get("recompute", ""), certificate.get("backward")
     if backward == "pairs" or again:
         text = again if isinstance(again, str) else ""

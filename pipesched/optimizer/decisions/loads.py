@@ -5,9 +5,9 @@
     first     what stage 0 costs beside its layers: the embedding
     last      what the last stage costs beside its layers: the norm, the head and the loss
 
-They are read off two splits, in which the ends have one layer and all the others: a cost that is not a sum of such
+They are inferred from two splits, in which an end has one layer or all the others: a cost that is not a sum of such
 loads, as with layers of two kinds, is refused. Times are rounded to nanoseconds a layer. In bytes, one unit of caps is
-what a microbatch leaves on 1 / p of the layers; loads are rounded up and caps down, to a thousandth of it.
+what a microbatch keeps on 1 / p of the layers; loads are rounded up and caps down, to a thousandth of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AWAY = Fraction(10**18)  # bytes added to a cap, so that no split of the two is
 
 @dataclass(frozen=True)
 class Parts:
-    """A cost as a sum: n x layer, and what is at each end."""
+    """A cost as a sum: n x layer, plus the loads of both ends."""
 
     layer: Fraction
     first: Fraction
@@ -44,8 +44,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Caps in bytes in the optimizer's unit. held: activations; there: what a layer holds in any order, in the unit of
-    caps.
+    """Caps in bytes in the optimizer's unit. held: activations; there: the memory of a layer in any order, in the unit
+    of caps.
 
     caps: by rank, before the layers; unit: bytes of one unit of caps.
     """

@@ -4,7 +4,7 @@
     each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
     chosen one       by ranks taken one by one (`ranks`), or by a proof in the answer about its own clauses (`lrat`)
 
-What is left lowers the bound to that of the alternative. The optimizer is not consulted.
+An alternative that is left lowers the bound to its own. The optimizer is not consulted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANKED, LISTED = 200, 3_000
 
 @dataclass(frozen=True)
 class Excluded:
-    """How many alternatives each argument excludes; open: those left, each with its bound."""
+    """The number of alternatives that each argument excludes. open: those left, each with its bound."""
 
     by: Mapping[str, int]
     open: Sequence[tuple[Fraction, Choice]]
@@ -85,7 +85,7 @@ def excluded(
 
 
 def impossible(asked: Problem) -> bool:
-    """Return True if one operation alone is over the cap of its rank."""
+    """Return True if a single operation exceeds the cap of its rank."""
     return any(
         cap is not None and any(asked.gains[line] > cap for line in asked.on(rank))
         for rank, cap in enumerate(asked.cap)

@@ -1,4 +1,4 @@
-"""Layers to stages: every split of L equal layers into S stages, with an embedding before and a head behind them.
+"""Partitions: every split of L equal layers into S stages, with an embedding before and a head behind them.
 
     stage 0        embedding + n[0] layers          every stage has at least one layer
     stage S - 1    n[S - 1] layers + head
@@ -15,8 +15,8 @@ microbatches that fit; this needs memory to be freed at W, or at B:
             +  max(0, L[r] - (k - 1) F[r])       L[r]: forwards and backwards of the ranks behind
             +  max(0, G[r] - k W[r])             G[r]: the longest path from a last I to the end of a rank before
 
-Splits are listed stage by stage; a beginning is dropped when its bound, or that of the average of what is left, reaches
-the value.
+Splits are listed stage by stage; a prefix is dropped when its bound, or the average bound of the remaining stages,
+reaches the value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Load = Mapping[str, Fraction]
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """All splits of layers. base: the terms, without the costs and caps of stages; caps there are those of whole ranks.
+    """All splits of layers. base: the terms, without the costs and caps of stages; its caps are those of whole ranks.
 
     layer, first, last: the loads of a layer, of the embedding, of the head. message: C.
     """
@@ -77,7 +77,7 @@ class Partition:
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the stage that is then the smallest, the first or the last such."""
+        """Return the split that adds each layer to the smallest stage so far, the first or the last of equal ones."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)
@@ -182,7 +182,7 @@ class Partition:
         return Rest(left, None if floor is None else Fraction(floor, self._scale))
 
     def _longer(self, counts: Ints, s: int) -> Ints:
-        """Return all beginnings of one stage more; the last stage takes all that is left."""
+        """Return all prefixes with one more stage; the last stage takes all remaining layers."""
         used, behind = counts.sum(axis=1), self.stages - 1 - s
         if not behind:
             return np.column_stack([counts, self.layers - used])
@@ -192,7 +192,7 @@ class Partition:
         return np.column_stack([counts[rows], n])
 
     def _of_beginnings(self, counts: Ints) -> Ints:
-        """Return bounds by the work of each rank so far, and by the average of the layers that are left."""
+        """Return bounds by the work of each rank so far, and by the average of the remaining layers."""
         known, m, span = counts.shape[1], self.base.placement.microbatches, self.base.objective == "span"
         own, none = self.base.placement.rank_of[0].tolist(), np.zeros(len(counts), dtype=np.int64)
         work = sum((self._table(counts, kind, self._scale) for kind in self.base.kinds), 0 * counts)

@@ -1,8 +1,8 @@
-"""Reads the entry `decision` of a certificate: what was decided, among which alternatives, with their proofs.
+"""Reads the entry `decision` of a certificate: the decision, its alternatives, and their proofs.
 
     {"kind": "partition", "taken": [4, 4, 5, 3], "proofs": [{"taken": [4, 4, 4, 4], "lrat": "…"}, …], …}
 
-A proof is LRAT of the clauses of that alternative; without `lrat`, `ranks` is said to exclude it. The other entries
+A proof is LRAT for the clauses of that alternative; without `lrat`, `ranks` must exclude it. The other entries
 define the alternatives, and are those of `Decision.to_json`.
 """
 
@@ -23,7 +23,7 @@ _MOST_LAYERS = 100_000
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision, the alternative that was taken, and the proofs about others, as `over_all` takes them."""
+    """A decision, the chosen alternative, and the proofs about others, as `over_all` expects them."""
 
     decision: Decision
     taken: Choice

@@ -67,7 +67,7 @@ def decided(request: Request, progress: Callable[[State], None]) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request, placement: Placement) -> Report:
-    """Return the report on an answer with the bytes of every rank, for the split that was taken."""
+    """Return the report on an answer with the bytes of every rank, for the chosen split."""
     taken = found.certificate["decision"]
     assert isinstance(taken, dict) and request.workload.model is not None
     a, x = request.workload.model

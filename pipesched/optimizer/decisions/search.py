@@ -1,4 +1,4 @@
-"""The search over alternatives: orders of the most hopeful one first, until no other can be better.
+"""The search over alternatives: orders of the most promising one first, until no other can be better.
 
     seeds     ─ known orders and heuristics ─> a value          excludes alternatives by their quick bounds
     the rest  ─ sorted by the bound ─────────> heuristics on the first ones: the value falls
@@ -158,7 +158,7 @@ class Searcher:
             self._prove(choice, best, state)
 
     def _prove(self, choice: Choice, best: Best, state: State) -> None:
-        """Make the proof that an alternative is no better, where an engine has refuted it."""
+        """Make the proof that an alternative is not better, if an engine has refuted it."""
         assert best.value is not None
         instance = self.instance_of(choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale

@@ -73,7 +73,7 @@ class Case:
         return self.unit.text(Fraction(ticks, self.scale))
 
     def below(self, bound: int, exactly: str) -> str:
-        """Return the objectives of at most `bound` ticks, in words."""
+        """Describe the objectives of at most `bound` ticks."""
         tick = self.problem.tick
         following = (bound // tick + 1) * tick
         return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)

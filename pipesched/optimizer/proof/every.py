@@ -11,14 +11,14 @@ it; held memory is a sum of counters that grow alike. n' repeats at seam + P aga
 jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u that starts at
 the seam or later, and uv is the order of m0.
 
-The file has this order for each j if it has it for 0, 1 and 2. Its program spells x b^j y from some j on, so
-x b y = u s v. With x = u z, or the other way round, bz = zs, and so b^j z = z s^j.
+The file has this order for every j if it does for 0, 1 and 2: its program is x b^j y from some j on, so x b y = u s v.
+With x = u z, or vice versa, bz = zs, and so b^j z = z s^j.
 
 These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` does if K more
-microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: from a
-schedule of m0 + jK leave out the first jK microbatches, in the order in which they start on the first stage. The rest
-is a schedule of m0: it never waited for the operations left out, and no rank holds more. It starts no sooner than F(0,
-jK), and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
+microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: remove from a
+schedule of m0 + jK the first jK microbatches, in the order in which they start on the first stage. The rest is a
+schedule of m0: it never waits for the removed operations, and no rank holds more. It starts no sooner than F(0, jK),
+and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
 """
 
 from __future__ import annotations

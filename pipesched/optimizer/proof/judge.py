@@ -1,4 +1,4 @@
-"""The judgement of a schedule and its certificate: the verdict follows only from facts that are derived anew here.
+"""The judgement of a schedule and its certificate: the verdict follows only from facts that are derived here.
 
     schedule      complete, every input before its use, within the caps, with the objective that the certificate gives
     bound         lower bound by a formula                                                          `work`, `meetings`

@@ -4,10 +4,10 @@
 
 all its literals are assumed false; then each hint has at most one literal that is not false, which must be true; the
 last hint has none. So any assignment that satisfies clauses 2, 4 and 6 satisfies clause 7, and none satisfies the empty
-clause: the clauses that the proof begins with contradict each other. This is the text of LRAT, where every step is of
-this kind and no clause is deleted; any checker of LRAT reads it.
+clause: so the initial clauses contradict each other. This is LRAT text in which every step is of this kind and no
+    clause is deleted; any LRAT checker reads it.
 
-`clauses` derives from the terms the clauses with which a proof begins. So the proof refutes these terms and no others.
+`clauses` derives the initial clauses from the terms, so the proof refutes exactly these terms.
 """
 
 from __future__ import annotations

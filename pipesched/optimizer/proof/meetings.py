@@ -12,8 +12,8 @@ The next microbatch a + k starts after a, and meets b. The bound follows a chain
 
     (0, 1)   (1, k)   (k, k + 1)   (k + 1, 2k)   ...
 
-Of a pair it keeps, for every r, since r is not known, the earliest starts of these two operations: a state. At the end
-it takes the least of all states.
+Since r is not known, it keeps for every r a state, the earliest starts of these two operations. At the end it takes the
+least over all states.
 
     home     Between the end of I(a) and the start of F(a + k + y) lie at least w + y (F + I + w): F of y microbatches,
              their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
@@ -42,7 +42,7 @@ _HOMES, _MOST = 4, 1_500  # homes that are tried; most meetings of a walk
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
-    """Return the best of these bounds in ticks, and the reason in words; 0 if none applies."""
+    """Return the best of these bounds in ticks, and its explanation; 0 if none applies."""
     made = [found for home in _homes(problem) for found in _walks(home)]
     return max(made, key=lambda one: one[0], default=(0, ""))
 
@@ -139,8 +139,8 @@ def _told(home: Home, n: int, value: int) -> tuple[int, str]:
 
 
 def _met(home: Home, begun: Ints, follows: Ints) -> States:
-    """Return the states of two microbatches from the starts of their F at home, without those that another is ahead
-    of. begun, follows: int64, equal shapes; a time that F at home would have if nothing had delayed the microbatch.
+    """Return the states of two microbatches from the starts of their F at home, without dominated ones. begun, follows:
+    int64, equal shapes; a time that F at home would have if nothing had delayed the microbatch.
     """
     begun, follows = begun[:, None], follows[:, None]
     first = np.maximum(begun + (home.inward - home.i), follows + home.forward)
@@ -152,7 +152,7 @@ def _met(home: Home, begun: Ints, follows: Ints) -> States:
 
 
 def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the states at one r that no other is ahead of; of many, several are replaced by one ahead of them all."""
+    """Return the undominated states at one r; if there are many, several are replaced by one that dominates them."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])

@@ -4,8 +4,8 @@
     the i-th microbatch of a route -> the next one, on the same stage  alike, so some best schedule keeps their order
     w(i - k) -> F(s, i)                                               memory: otherwise more than the cap is held
 
-A stage without a backward, or without W, has those operations all the same: they take no time, and nothing waits for
-them. Of a frozen stage with a backward, I frees what W would.
+A stage without a backward, or without W, still has these operations: they take no time, and nothing waits for them. Of
+a frozen stage with a backward, I frees what W would.
 
 In the last line, w is an operation that frees memory: if w(i - k) has not ended when F(s, i) starts, then each of the k
 microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with own + k * each >

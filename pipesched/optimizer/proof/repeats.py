@@ -1,10 +1,10 @@
-"""A check that m determines only how often a part of each rank's program is repeated.
+"""Checks that m determines only how often a part of each rank's program repeats.
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
-Programs name no microbatch and do not use `pending`, so a program spells a word of letters: A B .. B Z. If K is a
-multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` spells
-the same number of letters each time, or a number that grows by the same amount. `claim` does not affect the order;
+Programs name no microbatch and do not use `pending`, so a program expands to a word of letters: A B .. B Z. If K is a
+multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` expands
+to the same number of letters each time, or to a number that grows by a constant. `claim` does not affect the order;
 `require` may only demand a least m, or a multiple.
 """
 
@@ -100,9 +100,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return the reason why a copy may spell other letters, or an empty string. several: True if the rank has several
-    chunks.
-    """
+    """Return why a copy may have other letters, or an empty string. several: True if the rank has several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

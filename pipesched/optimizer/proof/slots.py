@@ -1,7 +1,7 @@
 """Clauses satisfied by every schedule of slots with a makespan of at most C, derived from its terms alone.
 
-Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. Which F
-run with which B, which backwards are whole, and which F run again is open, as far as the terms leave it open.
+Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. The
+terms may leave open which F run with which B, which backwards are whole, and which F run again.
 
     s(k,t)      a slot of kind k starts at t
     f(q,i,t)    the i-th F of stage q has started by t          F(q,i,t)   it has ended by t

@@ -1,4 +1,4 @@
-"""The time window [low, high] of every operation: its possible starts if the objective is at most C.
+"""The time window [low, high] of every operation: the possible starts for an objective of at most C.
 
     low     the longest path from the first start          high    C minus the longest path to the last end
 

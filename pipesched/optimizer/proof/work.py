@@ -60,7 +60,7 @@ def everything(problem: Problem, rank: int) -> Work:
 
 
 def explained(bound: Work, said: Callable[[int], str]) -> str:
-    """Explain a bound in words, with numbers that add up; said: formats ticks in the user's unit."""
+    """Explain a bound by numbers that add up; said: formats ticks in the user's unit."""
     head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"

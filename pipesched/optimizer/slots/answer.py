@@ -80,7 +80,7 @@ class Search:
             self.best, self.value, self.source = schedule, value, source
 
     def at(self, bound: int, meter: Meter, *, refute: bool = False) -> bool | None:
-        """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if that stays open."""
+        """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if undecided."""
         try:
             clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)
@@ -145,7 +145,7 @@ class Search:
 
     @property
     def impossible(self) -> bool:
-        """True if no order is within the caps: none is as short as one operation after another."""
+        """True if no order is within the caps: even the serial one, of the same length, is excluded."""
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
@@ -192,7 +192,7 @@ class Search:
 
 
 def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Find the shortest order of F, R, I, W, B and pairs F+B, as far as each is asked for, with a proof as far as
+    """Find the shortest order of F, R, I, W, B and pairs F+B, as far as each is requested, with a proof as far as
     possible.
 
     Raises:
@@ -234,7 +234,7 @@ def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
 
 
 def _too_large(asked: Question) -> str:
-    """Return the reason why one F alone is over the cap of its rank; empty if none is."""
+    """Return why a single F exceeds the cap of its rank; empty if none does."""
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
@@ -261,7 +261,7 @@ def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
 
 
 def _as_printed(costs: Costs) -> Costs:
-    """Leave out costs that follow from the others, as the printed file does."""
+    """Omit costs that follow from the others, as the printed file does."""
     given = dict(costs.given)
     for key in given.keys() & {"R", "K"}:
         others = {name: x for name, x in given.items() if name != key}

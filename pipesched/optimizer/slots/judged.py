@@ -79,7 +79,7 @@ def other_kinds(schedule: Schedule, terms: Terms) -> str:
 
 
 def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> str:
-    """Return what the operations of one stage do that the terms exclude; empty if nothing. again: those with an R."""
+    """Describe operations of a stage that the terms exclude; empty if there are none. again: those with an R."""
     forward = mine & (schedule.op == Op.F)
     if asked == EACH:
         kinds = (forward, mine & (schedule.op == Op.R), mine & makes(schedule.op, Result.GRADIENT))

@@ -1,6 +1,6 @@
-"""Orders to begin with, where F may run again: the best order without R, and 1F1B whose first stages run theirs again.
+"""Initial orders if F may run again: the best order without R, and 1F1B with recomputation on its first stages.
 
-A rank of 1F1B begins with as many F as its cap and the rank before allow, and then runs F, R, I, W in turn:
+A rank of 1F1B begins with as many F as its cap and the previous rank allow, then repeats F, R, I, W:
 
     held before an R    w K + M        if its stage runs again
     held after an F     (w + 1) M      if not

@@ -1,4 +1,4 @@
-"""Windows: a shorter order is sought that keeps the slots of a known one outside a part of the time.
+"""Windows: searches for a shorter order that keeps a known order's slots outside of a time window.
 
     before the window     every slot starts as in the known order
     after it              as in the known order, as many ticks earlier as the order is to be shorter
@@ -30,14 +30,14 @@ Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 
 @dataclass
 class Window:
-    """Clauses, and more that hold for some orders alone."""
+    """Clauses, and further ones that hold only for some orders."""
 
     clauses: SlotClauses
     more: list[list[int]]
     variables: int
 
     def lists(self) -> Iterator[list[int]]:
-        """Yield all of them."""
+        """Yield all clauses."""
         return chain(self.clauses.lists(), self.more)
 
 
@@ -79,7 +79,7 @@ def is_mirrored(asked: Question) -> bool:
 
 
 def mirror(clauses: SlotClauses) -> list[list[int]]:
-    """Return the clauses for: each rank runs at every time the slot that mirrors that of the opposite rank."""
+    """Return the clauses for: each rank always runs the mirror image of the opposite rank's slot."""
 
     def other(q: Stage | None) -> Stage | None:
         return None if q is None else (1 - q[0], q[1])

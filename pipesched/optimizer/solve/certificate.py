@@ -1,4 +1,4 @@
-"""The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
+"""The certificate of a schedule, as JSON that `optimizer.proof` derives again; `optimizer.proof.entries` lists its
 entries.
 
 A bound is two times of a rank. A refutation is an engine's word with its question; the checker repeats one by `ranks`,

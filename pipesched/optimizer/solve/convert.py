@@ -2,7 +2,7 @@
 
 Operation i of a sequence belongs to the i-th microbatch of its route. If the problem splits the backward, a full
 backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. The operations that
-frozen stages do without are last on their rank (`ended`), and in no schedule. `fault` checks every rule of `problem`
+frozen stages lack are last on their rank (`ended`), and in no schedule. `fault` checks every rule of `problem`
 directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a running sum
 of memory.
 """

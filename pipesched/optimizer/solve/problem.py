@@ -9,15 +9,15 @@
     span      on every rank, the time from its first start to its last end is at most C
 
 All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
-order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). What remains to
-decide is how the *sequences* (one kind, one stage, one route) interleave on their rank:
+order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). It remains to decide
+how the *sequences* (one kind, one stage, one route) interleave on their rank:
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
 A rank may begin later than it could, which makes its span shorter. Starts express such a delay directly. A schedule is
 an order, run as early as possible, and expresses a delay by the microbatch that goes first on a rank (`late_start`);
-only there the order of microbatches matters. So the objective of an order is never below the least over all starts,
-which bounds and engines are about; an order that reaches it is optimal.
+only there the order of microbatches matters. So the objective of an order is never below the least over all starts, to
+which bounds and engines refer; an order that reaches it is optimal.
 
 `Question` asks for a schedule with an objective of at most C; an engine's `Answer` is sat, unsat or unknown.
 """
@@ -76,7 +76,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """Return only the fields: another process derives the other values anew."""
+        """Return only the fields: another process derives the other values again."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property

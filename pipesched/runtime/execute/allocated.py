@@ -3,7 +3,7 @@
     cpu     every storage that a torch operation returned, until it is freed; not its temporary memory
     cuda    as counted by torch's allocator
 
-On a CPU, earlier memory such as weights does not count. Callers take differences, so it counts on neither device.
+On a CPU, earlier memory such as weights does not count. Callers take differences, so it does not matter on any device.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class OnDevice:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: the allocator goes on counting."""
+        """Do nothing: the allocator continues counting."""
 
     @property
     def now(self) -> int:

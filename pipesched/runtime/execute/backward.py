@@ -9,12 +9,12 @@ torch's own stage backward does the split. It is wrong or raises in four cases, 
 - a stage whose inputs have no gradient (the first one, as a rule) has nothing to split: I does nothing, W is B;
 - weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
   several times are counted twice before torch 2.13: they get their gradient at I;
-- the graph is kept until all of W is done, so that layers that are applied several times share it safely;
+- the graph is kept until all of W is done, so that layers applied several times share it safely;
 - a stage that cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
   checkpointing, which have one backward for all, and compiled graphs, which torch would run twice.
 
-I frees what no later weight needs, and keeps the gradients that W begins with; W frees the rest. Other activation
-checkpointing inside a stage gives right gradients, but its W runs the forward once per group of weights.
+I frees what no later weight needs, and keeps the gradients with which W begins; W frees the rest. Other activation
+checkpointing inside a stage yields correct gradients, but its W runs the forward once per group of weights.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Return True if torch's W is right for a group: before 2.13 it counts a weight twice if a stage uses it several
+    """Return True if torch's W is correct for a group: before 2.13 it counts a weight twice if a stage uses it several
     times.
     """
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1

@@ -4,7 +4,7 @@ kill, freeze, stall    this rank, at the instruction
 collective             this rank waits in one that no other rank joins
 leave                  this rank takes no second step (`training`)
 raise, raise-backward  the first stage that runs from the instruction on, forward or backward
-nan, shape, dtype      what that stage gives
+nan, shape, dtype      the output of that stage
 weights                this rank begins with other weights
 hook                   this rank's weights have a hook that runs after each backward
 stream                 this rank runs another stream (`launch.Job.others`)

@@ -114,15 +114,16 @@ class Runtime:
             All microbatches have these shapes until `expect` sets others.
         example_keywords: the keyword inputs of one microbatch, where a stage takes any.
         group: the group of the stream's ranks, in their order; None: the default one, or none for a single rank.
-        device: where the modules are. With NCCL it is also torch's current device.
+        device: the device of the modules. With NCCL it is also torch's current device.
         before, after: called around every instruction with it and its index.
-        optimize: what STEP does. Gradients are complete then, and are kept. With STEPs inside the order (a stream of
+        optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs inside the order
+            (a stream of
             version 3) it takes the number of the stage, steps its weights only, and gradients are cleared after it.
         tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
             gets the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that
             begin with the same values are refused.
         early_receives: how many receives may be posted before their place in the list; each holds its buffer. They
-            keep the order of their channel, and no post waits, so the verdict under `async` stays as it was.
+            keep the order of their channel, and no post waits, so the verdict under `async` does not change.
         blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
         imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
             what `boundaries_of` returned.
@@ -225,7 +226,7 @@ class Runtime:
         targets: likewise, on the rank of the last stage; a microbatch's target is anything that the loss accepts.
         keywords: keyword inputs, given to the stages of this rank that take them; each is split as a batch if it is a
             tensor or a list, else repeated for every microbatch. No gradient flows into them.
-        Adds to ``.grad`` of every weight what one backward through the undivided model adds, for a loss that is the
+        Adds to ``.grad`` of every weight the same as one backward through the undivided model, for a loss that is the
         mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if a copy or a tie is
         exchanged, or if a DDP without `find_unused_parameters` averages replicas.
 

@@ -1,4 +1,4 @@
-"""Local processes for a program: p ranks and their supervisor, which leaves none behind.
+"""Local processes for a program: p ranks and their supervisor, which leaves no process behind.
 
     caller ──one job per line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
@@ -67,7 +67,7 @@ class Job:
     stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ.
     agree: whether ranks compare their streams first. trace: whether to record the begin and end of each instruction.
     engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
-    ``module:function``, a check of the program that torch makes of the order; options: the options of torch's class.
+        ``module:function``, checks the program that torch makes from the order; options: the options of torch's class.
     """
 
     stream: str
@@ -117,9 +117,9 @@ class Compared(TypedDict):
 
 
 class Measured(Compared):
-    """The result of a rank. peak: the most activations alive. versions: the most versions of the weights of a stage, 0
-    without STEPs inside the order. spans: first begin and last end of each step. steps: times of all instructions of a
-    traced job, as `Recorder.steps`.
+    """The result of a rank. peak: the most activations alive at once. versions: the most versions of the weights of a
+    stage, 0 without STEPs inside the order. spans: first begin and last end of each step. steps: times of all
+    instructions of a traced job, as `Recorder.steps`.
     """
 
     peak: int

@@ -31,8 +31,8 @@ class _Box:
 
 
 class _Away(NamedTuple):
-    """A storage in host memory, and those who hold it on the device: boxes or tensors, each with its dtype, offset,
-    size and stride.
+    """A storage in host memory, and its holders on the device: boxes or tensors, each with dtype, offset, size and
+    stride.
     """
 
     host: Tensor

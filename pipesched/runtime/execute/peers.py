@@ -7,8 +7,8 @@
     key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
 Rank 0 makes the secret, and the group distributes it: whoever can read it there could change gradients as well. If all
-ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned text ends
-its connection. Texts to a stopped rank are dropped once its buffer is full, so important texts are repeated.
+ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned message
+ends its connection. Messages to a stopped rank are dropped once its buffer is full, so important ones are repeated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _key(secret: bytes, nonce: bytes, *ranks: int) -> bytes:
 
 
 class _Forged(Exception):
-    """A text without a valid signature arrived."""
+    """Raised if a message without a valid signature arrives."""
 
 
 class _Card(TypedDict):
@@ -65,7 +65,7 @@ class _Card(TypedDict):
 
 @dataclass
 class _Link:
-    """The connection to one rank. sent, heard: number of texts so far, which the next signature covers."""
+    """The connection to one rank. sent, heard: number of messages so far, which the next signature covers."""
 
     socket: socket.socket
     key: bytes
@@ -77,7 +77,7 @@ class _Link:
     incoming: bytearray = field(default_factory=bytearray)
 
     def say(self, text: bytes) -> None:
-        """Send a text, unless earlier ones are still in the buffer."""
+        """Send a message, unless earlier ones are still in the buffer."""
         if not self.outgoing:
             self.outgoing += _HEAD.pack(len(text)) + self._mac(self.me, self.sent, text) + text
             self.sent += 1
@@ -85,11 +85,11 @@ class _Link:
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
-        """Return the last complete text that arrived.
+        """Return the last complete message that arrived.
 
         Raises:
             OSError: if the other end is closed.
-            _Forged: if a text has no valid signature.
+            _Forged: if a message has no valid signature.
         """
         with contextlib.suppress(BlockingIOError):
             chunk = self.socket.recv(LONGEST)
@@ -141,13 +141,13 @@ class Peers:
             self._selector.register(link.socket, selectors.EVENT_READ, link)
 
     def say(self, text: str) -> None:
-        """Send a text to every other rank. A rank that does not read misses it."""
+        """Send a message to every other rank. A rank that does not read misses it."""
         for rank, link in self._links.items():
             if rank not in self.closed:
                 link.say(text.encode())
 
     def hear(self, timeout: float) -> dict[int, str]:
-        """Wait for a text, for `wake`, or for the timeout; return the last text of each rank that sent one."""
+        """Wait for a message, for `wake`, or for the timeout; return the last message of each rank that sent one."""
         texts = {}
         for key, _ in self._selector.select(timeout):
             link: _Link | None = key.data

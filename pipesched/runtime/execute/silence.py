@@ -9,7 +9,7 @@
         else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
         else all wait for messages                                        they wait in a cycle                   PS822
 
-Times are those at which the judging rank heard of a change, so clocks need not agree. No stall is reported while any
+Times are taken when the judging rank learns of a change, so clocks need not agree. No stall is reported while any
 rank has not reported recently: that rank may turn out to be gone.
 """
 
@@ -91,7 +91,7 @@ class Beat:
 class Silence:
     """The beats of all ranks, and the time of the last change. Times are seconds of a monotonic clock.
 
-    fresh: a rank that has reported within so many seconds counts as present.
+    fresh: a rank that has reported within this many seconds counts as present.
     """
 
     timeout: float
@@ -129,9 +129,7 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """Return the first rank that has waited in a collective of its own between two steps for as long as a stall
-        takes.
-        """
+        """Return the first rank that has waited in its own collective between two steps for the length of a stall."""
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 

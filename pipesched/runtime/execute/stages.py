@@ -139,7 +139,7 @@ class Stage:
         self.boxes[microbatch].out((*saved.inputs, *saved.roots))
 
     def load(self, microbatch: int) -> None:
-        """Run L: copy them back."""
+        """Run L: copy the tensors back."""
         self.boxes[microbatch].back(self.device)
 
     def recompute(self, microbatch: int, keywords: Keywords, score: Score | None) -> None:

@@ -139,7 +139,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Return the stream of a rank; it gets the fingerprint of the other ranks if ranks must not notice a difference."""
+    """Return the stream of a rank, with the other ranks' fingerprint if ranks must not notice a difference."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint

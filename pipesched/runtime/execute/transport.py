@@ -11,10 +11,9 @@ batch_isend_irecv per communicator in it. A post never waits, and only later pos
 is the model `async`, in which bringing a receive forward within its channel does not change the verdict. If a process
 group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
 
-A Work handle that is dropped may take its message with it, so every handle is kept with its tensors until the message
-is done. How to detect that depends on the backend: a handle of NCCL can be asked, which `sweep` does at every
-instruction; a handle of gloo knows only after a wait, so a thread for each target waits for its sends in the order of
-posts.
+Dropping a Work handle may drop its message, so every handle is kept with its tensors until the message is done.
+Detecting that depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle knows only after
+a wait, so a thread per target waits for its sends in the order of posts.
 
 With `blocking`, for tests, every SEND and RECV blocks in list order until its partner has posted: the model `strict` on
 a real transport.
@@ -53,7 +52,7 @@ class Transport:
     """The properties of a backend.
 
     tagged: the backend honours tags. host: it moves host memory, and its `wait` blocks until the message has arrived;
-    otherwise `wait` only orders the queues of the GPU, and a handle can be asked whether it is done.
+    otherwise `wait` only orders the queues of the GPU, and a handle can be polled.
     """
 
     tagged: bool
@@ -175,7 +174,7 @@ class Channels:
         return theirs
 
     def sweep(self) -> None:
-        """Release arrived messages. Only the oldest message to each target is asked, since a direction keeps its
+        """Release arrived messages. Only the oldest message to each target is polled, since each direction keeps its
         order.
         """
         if not self._transport.host:
@@ -291,10 +290,10 @@ class Channels:
     def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
         """Create the process groups of this rank. With tags, communicator 0 uses the program's own group.
 
-        torch wants every process of the job in every `new_group`, in one order: a process that skips one numbers the
-        next ones differently, and if NCCL splits communicators off the default one (``device_id``) the others wait for
-        it. gloo needs only the members. The first operation on a communicator waits for the other ranks, so all are
-        used once here: creation can never be part of a cycle later.
+        torch requires every process of the job in every `new_group`, in the same order: a process that skips one
+        numbers the next ones differently, and if NCCL splits communicators off the default one (``device_id``) the
+        others wait for it. gloo needs only the members. The first operation on a communicator waits for the other
+        ranks, so all are used once here: creation can never be part of a cycle later.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {

@@ -1,7 +1,7 @@
 """The watchdog: turns a fault of one rank into a fault of every rank, and a stall into a fault, within the timeout.
 
-Each rank has a thread that tells all others where the rank is and which fault it knows of, hears the same from them,
-and judges by itself (`silence.Silence`): a stopped rank, even the first, does not prevent the others from judging.
+Each rank has a thread that sends its rank's position and known fault to all others, receives theirs, and judges by
+itself (`silence.Silence`): a stopped rank, even the first, does not prevent the others from judging.
 
     rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
     rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it and passes it on
@@ -79,7 +79,7 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Publish the main thread's fault to all ranks, unless there is a better one. weak: any other is better."""
+        """Publish the main thread's fault to all ranks, unless a better one is known. weak: any other is better."""
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:
@@ -97,7 +97,7 @@ class Watch(threading.Thread):
         self.join()
 
     def _exchange(self, period: float) -> None:
-        """Send one beat, and listen for a period or until there is news."""
+        """Send one beat, and listen for a period or until there is a message."""
         self._say()
         before, until = self._news(), time.monotonic() + period
         while self._news() == before and (left := until - time.monotonic()) > 0:
@@ -120,7 +120,7 @@ class Watch(threading.Thread):
         self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
 
     def _take(self, rank: int, text: str) -> None:
-        """Read the text of a rank. An unreadable text does not count as a sign of life."""
+        """Read a message of a rank. An unreadable one does not count as a sign of life."""
         try:
             said = json.loads(text)
             beat, fault = Beat.of(said["beat"]), said["fault"]

@@ -85,7 +85,7 @@ class Weights:
         }
 
     def _wanted(self) -> set[int]:
-        """Return the versions that operations to come read, of those that are made."""
+        """Return the existing versions that later operations read."""
         later = {max(0, self.batch[i] - self._delay) for i in self._coming} if self.rule == "delay" else set()
         return {*self._reads.values(), *later}
 

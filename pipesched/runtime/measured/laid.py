@@ -14,8 +14,8 @@ from pipesched.views.chart.views import COLUMNS, Laid, Request
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Compare the run of the traces with the plan without its messages: the run did finish, even if a model would block
-    it.
+    """Compare the run in the traces with the plan without its messages, since the run finished even if a model would
+    block.
 
     Raises:
         PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or a trace of another schedule.

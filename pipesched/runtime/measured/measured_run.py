@@ -8,7 +8,7 @@
 
 If the trace records waiting, start is begin + waited. If it does not, as in torch's records, which include the wait in
 the work, an operation starts no earlier than its input is made: time spent waiting for the message itself then counts
-as work, and only operations whose input was made before they began show their work alone.
+as work, and only operations with an input that was made before they began show their work without the wait.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
     C            from the end of a message's producer to its arrival, if its receiver was waiting

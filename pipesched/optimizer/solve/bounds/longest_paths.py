@@ -9,7 +9,7 @@ The span is counted on each rank separately. From the rank's first start on,
     head   the longest path to the operation from any operation of the rank: none of these starts before the first start
     tail   the longest path from the operation to any operation of the rank
 
-and no path begins on another rank: other ranks may begin sooner, and this rank later (`framed`).
+and no path begins on another rank: other ranks may begin earlier, and this rank later (`framed`).
 
 A path follows links between sequences, which are the same for every microbatch: operation i of one waits for operation
 i - offset of the other.

@@ -5,7 +5,7 @@
     ends          a rank's work, minus the work that fits before one time and after another          `warmup`
 
 The lower bound is the best over all ranks. Each bound consists of two times and a few sums. The checker (`proof`)
-derives the first two anew as work between two times, and the third by its own dynamic programming over counts. Every
+derives the first two again as work between two times, and the third by its own dynamic programming over counts. Every
 kind holds for the span with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its
 first start and to its last end. The work of a rank also bounds the span of another rank, the frame, if it is on paths
 from the frame's start to its end.

@@ -1,7 +1,7 @@
 """Clauses as arrays with a column per literal, so that one expression builds many; and the variables of a question.
 
 Literals are numbers as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false
-literal is left out of its clause. The start of an operation is a unary counter:
+literal is removed from its clause. The start of an operation is a unary counter:
 
     t          low       ...        high
     y[x, t]    0 0 0 0 1 1 1 1 1 1 1 true      from low to high - 1 a variable; false before, true from then

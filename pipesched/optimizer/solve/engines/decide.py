@@ -3,7 +3,7 @@
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘
 
-C bounds every start from above by C - tail - duration. A question about some ranks alone has the heads and tails of the
+C bounds every start from above by C - tail - duration. A question about only some ranks has the heads and tails of the
 whole problem. If time windows become empty before an engine is asked, the answer gives the reason.
 """
 

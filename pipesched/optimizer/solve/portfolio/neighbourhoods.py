@@ -1,11 +1,11 @@
-"""Large neighbourhoods: CP-SAT orders the operations of a window of time anew; all others keep their order.
+"""Large neighbourhoods: CP-SAT reorders the operations of a time window; all others keep their order.
 
     kept  ........ | window .............. | ........  kept
               head | start, start, ...     | tail
 
 Operations before the window keep their starts, from which each operation of the window has a head. Operations after it
 keep their order, so each has a tail: the longest path through them to the end. The schedule takes as long as the
-largest start + duration + tail of the window, so the model has variables for the window alone. For the span, a tail
+largest start + duration + tail of the window, so the model has variables only for the window. For the span, a tail
 counts from the first start of the rank on which its path ends. The first operation of a rank is in no window.
 
 Windows of 10 to 30 % of the time slide over the best schedule; of a small problem, the last window is the whole. Every
@@ -116,7 +116,7 @@ class _Search:
             at += max(1, width // 2) if share < 1 else width
 
     def _improved(self, first: int, width: int, limit: float) -> Candidate:
-        """Order one window anew."""
+        """Reorder one window."""
         name, meter = f"{NAME} {self.name}", self.pool.meter
         window = self._window(first, first + width)
         meter.spend(SEEN * self.problem.operations)

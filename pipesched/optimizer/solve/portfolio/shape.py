@@ -1,4 +1,4 @@
-"""Recognition of placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
+"""Recognizes placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
 
 Ranks may be in any order: only their position along the stages counts.
 """

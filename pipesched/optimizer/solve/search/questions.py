@@ -70,7 +70,7 @@ def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> No
 
 
 def _limited(question: Question, lanes: Lanes) -> Question:
-    """Limit a question to CP-SAT, which does not say how far it is, to the steps that its lane has left."""
+    """Limit a question to CP-SAT, which reports no progress, to the remaining steps of its lane."""
     if question.engine != "cpsat":
         return question
     left = int(lanes.meter.left / (lanes.pool.size + 1))

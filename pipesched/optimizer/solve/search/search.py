@@ -51,8 +51,8 @@ def search(
 
     The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
     and about every second. meter: the clock, with its limit; None for the seconds of the limits from now. floor: lower
-    bound in ticks. refutes: called with ticks and a limit of steps; returns (True if certainly, without an engine, no
-    schedule has at most these ticks; its steps).
+    bound in ticks. refutes: called with ticks and a limit of steps; returns (True if it proves without an engine that
+    no schedule has at most these ticks, steps taken).
     """
     meter = meter or Meter(limits.seconds * SECOND)
     state = State(problem, NO_BOUND, floor)
