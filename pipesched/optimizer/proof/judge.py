@@ -73,11 +73,11 @@ def judge(
     Findings: PS710, the certificate does not hold; PS711, its verdict does not follow; PS715, it does not hold for
     every m; and the faults of the schedule itself.
     """
-    if certificate.get("backward") == "pairs" or "recompute" in certificate:
-        from pipesched.optimizer.slots.judged import judged
-
-        return judged(schedule, terms, certificate)
     try:
+        if certificate.get("backward") == "pairs" or "recompute" in certificate:
+            from pipesched.optimizer.slots.judged import judged
+
+            return judged(schedule, terms, certificate)
         case = Case(schedule, terms)
         if case.wrong:
             return Judgement(tuple(case.wrong))

@@ -12,11 +12,11 @@ clause: so the initial clauses contradict each other. This is LRAT text in which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from pipesched.common.budget import Budget
-from pipesched.optimizer.proof.clauses import Clauses, TooManyError
+from pipesched.optimizer.proof.clauses import Clauses, Numbered, TooManyError
 from pipesched.optimizer.proof.problem import Problem
 from pipesched.support.budget import numbers
 
@@ -31,10 +31,14 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
     Raises:
         Spent: following the steps exceeds the budget for a text of this length.
     """
+    return refutes(text, lambda steps: begun(steps, problem, bound))
+
+
+def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
+    """Return the reason why the steps show nothing, or an empty string. begin: makes the clauses before the first."""
     numbers(text)
     try:
-        steps = steps_of(text)
-        made = begun(steps, problem, bound)
+        made = begin(steps := steps_of(text))
     except ValueError:
         return "its proof is not LRAT text"
     except TooManyError as error:
@@ -52,12 +56,17 @@ def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = 
     Raises:
         TooManyError: there are too many clauses.
     """
-    wanted = None if whole else {hint for _, _, hints in steps for hint in hints}
+    wanted = None if whole else hinted(steps)
     narrow = Clauses(problem, bound, wanted=wanted, narrow=True)
     if not steps or steps[0][0] <= narrow.count + 1:
         return narrow
     made = Clauses(problem, bound, wanted=wanted)
     return made if steps[0][0] > made.count else narrow
+
+
+def hinted(steps: Sequence[Step]) -> set[int]:
+    """Return the numbers that the steps name as hints."""
+    return {hint for _, _, hints in steps for hint in hints}
 
 
 def steps_of(text: bytes) -> list[Step]:

@@ -30,9 +30,10 @@ from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import require_costs
 from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
+from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.slot_terms import Question
 from pipesched.optimizer.proof.slots import SlotClauses
-from pipesched.optimizer.slots.judged import judged, other_kinds
+from pipesched.optimizer.slots.judged import other_kinds
 from pipesched.optimizer.slots.orders import schedule_of
 from pipesched.optimizer.slots.starts import starts
 from pipesched.optimizer.slots.windows import Window, fixed, is_mirrored, kept_slots, mirror
@@ -283,7 +284,7 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
     written: dict[str, object] = {"objective": "makespan", "backward": backward, "bound": None, "every": None}
     written |= {"recompute": instance.again} if instance.again else {}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
-    told = judged(schedule, instance, written).accepted()
+    told = judge(schedule, instance, written).accepted()
     made, text, report = printed(schedule, instance, told, request.name)
     verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
     return Optimum(

@@ -15,51 +15,43 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.common.budget import Budget
-from pipesched.diagnostics import PipeschedError, budgeted
+from pipesched.diagnostics import budgeted
 from pipesched.model.columns import Bools, among, makes
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.proof.case import Case, FaultError, require
-from pipesched.optimizer.proof.clauses import TooManyError
-from pipesched.optimizer.proof.entries import Entries, Unreadable
+from pipesched.optimizer.proof.case import Case, require
+from pipesched.optimizer.proof.entries import Entries
 from pipesched.optimizer.proof.judge import Judgement, same
-from pipesched.optimizer.proof.lrat import steps_of, unfollowed
+from pipesched.optimizer.proof.lrat import hinted, refutes
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, Question, backwards
 from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.verdict import Terms, Verdict
-from pipesched.support.budget import numbers
 
-_EACH = 2  # most literals of hinted clauses per byte of a proof
 _DERIVED = ("verdict", "lower_bound", "gap")
 
 
 def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Judgement:
-    """Judge a schedule with pairs, and its certificate."""
-    try:
-        case = Case(schedule, terms)
-        if case.wrong:
-            return Judgement(tuple(case.wrong))
-        told, asked = Entries(certificate, case.scale), Question(terms)
-        require(asked.wrong or other_kinds(schedule, terms))
-        verdict = _refuted(told, case, asked, bound(asked, case))
-        backward = "pairs" if terms.pairs else "fused" if terms.fused else "split"
-        right = {"objective": "makespan", "backward": backward, "schedule": plain(case.value)}
-        right |= {"recompute": terms.again} if terms.again else {}
-        right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
-        told.only(*right, "bound", "refuted", "every")
-        for name, value in right.items():
-            if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
-                require(f"{name} is {value}")
-        return Judgement((), verdict, case.spent)
-    except FaultError as found:
-        return Judgement((found.finding,))
-    except PipeschedError as error:
-        return Judgement(error.diagnostics)
-    except Unreadable as error:
-        return Judgement((FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding,))
+    """Judge a schedule with pairs, and its certificate.
+
+    Raises:
+        FaultError, PipeschedError, Unreadable: as `proof.judge` turns into findings.
+    """
+    case = Case(schedule, terms)
+    if case.wrong:
+        return Judgement(tuple(case.wrong))
+    told, asked = Entries(certificate, case.scale), Question(terms)
+    require(asked.wrong or other_kinds(schedule, terms))
+    verdict = _refuted(told, case, asked, bound(asked, case))
+    backward = "pairs" if terms.pairs else "fused" if terms.fused else "split"
+    right = {"objective": "makespan", "backward": backward, "schedule": plain(case.value)}
+    right |= {"recompute": terms.again} if terms.again else {}
+    right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
+    told.only(*right, "bound", "refuted", "every")
+    for name, value in right.items():
+        if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
+            require(f"{name} is {value}")
+    return Judgement((), verdict, case.spent)
 
 
 def other_kinds(schedule: Schedule, terms: Terms) -> str:
@@ -121,15 +113,4 @@ def _refuted(told: Entries, case: Case, asked: Question, formula: Verdict) -> Ve
 
 def unproved(text: bytes, asked: Question, limit: int) -> str:
     """Return the reason why the steps do not refute a makespan of at most `limit` ticks; otherwise an empty string."""
-    numbers(text)
-    try:
-        steps = steps_of(text)
-        made = SlotClauses(asked, limit, wanted={hint for _, _, hints in steps for hint in hints})
-    except ValueError:
-        return "its proof is not LRAT text"
-    except TooManyError as error:
-        return str(error)
-    if steps and steps[0][0] <= made.count:
-        return f"its proof is for other terms: these give {made.count:,} clauses"
-    found = unfollowed(made.known, steps, Budget(len(text), _EACH))
-    return f"its proof shows nothing: {found}" if found else ""
+    return refutes(text, lambda steps: SlotClauses(asked, limit, wanted=hinted(steps)))

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.model.ops import Op
+from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.slot_terms import Kind, Stage
@@ -20,36 +20,24 @@ Pending: TypeAlias = dict[tuple[Op, Stage], deque[int]]
 
 def schedule_of(clauses: SlotClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:
     """Return the schedule that a model describes: by rank, the slots in the order of their starts."""
-    rows: list[tuple[int, int, int, bool]] = []
-    cut, of_route = [0], [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
+    orders: list[list[Compute]] = []
+    of_route = [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
     for slots in clauses.slots:
         next_one: Counter[tuple[Op, Stage]] = Counter()
         pending: Pending = defaultdict(deque)
-        for at_once in slots:
-            for kind in (kind for kind, x in at_once.items() if x in true):
-                rows += _row(kind, next_one, pending, of_route)
-        cut.append(len(rows))
-    op, stage, microbatch, second = (np.array(column) for column in zip(*rows, strict=True))
-    return Schedule(
-        name,
-        {},
-        placement,
-        op.astype(np.int8),
-        stage.astype(np.int32),
-        microbatch=microbatch.astype(np.int32),
-        second=second.astype(np.bool_),
-        start=np.array(cut, dtype=np.int64),
-    )
+        ran = (kind for at_once in slots for kind, x in at_once.items() if x in true)
+        orders.append([each for kind in ran for each in _row(kind, next_one, pending, of_route)])
+    return Schedule.from_orders(orders, placement, name)
 
 
 def _row(
     kind: Kind, following: Counter[tuple[Op, Stage]], pending: Pending, of_route: list[np.ndarray]
-) -> list[tuple[int, int, int, bool]]:
+) -> list[Compute]:
     """Return the operations of a slot: the next F, the next I or B of a stage, or the oldest W or R that is pending."""
     made = []
     if (q := kind.forward) is not None:
         i = following[Op.F, q]
-        made.append((int(Op.F), q[1], int(of_route[q[0]][i]), False))
+        made.append(Compute(Op.F, q[1], int(of_route[q[0]][i])))
         following[Op.F, q] += 1
         if kind.again:
             pending[Op.R, q].append(i)
@@ -61,5 +49,5 @@ def _row(
             following[Op.I, q] += 1
             if kind.op is Op.I:
                 pending[Op.W, q].append(i)
-        made.append((int(kind.op), q[1], int(of_route[q[0]][i]), kind.forward is not None))
+        made.append(Compute(kind.op, q[1], int(of_route[q[0]][i]), kind.forward is not None))
     return made

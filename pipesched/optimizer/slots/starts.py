@@ -14,11 +14,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
-from pipesched.model.ops import Op
+from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, backwards
 from pipesched.optimizer.solve.instance import MAX_OPS, Instance
@@ -63,30 +61,19 @@ def _without(request: Request, meter: Meter) -> Schedule:
 def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:
     placement, m, warmup = instance.placement, instance.placement.microbatches, instance.placement.microbatches
     sizes, small = instance.costs.sizes(placement.stages), instance.costs.kept(placement.stages).column
-    rows: list[tuple[int, int, int]] = []
-    cut = [0]
+    orders = []
     for rank in range(placement.ranks):
         warmup = min(
             warmup, placement.ranks - 1 - rank, _room(instance, rank, sizes[rank], small[rank], rank in stages)
         )
         later = ([Op.R] if rank in stages else []) + [op for op in (Op.I, Op.W, Op.B) if op in backwards(instance)]
         later = [op for op in later if op is not Op.B or Op.I not in later]
-        rows += [(Op.F, rank, i) for i in range(warmup)]
+        order = [Compute(Op.F, rank, i) for i in range(warmup)]
         for i in range(m):
-            rows += [(Op.F, rank, i + warmup)] if i + warmup < m else []
-            rows += [(op, rank, i) for op in later]
-        cut.append(len(rows))
-    op, stage, microbatch = (np.array(column) for column in zip(*rows, strict=True))
-    return Schedule(
-        name,
-        {},
-        placement,
-        op.astype(np.int8),
-        stage.astype(np.int32),
-        microbatch=microbatch.astype(np.int32),
-        second=np.zeros(len(rows), dtype=np.bool_),
-        start=np.array(cut, dtype=np.int64),
-    )
+            order += [Compute(Op.F, rank, i + warmup)] if i + warmup < m else []
+            order += [Compute(op, rank, i) for op in later]
+        orders.append(order)
+    return Schedule.from_orders(orders, placement, name)
 
 
 def _room(instance: Instance, rank: int, size: Fraction, small: Fraction, again: bool) -> int:
