@@ -11,7 +11,7 @@ differ in sizes, costs and order; one with fewer microbatches has no operations 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from itertools import chain, groupby, pairwise
 from time import monotonic
@@ -38,6 +38,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 from pipesched.support.source import Source
 from pipesched.verbs.verify import Asked, examined, judged
 
@@ -140,8 +141,7 @@ class Beside(Placement):
         return nearest, others[0], others[1]
 
 
-@dataclass(frozen=True, eq=False)
-class Together:
+class Together(Record):
     """Schedules side by side. ops, ranks, stages: where each schedule's own begin, and the end of the last."""
 
     parts: Sequence[Analysis]

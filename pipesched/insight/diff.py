@@ -15,7 +15,7 @@ reported as different operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from pipesched.model.numbers import ranges
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
+from pipesched.support.record import Record
 from pipesched.support.source import Source
 from pipesched.views.tables import grouped
 
@@ -183,8 +184,7 @@ def _placements(one: Placement, two: Placement) -> Iterator[str]:
 _COMPUTE = ("op", "stage", "microbatch")
 
 
-@dataclass(frozen=True, eq=False)
-class Listing:
+class Listing(Record):
     """The entries of an order. key: the number of each entry, shape (entries,). split: whether it is a B that the other
     order splits into I and W. half: whether it is a W and the other order has the B.
     """

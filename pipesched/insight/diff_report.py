@@ -17,6 +17,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint_report import InBytes
 from pipesched.render import clean
 from pipesched.report.parts import activations
+from pipesched.support.record import Record
 from pipesched.views.tables import ratio, table
 
 _LINES = 20
@@ -50,8 +51,7 @@ class Alone:
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
+class Difference(Record):
     """All differences, by rank. facts: differences in sizes and placement, as text.
 
     pairs_a, pairs_b: overlap pairs that only one of the two orders has. split_a, split_b: each B of one order that the

@@ -42,6 +42,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
 from pipesched.report.parts import Part
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 
 DRAWS = 1000
 MOST = 16_000_000  # most slots of all draws together
@@ -199,8 +200,7 @@ def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | 
     return np.sort(np.concatenate(found)), drawn.finer
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
+class Drawn(Record):
     """The draws of an order's times. share: their standard deviation."""
 
     made: Analysis
@@ -273,8 +273,7 @@ def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
     return np.asarray((kind * _STAGES + stage) * _STAGES + (0 if source is None else source))
 
 
-@dataclass(frozen=True, eq=False)
-class Levels:
+class Levels(Record):
     """The entries of lists by turn: entries of one turn wait for entries of earlier turns only.
 
     order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of an

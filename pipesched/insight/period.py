@@ -27,6 +27,7 @@ from pipesched.model.columns import Bools, Ints, makes
 from pipesched.model.ops import Result
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 from pipesched.views.causes import causes
 
 _COPIES = 3  # least copies of a kernel in an order that has one
@@ -69,8 +70,7 @@ class Period:
         return 1 - sum(self.work, Fraction(0)) / total if total else Fraction(0)
 
 
-@dataclass(frozen=True, eq=False)
-class _Kernel:
+class _Kernel(Record):
     """The copies of a kernel in an order.
 
     node, copy: by operation, the operation of the kernel that it repeats, and the number of the copy; -1 outside of the
@@ -85,8 +85,7 @@ class _Kernel:
     slots: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class _Edges:
+class _Edges(Record):
     """Node `later` of copy n starts at least `lag` after node `earlier` of copy n - `span`."""
 
     earlier: Ints

@@ -24,6 +24,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.render import clean, sizes
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 from pipesched.support.source import Span
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, Causes, Gaps, Split, critical_path
@@ -51,8 +52,7 @@ class Growth:
         return tuple(sum(column, Fraction(0)) for column in zip(*self.parts.values(), strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Why:
+class Why(Record):
     """The explanation of one schedule's idle time. growth: None if the file has no m to vary. period: None if the order
     has no visible kernel.
 

@@ -28,6 +28,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
 from pipesched.orders.limits import LARGEST, SHOWN, SPARE, other_stage
 from pipesched.orders.words import TextOrigin
+from pipesched.support.record import Record
 from pipesched.support.source import Source
 
 AnyOrder: TypeAlias = Schedule | Program
@@ -55,8 +56,7 @@ def short(text: str, limit: int = 40) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(Record):
     """The operations or instructions of all rows, as columns; -1 if a column has no meaning."""
 
     op: Column

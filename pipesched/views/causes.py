@@ -29,8 +29,6 @@ ticks, shape (ranks,) or (gaps,); a run that gets stuck is split up to where it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pipesched.analysis.copies import Copies
@@ -39,10 +37,10 @@ from pipesched.analysis.timeline import Timeline, slot_costs
 from pipesched.model.columns import Bools, Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Causes:
+class Causes(Record):
     """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
 
     cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or the copies
@@ -121,8 +119,7 @@ def critical_path(times: Timeline, why: Causes) -> list[int]:
 PARTS = ("warm_up", "cool_down", "compute", "message", "imbalance")
 
 
-@dataclass(frozen=True, eq=False)
-class Gaps:
+class Gaps(Record):
     """Every interval in which a rank idles, by rank, then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
@@ -144,8 +141,7 @@ class Gaps:
         return self.end - self.begin
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+class Split(Record):
     """The parts of each rank's idle time. They add up to makespan - work, over operations that ran."""
 
     warm_up: Ints

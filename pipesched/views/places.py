@@ -7,13 +7,12 @@ schedules only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pipesched.model.columns import Column
 from pipesched.model.lists import Sited
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 BOUND = 2_000
@@ -22,8 +21,7 @@ BOUND = 2_000
 _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(Record):
     """The places of all operations. line, column: from 1, shape (operations,), 0 if there is no place. texts: lines of
     the source by number.
 

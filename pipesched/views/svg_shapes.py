@@ -20,6 +20,7 @@ from pipesched.analysis.standstill import Link, Standstill
 from pipesched.model.columns import RESULT, Column, Ints
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
+from pipesched.support.record import Record
 from pipesched.support.safe import safe
 from pipesched.views import marks
 from pipesched.views.chart import caption
@@ -73,8 +74,7 @@ class Frame:
         return self.top + self.pitch * rank
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Record):
     """The cells inside the frame."""
 
     chart: Chart
@@ -246,8 +246,7 @@ def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
 _LETTER, _LANE = 8, 12  # pixels of a bold letter, and between messages
 
 
-@dataclass(frozen=True, eq=False)
-class Stop:
+class Stop(Record):
     """The drawing of a stall, to the right of the last operations. scope: the class of the figure."""
 
     chart: Chart

@@ -8,7 +8,7 @@ kind   plan  run   run / plan           where the run deviates from the plan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from textwrap import wrap
 
@@ -42,7 +42,6 @@ FAR = Fraction(5, 100)
 _LEAST = 32
 
 
-@dataclass(frozen=True, eq=False)
 class _Shared(Layout):
     """A layout on a shared clock: each slot gets columns as long as the slots of the plan fit."""
 
@@ -199,7 +198,6 @@ def decimal(value: Fraction) -> str:
     return f"{float(value):.2f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, eq=False)
 class _Clocked(Chart):
     """A chart with other times than the plan's, in ticks of 1 / a_unit."""
 

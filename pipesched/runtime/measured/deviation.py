@@ -25,6 +25,7 @@ from pipesched.model.ops import LETTERS, Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.measured.measured_run import Measured, running
+from pipesched.support.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,7 @@ class Late:
     ran: Fraction
 
 
-@dataclass(frozen=True, eq=False)
-class Against:
+class Against(Record):
     """A run compared with its plan. start, end: when the work of each operation of the plan starts and ends, in
     nanoseconds from the begin of the step.
 

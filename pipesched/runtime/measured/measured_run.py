@@ -33,10 +33,10 @@ from pipesched.model.columns import Bools, Ints
 from pipesched.model.costs import TIMES
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(Record):
     """A measured run. begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
 
     waited: the time that an operation waited for a message, or None if it was not measured. kernels: whether GPU
@@ -54,8 +54,7 @@ class Measured:
         return int(self.begin.shape[0])
 
 
-@dataclass(frozen=True, eq=False)
-class Running:
+class Running(Record):
     """The arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
 
     start: when the work begins, after any wait. end: when the operation ends. produced: when the input from another

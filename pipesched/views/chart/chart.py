@@ -10,7 +10,6 @@ An order in which ranks wait for each other is drawn as far as it runs, and a pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -23,10 +22,10 @@ from pipesched.model.numbers import Value
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
 from pipesched.schedule_analysis import Analysis
+from pipesched.support.record import Record
 
 
-@dataclass(frozen=True, eq=False)
-class Chart:
+class Chart(Record):
     """A chart. wrong: the code of the file's fault, which pictures must not hide. name: replaces the schedule's."""
 
     analysis: Analysis

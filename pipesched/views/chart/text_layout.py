@@ -18,6 +18,7 @@ import numpy as np
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op, Result
+from pipesched.support.record import Record
 from pipesched.views.chart.axis import WHOLE, Axis, Viewport, axis
 from pipesched.views.chart.chart import Chart, shortest
 from pipesched.views.chart.slots import KINDS, phases, widest
@@ -40,8 +41,7 @@ class Text:
         return SIGNS[meaning][self.ascii]
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(Record):
     """The bars of each row, in order. op: an operation, for a pair its first part. start, end: times in ticks.
 
     cut: the beginning of each row, shape (rows + 1,).
@@ -53,8 +53,7 @@ class Bars:
     cut: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(Record):
     """A chart, how to write it, and the layout derived from both."""
 
     chart: Chart
