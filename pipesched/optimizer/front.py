@@ -117,6 +117,10 @@ class Front:
             table.append(["none" if cap is None else shown(cap), *("-" if x is None else unit.text(x) for x in values)])
         return "\n".join([*named, "", *_aligned(rows), "", *_aligned(table)])
 
+    def orders(self) -> list[tuple[str, str]]:
+        """Return the schedule of every point, as text, with a name for its file."""
+        return [(f"peak-{str(x.peak).replace('/', '_')}", x.answer.source) for x in self.points]
+
     def to_json(self) -> dict[str, object]:
         """Return the front, and every answer with its placement and its cap."""
         points = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +42,16 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
     \b
     Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
-    -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout.
+    -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout. For several caps,
+    -o DIR/ writes the schedule of each.
     Exit status: 0 proved optimal; 1 infeasible; 2 the command line; 3 less is not excluded (a time limit, or
     interrupted).
     """
     ranged, caps = given["mem_cap"] or (False, ())
     _require_places(given, ranged=ranged)
     ranged = ranged or given["front"]
+    folder = _folder(given["output"]) if ranged else None
+    given = {**given, "output": None} if folder else given
     from pipesched.compile import read
     from pipesched.optimizer import optimize as verb
     from pipesched.optimizer.optimize_request import request
@@ -65,18 +69,40 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
             with Ticker(out) as ticker:
                 found = front(asked, caps, lambda state: ticker.tick(lambda: state.line))
-            return _shown(found, out, given, found.plot)
+            return _shown(found, out, given, found.plot, folder)
         from pipesched.optimizer.frontier import frontier, frontier_plot
 
         with Ticker(out) as ticker:
             points = frontier(asked, caps, lambda state: ticker.tick(lambda: state.line))
-        return _shown(points, out, given, lambda: frontier_plot(points))
+        return _shown(points, out, given, lambda: frontier_plot(points), folder)
 
 
-def _shown(found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str]) -> int:
-    """Print a table of caps, and draw it if requested; return the exit status."""
+def _folder(path: str | None) -> str | None:
+    """Return the folder that -o names, made if it is not there; None for a file.
+
+    Raises:
+        PipeschedError: PS225, it cannot be made, or the file is of a schedule.
+    """
+    if path and path.endswith(".ps"):
+        message = f"{path} holds one schedule, and here each cap has its own"
+        raise fail(Code.USAGE, message, help="-o DIR/ writes all of them; or name a .json or .txt file")
+    if not path or not (path.endswith("/") or os.path.isdir(path)):
+        return None
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise fail(Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another folder by -o DIR/") from None
+    return path
+
+
+def _shown(
+    found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str], folder: str | None = None
+) -> int:
+    """Print a table of caps; draw it, and write its orders to a folder, if requested; return the exit status."""
     if given["plot"]:
         replace_file(given["plot"], plot())
+    for name, source in found.orders() if folder else ():
+        replace_file(os.path.join(folder or "", f"{name}.ps"), source)
     out.line(dumps(found.to_json()) if out.format == "json" else found.text())
     return _status(found, given)
 

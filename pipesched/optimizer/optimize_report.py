@@ -363,6 +363,10 @@ class Frontier:
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)) for row in rows]
         return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
 
+    def orders(self) -> list[tuple[str, str]]:
+        """Return the schedule of every cap that has one, as text, with a name for its file."""
+        return [(f"cap-{str(cap).replace('/', '_')}", answer.source) for cap, answer in self.points if answer.source]
+
     def to_json(self) -> dict[str, object]:
         """Return the answers of all caps."""
         return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}

@@ -76,13 +76,19 @@ def test_the_front_is_that_of_all_orders(seed: int) -> None:
 
 
 def test_what_it_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON has the front and every answer; the picture has a series for each placement."""
-    picture = tmp_path / "front.svg"
+    """JSON has the front and every answer; the picture has a series for each placement; -o DIR/ has the order of each
+    point, and its claims hold.
+    """
+    picture, folder = tmp_path / "front.svg", tmp_path / "orders"
     words = ["--p", "2", "--m", "3", "--v", "2", "--placement", "any", "--front", "--plot", str(picture)]
+    words += ["-o", f"{folder}/"]
     status, front = told(capsys, *words)
     assert status == 0 and front["ok"] and all(point["proved"] for point in front["front"])
     assert {one["placement"] for one in front["answers"]} == set(WAYS)
     assert all(name in picture.read_text("utf-8") for name in WAYS)
+    files = {f"peak-{str(point['peak']).replace('/', '_')}.ps" for point in front["front"]}
+    assert {x.name for x in folder.iterdir()} == files
+    assert all(pipesched.verify(str(x)).ok for x in folder.iterdir())
 
 
 def test_the_best_placement_under_one_cap() -> None:
