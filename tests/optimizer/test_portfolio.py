@@ -109,7 +109,7 @@ def test_few_microbatches_unrolled_are_a_schedule(kind: str) -> None:
     pool = Pool(problem)
     pool.offer("first", one_by_one(problem))
     before = measured(asked, problem, pool.entries[0][2])
-    found = (orders for _, orders in unrolled(pool, "cadical") if orders is not None)
+    found = (orders for _, orders in unrolled(pool, 0, "cadical") if orders is not None)
     assert min(measured(asked, problem, orders) for orders in islice(found, 2)) < before * 2 / 3
 
 

@@ -152,7 +152,7 @@ def _unroll(state: State, pool: Pool, limits: Limits, progress: Progress) -> Non
     enough = meter.spent + _UNROLLED * meter.left
     if limits.engine == "cpsat" or state.best is None:
         return
-    for name, found in unrolled(pool, "z3" if limits.engine == "z3" else "cadical", limits.seed):
+    for name, found in unrolled(pool, state.lower, "z3" if limits.engine == "z3" else "cadical", limits.seed):
         if found is not None and pool.offer(name, found):
             _offer(state, name, found, progress)
         if state.proved or meter.spent >= enough:

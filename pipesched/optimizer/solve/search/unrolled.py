@@ -3,8 +3,9 @@
     m0 microbatches in C ticks, of which the middle repeats K every P  ──>  m microbatches in C + (m - m0) / K * P ticks
 
 An engine decides m0 = 2p microbatches in a second where it is lost among all m. P begins at the work of the busiest
-rank and grows; for each P, C falls from the most that could still give a better schedule, by halves of what is left to
-the lower bound. Pushing (`justify`) takes a few ticks more out of the ends.
+rank and half of what the best schedule loses for each microbatch; for each P, C falls from the most that could still
+give a better schedule, by halves of what is left to the lower bound. Pushing (`justify`) takes a few ticks more out of
+the ends.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def shortened(problem: Problem, microbatches: int) -> Problem:
     return replace(problem, placement=placement, length=np.full_like(problem.length, microbatches))
 
 
-def unrolled(pool: Pool, engine: str, seed: int = 0) -> Iterator[Candidate]:
+def unrolled(pool: Pool, bound: int, engine: str, seed: int = 0) -> Iterator[Candidate]:
     """Yield better and better orders, and None in between; nothing for two routes, few microbatches or fine ticks.
 
-    pool: its best orders are to be improved.
+    pool: its best orders are to be improved. bound: a lower bound on the objective.
     """
     problem = pool.problem
     if problem.placement.routes > 1:
@@ -46,7 +47,9 @@ def unrolled(pool: Pool, engine: str, seed: int = 0) -> Iterator[Candidate]:
     few, many = 2 * problem.ranks, problem.placement.microbatches
     work = int(problem.work.max()) // many
     step = max(1, work // 16)
-    rates = sorted((Fraction(k * work + n * step, k), k) for k in KERNELS for n in range(PERIODS))
+    rates = [(Fraction(k * work + n * step, k), k) for k in KERNELS for n in range(PERIODS)]
+    likely = work + Fraction(pool.best - bound, 2 * many)
+    rates.sort(key=lambda rate: (abs(rate[0] - likely), rate))
     justifier = Justifier(problem)
     for rate, every in rates:
         small = shortened(problem, few + (many - few) % every)
