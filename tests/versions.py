@@ -35,7 +35,6 @@ VERBS = (
     "optimize --p 2 --m 3 --mem-cap 2 -o best.ps",
     "optimize --p 2 --mem-cap 2 --proof proof",
     "optimize --p 3 --m 4 --mem-cap 2 --engine z3 --certify",
-    "optimize --p 2 --m 3 --mem-cap 1 --engine cpsat",
     *(f"emit 1f1b --p 2 --target {target}" for target in ("stream", "torch-csv", "torch-comms", "deepspeed")),
     "why zb_h1 --p 4",
     "compare 1f1b zb_h1 --p 4",

@@ -111,11 +111,7 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
 
 
 def _require_engines(request: Request) -> None:
-    """Raise PipeschedError, PS820, if an engine that the user names is not installed."""
-    if request.limits.engine == "cpsat":
-        from pipesched.optimizer.solve.engines import cp_sat
-
-        cp_sat.require()
+    """Raise PipeschedError, PS820, if what writes a proof is not installed."""
     if request.certify or request.limits.proof:
         from pipesched.optimizer.solve.engines import lrat
 

@@ -44,7 +44,7 @@ OPTIMIZE = (
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
     Option("time_limit", seconds, None, "SECONDS", 60),
-    Option("engine", choices=("auto", "z3", "sat", "cpsat"), default="auto"),
+    Option("engine", choices=("auto", "z3", "sat"), default="auto"),
     Option("seed", whole, "Where chance begins.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
     Option("certify", flag, "Give the proof of what an engine refuted a minute more.", default=False),

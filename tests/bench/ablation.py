@@ -18,7 +18,7 @@ import random
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from unittest.mock import patch
@@ -80,11 +80,6 @@ def kept(keep: Callable[[object], bool], whole: Call) -> Call:
     return lambda *given: [one for one in whole(*given) if keep(one)]
 
 
-def asks(engine: str) -> Callable[[tuple[object, ...], object], bool]:
-    """Ask an engine."""
-    return lambda arguments, found: arguments[1].engine == engine
-
-
 def rows() -> Iterator[Member]:
     """Yield all members."""
     for name in ("zero_bubble", "building_blocks", "patterns", "listings", "walks"):
@@ -103,7 +98,6 @@ def rows() -> Iterator[Member]:
     together, alone = (lambda one: one[0].ranks is not None), (lambda one: one[0].ranks is None)
     yield Member("refute all ranks", (f"{QUESTIONS}._refutations",), lambda whole: kept(together, whole))
     yield Member("refute one rank", (f"{QUESTIONS}._refutations",), lambda whole: kept(alone, whole))
-    yield Member("cp-sat", (f"{ASKING}:bound_schedule",), _no_intervals, seen=ASK, used=asks("cpsat"))
     yield Member("lattice", (f"{DECIDE}:tighten",), first, seen=ASK, worker=True)
     yield Member("merged W", (f"{DECIDE}:merge",), _unmerged, seen=ASK, worker=True)
     for kind in ("ends", "one-machine"):
@@ -116,10 +110,6 @@ def rows() -> Iterator[Member]:
 
 def _not_late(whole: Call) -> Call:
     return lambda problem, orders, *start: (orders, 0)
-
-
-def _no_intervals(whole: Call) -> Call:
-    return lambda *given: replace(whole(*given), intervals=False)
 
 
 def _unmerged(whole: Call) -> object:

@@ -1,7 +1,7 @@
 """All computations of the least makespan or span agree.
 
     trying everything   up to 18 operations: `brute`, which knows nothing of microbatch order, clauses or bounds
-    engines             Z3, CaDiCaL, CP-SAT: sat at the optimum, unsat a tick below
+    engines             Z3, CaDiCaL: sat at the optimum, unsat a tick below
     the answer          of `optimize`, as printed: verified like anybody's file, all its claims hold
 
 More of it: ``python -m tests.optimizer.test_cross_check --cases 500``.

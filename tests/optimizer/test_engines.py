@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipesched.diagnostics import Code, PipeschedError
 from pipesched.optimizer.solve.bounds import longest_paths
 from pipesched.optimizer.solve.bounds.lattice import merged_links, tighten
+from pipesched.optimizer.solve.engines import sat_engines
 from pipesched.optimizer.solve.engines.decide import ENGINES, decide
 from pipesched.optimizer.solve.problem import Problem, Question
 from pipesched.optimizer.solve.reductions import merge
@@ -36,8 +36,6 @@ def test_an_engine_agrees_with_trying_everything(
     """sat exactly from the least makespan on, whether or not each rank alone is tried first;
     unknown only as announced.
     """
-    if engine == "cpsat":
-        pytest.importorskip("ortools")
     if not alone:
         monkeypatch.setattr("pipesched.optimizer.solve.engines.decide.tighten", lambda merged, paths, bound: merged)
     for case in some(CASES[part::3], 4):
@@ -175,8 +173,6 @@ def test_a_forward_without_length_is_declined() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     """After a process, such as a notebook, has asked an engine, Ctrl-C is still a KeyboardInterrupt."""
-    if engine == "cpsat":
-        pytest.importorskip("ortools")
     code = (
         "import signal\nfrom pipesched.optimizer.solve.engines.decide import decide\n"
         "from pipesched.optimizer.solve.problem import Question\n"
@@ -189,19 +185,20 @@ def test_an_engine_leaves_ctrl_c_to_python(engine: str) -> None:
     assert done.stdout == "interrupted\n", done
 
 
-def test_cpsat_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without OR-Tools the engine is refused with PS820 and the command that installs it."""
-    monkeypatch.setitem(sys.modules, "ortools", None)
-    with pytest.raises(PipeschedError) as caught:
-        decide(Question(linear(2, 2, 2), 9, engine="cpsat"))
-    (told,) = caught.value.diagnostics
-    assert told.code is Code.NEEDS and "pip install 'pipesched[optimizer]'" in str(told.help)
+def test_clauses_of_an_unknown_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that gives up has taken the steps that were reported, and its own."""
+
+    def given_up(clauses: object, effort: sat_engines.Effort) -> sat_engines.Outcome:
+        raise sat_engines.UnknownError(steps=1000)
+
+    reported: list[int] = []
+    monkeypatch.setattr(sat_engines, "by_cadical", given_up)
+    answer = decide(Question(linear(8, 16, 5), 69), reported.append)
+    assert answer.verdict == "unknown" and answer.steps >= max(reported) + 1000 > 1000
 
 
 def test_a_wrong_model_is_never_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any model of an engine is checked: it is a schedule, or the answer is unknown."""
-    from pipesched.optimizer.solve.engines import sat_engines
-
     rng = np.random.default_rng(0)
     problem = linear(2, 3, 2)
     right = decide(Question(problem, 20))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -218,16 +217,6 @@ def test_no_time_is_time_for_a_schedule_and_a_bound(
     assert value["source"] and Fraction(value["lower_bound"]) <= Fraction(value["makespan"])
     assert (status, value["status"]) in ((0, "proved optimal"), (3, "best found"))
     assert (status == 0) == (value["gap"] == 0)
-
-
-def test_without_or_tools_cpsat_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS820 shows the command that installs it, before any search; other engines work without it."""
-    monkeypatch.setitem(sys.modules, "ortools", None)
-    for arguments in (("--engine", "cpsat"), ("--engine", "cpsat", "--p", "1")):
-        assert main(["optimize", *arguments]) == 2
-        told = capsys.readouterr()
-        assert told.out == "" and "error[PS820]" in told.err and "pip install 'pipesched[optimizer]'" in told.err
-    assert main(["optimize", *SMALL]) == 0
 
 
 def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.CaptureFixture[str]) -> None:

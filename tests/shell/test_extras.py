@@ -50,7 +50,6 @@ NEEDS = {  # an extra, and what needs it
     "run 1f1b --p 2 --m 4": "runtime",
     "run 1f1b --p 2 --m 4 --engine torch": "runtime",
     "run 1f1b --p 2 --m 4 --rank 0 --stages stages.py:stage": "runtime",
-    "optimize --p 2 --m 3 --mem-cap 1 --engine cpsat": "optimizer",
     "plan --model gpt3-175b --gpus 64 --device a100 --executor dask:tcp://localhost:1": "planning",
     "show 1f1b --p 2 -o a.pdf": "views",
     "show 1f1b --p 2 -o a.png": "views",

@@ -271,7 +271,7 @@ class Repeat(NamedTuple):
 class Question:
     """The question whether there is a schedule with objective at most `bound` ticks.
 
-    engine: cadical, z3 or cpsat. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
+    engine: cadical or z3. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
     that must repeat. limit: steps after which an engine gives up, None for never; seed: the seed of its random choices.
     """
 

@@ -110,18 +110,6 @@ class Merged:
             made[weights[np.lexsort((np.arange(len(of)), ends))]] = mine
         return made
 
-    def narrowed(self, original: Problem, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Return the time windows of the original operations, narrowed by the windows of the merged problem for
-        sequences that are in both.
-        """
-        low, high = low.copy(), high.copy()
-        for q, (x, *others) in enumerate(self.origin):
-            if not others:
-                mine = slice(self.problem.first[q], self.problem.first[q + 1])
-                there = slice(original.first[x], original.first[x + 1])
-                low[there], high[there] = self.low[mine], self.high[mine]
-        return low, high
-
 
 def _operations(problem: Problem, q: int) -> Ints:
     return np.arange(problem.first[q], problem.first[q + 1])

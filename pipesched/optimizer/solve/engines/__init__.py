@@ -1,7 +1,6 @@
 """Engines: they decide whether there is a schedule with objective at most C.
 
-    decide     question -> time windows -> clauses ─┬─ sat_engines    CaDiCaL, Z3's SAT core
-                                   intervals ───────┴─ cp_sat         OR-Tools
+    decide     question -> time windows -> clauses -> sat_engines    CaDiCaL, Z3's SAT core
     worker_pool    two processes that decide while the search continues
 
 A model is accepted only if its starts satisfy every rule of the problem. An engine that cannot decide answers unknown,

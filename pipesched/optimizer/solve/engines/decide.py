@@ -17,18 +17,18 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.solve.bounds.lattice import merged_links, tighten
-from pipesched.optimizer.solve.bounds.longest_paths import Link, linked_ranks, links, within
+from pipesched.optimizer.solve.bounds.longest_paths import Link, linked_ranks, within
 from pipesched.optimizer.solve.convert import fault
 from pipesched.optimizer.solve.encoding.clauses import Encoding
 from pipesched.optimizer.solve.encoding.cnf import edges, encode
 from pipesched.optimizer.solve.encoding.memory_counters import takes_before
-from pipesched.optimizer.solve.engines import cp_sat, sat_engines
+from pipesched.optimizer.solve.engines import sat_engines
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 
 _PREPARED, _WRITTEN = 100, 4  # steps per operation and per clause
 
-ENGINES = ("cadical", "z3", "cpsat")
+ENGINES = ("cadical", "z3")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,20 +112,10 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     made = replace(made, merged=merged)
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:
-        start, steps = (_by_intervals if question.engine == "cpsat" else _by_clauses)(made, effort)
+        start, steps = _by_clauses(made, effort)
     except sat_engines.UnknownError as unknown:
         return Answer("unknown", steps=unknown.steps, reason=unknown.reason)
     return replace(Answer("unsat") if start is None else _believed(made, start), steps=steps)
-
-
-def _by_intervals(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
-    if made.empty:
-        return None, 0
-    question, problem = made.question, made.problem
-    low, high = made.merged.narrowed(problem, made.low, made.high)
-    precedences = edges(problem, links(problem))
-    linked, most = linked_ranks(problem), spanned(question)
-    return cp_sat.solve(problem, low, high, precedences, linked, repeat=question.repeat, span=most, effort=effort)
 
 
 def spanned(question: Question) -> int | None:

@@ -37,7 +37,7 @@ NAME = "neighbourhoods of"
 SHARES = (0.1, 0.15, 0.2, 0.3)  # widths of windows, as fractions of the time
 FEWEST, MOST, WHOLE = 6, 360, 400  # operations of a window; most operations of a problem whose last window is the whole
 LIMITS = (0.03, 0.1, 0.3, 0.6)  # deterministic time of a question, by round
-LOADING, UNIT, MODELLED, SEEN = 500_000, 5_000_000, 200, 5  # `UNIT` as in `engines.cp_sat`
+LOADING, UNIT, MODELLED, SEEN = 500_000, 5_000_000, 200, 5  # a unit of CP-SAT's time
 """Steps to import OR-Tools, for a unit of deterministic time, for an operation in a model, and for one outside."""
 _NONE = -(2**60)
 

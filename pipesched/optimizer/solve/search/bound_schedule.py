@@ -14,7 +14,6 @@ depend on the load of the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 
 from pipesched.optimizer.solve.bounds.longest_paths import within
 from pipesched.optimizer.solve.bounds.lower_bound import rank_bounds
@@ -24,7 +23,6 @@ FIRST_LIMIT = 2_000_000  # steps of the first limit
 LOADING = 20  # steps per variable, for building the clauses and passing them to the engine
 MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the try before
 DECLINED = 4  # tries charged for a refusal by the engine
-MOST_INTERVALS = 5_000  # most operations for which CP-SAT is useful
 MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the memory of a small machine
 
 
@@ -62,7 +60,6 @@ class BoundSchedule:
     ahead: int | None = None  # ticks above the bound at which to refute all ranks; None at first: a third of the gap
     seed: int = 0
     reached: int | None = None
-    intervals: bool = False  # whether CP-SAT may be asked if there are too many ticks for clauses
     tried: dict[object, int] = field(default_factory=dict)
     alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that the rank alone can reach
 
@@ -72,9 +69,7 @@ class BoundSchedule:
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
     def _engine(self, bound: int, ranks: tuple[int, ...] | None = None) -> str | None:
-        """Return the engine to ask, or None if the question is too large for every allowed engine."""
-        if self.engine == "cpsat" or (self.intervals and self._variables(bound, ranks) > MOST_VARIABLES):
-            return "cpsat" if self.problem.operations <= MOST_INTERVALS else None
+        """Return the engine to ask, or None if the question is too large."""
         if self._variables(bound, ranks) > MOST_VARIABLES:
             return None
         return "z3" if self.engine == "z3" else "cadical"
@@ -132,7 +127,7 @@ class BoundSchedule:
         return found
 
     def _step(self, question: Question, role: str, key: object) -> Step:
-        size = 0 if question.engine == "cpsat" else self._variables(question.bound, question.ranks)
+        size = self._variables(question.bound, question.ranks)
         limit = (FIRST_LIMIT + LOADING * size) * 3 ** self.tried.get(key, 0)
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key, LOADING * size)
 
@@ -171,7 +166,4 @@ def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None,
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())
     best = [max((b.value for b in rank_bounds(problem, r)), default=0) for r in range(problem.ranks)]
     ranks = sorted(range(problem.ranks), key=lambda r: (-best[r], -r))
-    intervals = engine in ("auto", "cpsat") and find_spec("ortools") is not None
-    return BoundSchedule(
-        problem, slack, engine, lower, value, horizon=horizon, ranks=tuple(ranks), intervals=intervals, seed=seed
-    )
+    return BoundSchedule(problem, slack, engine, lower, value, horizon=horizon, ranks=tuple(ranks), seed=seed)

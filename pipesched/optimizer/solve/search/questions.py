@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.candidates import Pool as Candidates
@@ -11,7 +10,7 @@ from pipesched.optimizer.solve.engines.worker_pool import Pool
 from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio import LATE
 from pipesched.optimizer.solve.portfolio.late_start import late
-from pipesched.optimizer.solve.problem import Answer, Orders, Question
+from pipesched.optimizer.solve.problem import Answer, Orders
 from pipesched.optimizer.solve.search.bound_schedule import BoundSchedule, Step, bound_schedule
 from pipesched.optimizer.solve.search.lanes import Found, Lanes, Slice
 from pipesched.optimizer.solve.search.state import Limits, Refutation, State
@@ -66,15 +65,7 @@ def _ask(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> No
             if step is None or step.loading > lanes.meter.left / (lanes.pool.size + 1):
                 continue
             if not any(_same(step, other) for other in running.values()):
-                running[lanes.ask(_limited(step.question, lanes))] = step
-
-
-def _limited(question: Question, lanes: Lanes) -> Question:
-    """Limit a question to CP-SAT, which reports no progress, to the remaining steps of its lane."""
-    if question.engine != "cpsat":
-        return question
-    left = int(lanes.meter.left / (lanes.pool.size + 1))
-    return replace(question, limit=left if question.limit is None else min(question.limit, left))
+                running[lanes.ask(step.question)] = step
 
 
 def _same(one: Step, two: Step) -> bool:

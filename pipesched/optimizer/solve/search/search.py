@@ -150,7 +150,7 @@ def _unroll(state: State, pool: Pool, limits: Limits, progress: Progress) -> Non
 
     meter = pool.meter
     enough = meter.spent + _UNROLLED * meter.left
-    if limits.engine == "cpsat" or state.best is None:
+    if state.best is None:
         return
     for name, found in unrolled(pool, state.lower, "z3" if limits.engine == "z3" else "cadical", limits.seed):
         if found is not None and pool.offer(name, found):
@@ -168,7 +168,7 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
     """If durations are too long for clauses, continue the heuristics for a while; then search for orders with durations
     rounded to few ticks, and measure them with the true ones.
     """
-    if state.value is None or limits.engine == "cpsat":
+    if state.value is None:
         return
     low, high = within(state.problem, state.value)
     variables = int((high - low).sum())

@@ -17,7 +17,7 @@ MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits and means of a search. engine: auto, z3, sat or cpsat; portfolio: True to try known orders and
+    """The limits and means of a search. engine: auto, z3 or sat; portfolio: True to try known orders and
     heuristics.
 
     seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the proof is written; seed: the seed of
