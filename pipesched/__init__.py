@@ -34,6 +34,7 @@ _EXTENSIONS = (
     "optimizer",
     "engines",
     "versions",
+    "greedy",
     "prover",
     "insight",
 )

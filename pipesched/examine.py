@@ -247,11 +247,15 @@ def _memory(made: Analysis, caps: tuple[Fraction, ...] | None, more: Iterable[Pa
 def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
     schedule = made.schedule
     if schedule.placement.bidirectional:
-        counts = [len(schedule.placement.copies(stage)) for stage in range(schedule.stages)]
-        copies = max(counts)
-        several = [stage for stage, count in enumerate(counts) if count == copies]
-        which = "every stage" if len(several) == schedule.stages else f"stages {ranges(several)}"
-        yield f"{copies} copies of {which}: parameters and their gradients take {copies} times as much"
+        held: dict[int, list[int]] = {}
+        for stage in range(schedule.stages):
+            held.setdefault(len(schedule.placement.copies(stage)), []).append(stage)
+        several = [
+            f"{copies} copies of " + (f"stages {ranges(held[copies])}" if len(held) > 1 else "every stage")
+            for copies in sorted(held, reverse=True)
+            if copies > 1
+        ]
+        yield f"{', '.join(several)}: parameters and their gradients take {max(held)} times as much"
     if schedule.has(MAKERS[Result.RECOMPUTED]):
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"

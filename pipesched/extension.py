@@ -168,6 +168,14 @@ class Statement(Row):
     lines: Lazy[Callable[..., Iterable[str]]]
 
 
+class Decider(Row):
+    """Decides the orders of rules in a file. decide: runs the operations of all ranks, from their emitters, the
+    placement, the costs of the file, the checked file, and its budget.
+    """
+
+    decide: Lazy[Callable[..., None]]
+
+
 class Measure(Row):
     """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
     `report.parts.Part` of an examination, None if there is nothing to report. inside: only if STEPs are inside.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 VERSION = 2
 STEPPED = 3
-"""The version of a stream with STEPs inside; its header says which version of the weights F and B read."""
+"""The version of a stream with STEPs inside, SYNCs of any number of copies, or stages that a route leaves out."""
 _TOO_LARGE = 2**53  # for a double, as which some readers of JSON take every number
 
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
@@ -102,9 +102,11 @@ class Route:
 class Stream:
     """A program as published. `ranks[r]` are the instructions of rank r, in order.
 
-    frozen: the stages that are not trained. reads: stages that do not read exactly the previous stage, each with the
-    stages it reads, nearest first; -1 is the model's input. slices: the number of consecutive microbatches that are the
-    slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside (a version 3 stream).
+    frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
+    that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
+    are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside. sync: ``any`` if
+    a stage that is synced has a number of copies that is no power of 2. Both need version 3, and so does a stage of
+    rank -1, which its route leaves out.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Stream:
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     slices: int = 1
     versions: str = ""
+    sync: str = ""
 
     def __repr__(self) -> str:
         count = sum(map(len, self.ranks))
@@ -147,19 +150,40 @@ class Stream:
     @property
     def version(self) -> int:
         """The version of the contract that the stream needs."""
-        return STEPPED if self.versions else VERSION
+        out = any(-1 in route.ranks for route in self.placement)
+        return STEPPED if self.versions or self.sync or out else VERSION
+
+    def copies(self, stage: int) -> list[int]:
+        """Return the ranks that hold a copy of the stage, ascending."""
+        return sorted({route.ranks[stage] for route in self.placement} - {-1})
 
     @property
     def model(self) -> dict[str, str]:
         """The canonical texts of frozen stages, readers, slices and versions, by key; empty ones are omitted."""
         reads = {str(stage): self.reads[stage] for stage in sorted(self.reads)}
         said = {"frozen": self.frozen, "reads": reads, "slices": self.slices * (self.slices > 1)}
-        said["versions"] = self.versions
+        said |= {"versions": self.versions, "sync": self.sync}
         return {key: _compact(value) for key, value in said.items() if value}
 
-    def read(self, stage: int) -> tuple[int, ...]:
-        """Return the stages that a stage reads, the nearest first; -1 is the input of the model."""
-        return self.reads.get(stage, (stage - 1,))
+    def read(self, stage: int, route: int = -1) -> tuple[int, ...]:
+        """Return the stages that a stage reads, the nearest first; -1 is the input of the model. route: if given, one
+        that leaves out some stages.
+        """
+        source = stage - 1
+        while route >= 0 < source and self.placement[route].ranks[source] < 0:
+            source -= 1
+        return self.reads.get(stage, (source,))
+
+    def read_by(self, stage: int, route: int) -> tuple[int, ...]:
+        """Return the stages that read a stage on a route, the nearest first."""
+        readers, ranks = self.readers[stage], self.placement[route].ranks
+        while len(readers) == 1 and ranks[readers[0]] < 0:
+            readers = self.readers[readers[0]]
+        return readers
+
+    def home(self, stage: int) -> int:
+        """Return the rank of a stage on the first route that has it."""
+        return next(route.ranks[stage] for route in self.placement if route.ranks[stage] >= 0)
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
@@ -174,6 +198,21 @@ class Stream:
     def held_by(self, rank: int) -> tuple[tuple[int, int], ...]:
         """Return (route, stage) of every chunk of a rank, by route, then by stage."""
         return tuple((r, s) for r, route in enumerate(self.placement) for s, at in enumerate(route.ranks) if at == rank)
+
+
+def meetings(copies: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the pairs of ranks whose copies of a stage SYNC, in order; then all have the sum. copies: ascending.
+
+    Of four 0 and 1, 2 and 3, then 0 and 2, 1 and 3. A number between two powers of 2 has rounds of its own before and
+    after: of three 0 and 2, 0 and 1, then 1 and 2, in which 2 takes the sum.
+    """
+    whole = 1 << len(copies).bit_length() >> 1
+    early = [(i, whole + i) for i in range(len(copies) - whole)]
+    rounds = [
+        (i, i | bit) for k in range(whole.bit_length() - 1) for bit in [1 << k] for i in range(whole) if not i & bit
+    ]
+    late = [(i + 1, whole + i) for i, _ in early]
+    return [(copies[i], copies[j]) for i, j in early + rounds + late]
 
 
 def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
@@ -249,6 +288,9 @@ def loads(content: str) -> Stream:
         for r, rank in enumerate(_list(data.get("ranks"), "ranks"))
     )
     stream = replace(head, ranks=ranks)
+    synced = {x.stage for rank in ranks for x in rank if x.op == "SYNC" and 0 <= x.stage < stream.stages}
+    odd = any(len(copies) & len(copies) - 1 for copies in map(stream.copies, synced))
+    _need(odd == bool(stream.sync), "sync", "`any` where a synced stage has a number of copies that is no power of 2")
     _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
     return stream
 
@@ -264,8 +306,13 @@ def header(data: object) -> Stream:
     version = data.get("version")
     known = type(version) is int and version in (VERSION, STEPPED)
     _need(known, "version", f"this reader knows versions {VERSION} and {STEPPED}, not {version}")
-    rule = _rule(data.get("versions")) if version == STEPPED else ""
-    routes = tuple(_route(x, f"placement[{i}]") for i, x in enumerate(_list(data.get("placement"), "placement")))
+    later = version == STEPPED
+    rule = _rule(data["versions"]) if later and "versions" in data else ""
+    sync = "any" if later and "sync" in data else ""
+    _need(data.get("sync", "any") == "any", "sync", "`any`, in version 3")
+    routes = tuple(
+        _route(x, f"placement[{i}]", -later) for i, x in enumerate(_list(data.get("placement"), "placement"))
+    )
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
     parameters = data.get("parameters")
@@ -281,7 +328,7 @@ def header(data: object) -> Stream:
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
     _need(cut, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself")
-    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=rule)
+    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=rule, sync=sync)
 
 
 def _rule(value: object) -> str:
@@ -340,11 +387,11 @@ def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TO
     return numbers
 
 
-def _route(value: object, path: str) -> Route:
+def _route(value: object, path: str, least: int) -> Route:
     if not isinstance(value, dict) or set(value) != {"name", "ranks", "microbatches"}:
         raise StreamError(path, "name, ranks, microbatches")
     _need(isinstance(value["name"], str), f"{path}.name", "a text")
-    ranks = _numbers(value["ranks"], f"{path}.ranks", "the rank of every stage")
+    ranks = _numbers(value["ranks"], f"{path}.ranks", "the rank of every stage", least)
     ends = _numbers(value["microbatches"], f"{path}.microbatches", "first and end")
     _need(len(ends) == 2 and ends[0] <= ends[1], f"{path}.microbatches", "first and end")
     return Route(value["name"], ranks, (ends[0], ends[1]))

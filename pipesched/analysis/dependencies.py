@@ -18,7 +18,8 @@ from typing import Self
 import numpy as np
 
 from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
-from pipesched.model.ops import COMPUTES, MAKERS, Op, Result
+from pipesched.model.ops import BEFORE, COMPUTES, MAKERS, SAME, Op, Result
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.support.record import Record
 
@@ -75,7 +76,7 @@ class Dependencies(Record):
             if not len(consumer := places(kinds)):
                 continue
             nearest, others, begins = schedule.placement.neighbours(of)
-            table = made[taken].reshape(stages, microbatches)[nearest]
+            table = _passed(made[taken].reshape(stages, microbatches), of, schedule.placement)[nearest]
             table[nearest < 0] = -1 if own is None else made[own].reshape(stages, microbatches)[nearest < 0]
             producer[consumer] = table.reshape(-1)[key[consumer]]
             if len(others):
@@ -105,6 +106,16 @@ class Dependencies(Record):
             return _chosen(found := self.edges(), found.crosses)
         consumer = self.crosses.nonzero()[0].astype(PLACE)
         return Edges(self.producer[consumer], consumer, np.ones(len(consumer), dtype=np.bool_))
+
+
+def _passed(made: Column, of: int, placement: Placement) -> Column:
+    """Return where each result is made, shape (stages, microbatches); a stage that a route leaves out passes it on."""
+    if not placement.left_out or of == SAME:
+        return made
+    passed, out = made.copy(), placement.table < 0
+    for stage in range(1, len(made) - 1) if of == BEFORE else range(len(made) - 2, 0, -1):
+        passed[stage] = np.where(out[stage], passed[stage + of], passed[stage])
+    return passed
 
 
 def _further(schedule: Schedule, producer: Ints, consumer: Ints) -> Edges:

@@ -1,11 +1,10 @@
-"""Every operation runs once, in range, on its rank; no rank is empty; copies of a stage can be summed.
+"""Every operation runs once, in range, on its rank; every rank has some.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
     frozen stages             F, and I if a stage before them is trained; nothing else
     R, O and L                anywhere, if there is a backward; an L for each O, and not both R and O
-    2, 4, 8 … copies          of a stage, or one, in a schedule that trains: SYNC sums gradients pairwise
 
 Counting is one bincount over stage * microbatches + microbatch.
 """
@@ -42,7 +41,8 @@ def check_complete(subject: Subject) -> Iterator[Diagnostic]:
     recomputation.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
-    if whole(schedule, dependencies):
+    runs = schedule.placement.table.reshape(-1) >= 0 if schedule.placement.left_out else None
+    if whole(schedule, dependencies, runs):
         return
     yield from _range(schedule, dependencies)
     yield from _rank(schedule, dependencies)
@@ -90,10 +90,14 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
         there = there if schedule.rank[there] == home else -1
         yield Diagnostic(
             CheckCode.WRONG_RANK,
-            f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}",
+            f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}"
+            if home >= 0
+            else f"{op} runs on rank {rank}, but microbatch {op.microbatch} leaves out stage {op.stage}",
             labels(schedule, (i, f"runs on rank {rank}"), (there, f"its stage is here, on rank {home}")),
             notes(more),
-            f"move it to rank {home}: activations, gradients and parameters of the stage are there",
+            f"move it to rank {home}: activations, gradients and parameters of the stage are there"
+            if home >= 0
+            else "remove it",
         )
 
 
@@ -143,6 +147,8 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
 def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
     for op, why in REQUIRED.items():
         lacks = _lacks(schedule, dependencies, op)
+        if schedule.placement.left_out:
+            lacks &= schedule.placement.table.reshape(-1) >= 0
         if op.backward and schedule.forward_only:
             lacks &= np.any([dependencies.made[result] >= 0 for result in FOR_BACKWARDS], axis=0)
         name = f"{op.name} (or {' and '.join(part.name for part in op.parts)})" if op.parts else op.name
@@ -222,12 +228,11 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 
 
 def check_placement(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS604 for each stage whose copies cannot be summed pairwise; PS902 for a rank without operations.
+    """Yield PS902 for a rank without operations.
 
     The last rank is the last one with a stage; p may be larger if a formula leaves later ranks without a stage.
     """
     schedule = subject.analysis.schedule
-    yield from _copies(schedule)
     asked = schedule.parameters.get("p", 0)
     if isinstance(asked, int) and asked > schedule.ranks:
         behind = " or behind it" if asked > schedule.ranks + 1 else ""
@@ -245,19 +250,4 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             (),
             notes(f"there are {schedule.ranks} ranks, 0 .. {schedule.ranks}", more),
             "place a stage on it, or use fewer ranks",
-        )
-
-
-def _copies(schedule: Schedule) -> Iterator[Diagnostic]:
-    if schedule.forward_only or schedule.placement.routes < 3:
-        return
-    copies = {stage: schedule.placement.copies(stage) for stage in range(schedule.stages)}
-    for stage, more in limited([stage for stage, ranks in copies.items() if len(ranks) & len(ranks) - 1]):
-        ranks = ", ".join(map(str, copies[stage]))
-        yield Diagnostic(
-            CheckCode.COPIES,
-            f"stage {stage} has {len(copies[stage])} copies, on ranks {ranks}",
-            (),
-            notes("SYNC sums the gradients of two copies at a time, so their number must be a power of 2", more),
-            "place each stage on two ranks, or four",
         )

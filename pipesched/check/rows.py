@@ -29,7 +29,6 @@ class CheckCode(AnyCode):
     PEER = "PS404"
     SENT_TWICE = "PS405"
     OVER_CAP = "PS501"
-    COPIES = "PS604"
     IDLE_RANK = "PS902"
 
 
@@ -45,8 +44,8 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
         Lazy("check.dataflow:check_dataflow"),
     ),
     Check(
-        "copies of a stage that can be summed; no rank without work",
-        ("PS604", "PS902"),
+        "no rank without work",
+        ("PS902",),
         Lazy("check.complete:check_placement"),
     ),
 )

@@ -24,6 +24,8 @@ looped_bfs: breadth first, breadth-first pipeline, BFS
 hanayo: Hanayo wave, wave pipeline, wave
 eager_1f1b: eager
 chimera2: Chimera two pairs
+chimera_n: Chimera n pairs
+helix: HelixPipe
 pipedream_2bw: 2BW, double-buffered weight updates
 vertical_sync: PipeDream with vertical sync, PipeDream vertical sync
 interleaved_n: interleaved 1F1B groups of n, flexible interleaved 1F1B

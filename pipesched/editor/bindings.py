@@ -48,8 +48,11 @@ def _of_node(node: ast.Node, block: Span, claims: Sequence[Span]) -> Iterator[De
             yield from (Definition(x, "argument", node, (node.span,)) for x in parameters or ())
         case ast.For(variable=variable):
             yield Definition(variable, "loop variable", node, (node.span,))
-        case ast.Stages() | ast.Frozen() if node.variable is not None:
-            yield Definition(node.variable, "stage", node, (node.span,))
+        case ast.Stages(variable=variable, microbatch=microbatch, family=family):
+            both = (variable, "stage"), (microbatch, "microbatch"), (family and family[0], "member of the family")
+            yield from (Definition(name, kind, node, (node.span,)) for name, kind in both if name)
+        case ast.Frozen(variable=ast.Name() as variable):
+            yield Definition(variable, "stage", node, (node.span,))
         case ast.Rank(rank=ast.Name() as rank):
             yield Definition(rank, "rank", node, (node.span, *claims))
         case ast.Cost(of=names):

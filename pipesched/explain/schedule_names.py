@@ -54,7 +54,6 @@ NEAR = {
     "1f1bplus": "nnScaler's 1f1b_plus has stages on all ranks, which no file can express; the rest of it is `1f1b`",
     "pipelineschedulesingle": "torch's class for one stage per rank: `1f1b`, `gpipe`",
     "pipelineschedulemulti": "torch's class for several stages per rank: `interleaved`, `looped_bfs`, `zb_v` and more",
-    "helixpipe": "HelixPipe places by stage and microbatch, which no file can express",
     "varuna": "Varuna orders at run time; `greedy` in a file is such a rule, and `mario` recomputes too",
     "chimeradirect": "`chimera` has its placement; the table of nnScaler is for four ranks alone",
     "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",

@@ -67,7 +67,9 @@ def _head(program: Program, parameters: Mapping[str, int]) -> tuple[Stream, str]
     placement = program.placement
     model = placement.frozen, placement.reads, placement.slices
     own = {real(name): value for name, value in parameters.items()}
-    head = Stream(real(program.name), own, routes_of(placement), (), *model, versions=program.rule)
+    synced = map(placement.copies, np.unique(program.stage[program.op == Op.SYNC]).tolist())
+    sync = "any" if any(len(copies) & len(copies) - 1 for copies in synced) else ""
+    head = Stream(real(program.name), own, routes_of(placement), (), *model, versions=program.rule, sync=sync)
     lines = ([_rank(program, rank).replace(_BETWEEN, "\n")] for rank in range(program.ranks))
     return head, fingerprint(head.head, lines)
 

@@ -193,8 +193,9 @@ class Stages(Node):
     """The placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after ``route
-    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the expressions after ``reads``, the
-    stages that these stages read; empty without ``reads``.
+    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that these read, after
+    ``reads``; empty if it is absent. condition: after ``when``; a stage is left out if it is false. family: k and its
+    range in ``route NAME[k] in a .. b:``. microbatch: i in ``for microbatch i in a .. b``.
     """
 
     route: Name | None
@@ -204,14 +205,18 @@ class Stages(Node):
     rank: Expression
     microbatches: tuple[Expression, Expression] | None
     reads: tuple[Expression, ...] = ()
+    condition: Expression | None = None
+    family: tuple[Name, Expression, Expression] | None = None
+    microbatch: Name | None = None
 
 
 class Frozen(Node):
-    """A ``frozen s in low .. high`` (variable and high set) or ``frozen low`` (both None): untrained stages."""
+    """A ``frozen s in low .. high when c`` (variable and high set) or ``frozen low`` (both None): untrained stages."""
 
     variable: Name | None
     low: Expression
     high: Expression | None
+    condition: Expression | None = None
 
 
 class Slices(Node):

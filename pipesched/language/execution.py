@@ -127,6 +127,10 @@ class Names:
         made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
 
+    def value(self, node: ast.Expression, *of: int) -> int:
+        """Return the value of an expression, or of the function for it at `of`."""
+        return self.function(node)(*of) if of else self.number(node)
+
     def run(self, item: ast.Let | ast.Rank) -> None:
         """Execute statements, which may define names."""
         exec(self.code[id(item)], self.values)

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
+from pipesched.model.numbers import ranges
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
@@ -117,14 +118,24 @@ class Rule(NamedTuple):
 class Emitter:
     """The operations of one rank. limit: the most that may be written. letters: the allowed kinds.
 
-    chunks: (first microbatch, end, stage) of every chunk. sites, keys: the sites and keys of the written operations;
-    second: positions of the second parts of overlap pairs. rules: the lines of a `greedy`; holds: held memory by chunk
-    at the current rule, in `part` of the unit of peaks.
+    chunks: (first microbatch, end, stage) of every chunk; others: those between that it does not run. sites, keys: the
+    sites and keys of the written operations; second: positions of the second parts of overlap pairs. rules: the lines
+    of a `greedy`; holds: held memory by chunk at the current rule, in `part` of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
         self.rank, self.limit, slices = rank, limit, placement.slices
-        self.chunks = chunks = [(*placement.ranges[route], stage) for route, stage in placement.chunks(rank)]
+        ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
+        number = {way: chunk for chunk, way in enumerate(sorted({*ways.values()}))}
+        self.chunk_of = {at: number[way] for at, way in ways.items()}
+        taken: list[list[tuple[int, int]]] = [[] for _ in number]
+        for (route, _), chunk in self.chunk_of.items():
+            taken[chunk].append(placement.ranges[route])
+        ends = [(min(low for low, _ in each), max(high for _, high in each)) for each in taken]
+        self.chunks = chunks = [(*between, stage) for between, (_, stage) in zip(ends, number, strict=True)]
+        self.others = [
+            set(range(*x)).difference(*(range(*y) for y in each)) for x, each in zip(ends, taken, strict=True)
+        ]
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
@@ -137,7 +148,10 @@ class Emitter:
         self.turns: dict[Result, list[Turn]] = {}
         for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}:
             along = slices if result is Result.GRADIENT else 1
-            self.turns[result] = [Turn(low, end, along) for low, end, _ in chunks]
+            self.turns[result] = turns = [Turn(low, end, along) for low, end, _ in chunks]
+            for turn, others in zip(turns, self.others, strict=True):
+                for microbatch in sorted(others):
+                    turn.name(microbatch)
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
@@ -179,8 +193,9 @@ class Emitter:
     def _named(self, op: Op, chunk: int | None, microbatch: int) -> Entry:
         self._require(op, chunk)
         low, end, _ = self.chunks[chunk or 0]
-        if not low <= microbatch < end:
-            here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}"
+        if not low <= microbatch < end or microbatch in self.others[chunk or 0]:
+            but = f" but not {ranges(sorted(others))}" if (others := self.others[chunk or 0]) else ""
+            here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}{but}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
         self._limited()

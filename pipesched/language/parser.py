@@ -137,7 +137,10 @@ def _inner(c: Children) -> object:
 
 def _stages(c: Children) -> tuple[object, ...]:
     variable, (low, high) = (c[2], c[4].value) if c[3].text == "in" else (None, (c[2], None))
-    return _value(c[0]), variable, low, high, c[-3], _value(c[-1]), _value(c[-2]) or ()
+    route, family = _value(c[0]) or (None, None)
+    microbatch, *ends = _value(c[-1]) or (None,)
+    found = (route, variable, low, high, c[-4], tuple(ends) or None, _value(c[-3]) or ())
+    return *found, _value(c[-2]), family, microbatch
 
 
 def _cost(c: Children) -> tuple[object, ...]:
@@ -153,12 +156,13 @@ PARTS: dict[str, Callable[[Children], object]] = {
     "parameters": lambda c: tuple(c[::2]),
     "names": lambda c: tuple(c[1:-1:2]),
     "reads": lambda c: tuple(c[1::2]),
-    "microbatches": lambda c: c[2].value,
+    "microbatches": lambda c: (c[2] if len(c) > 3 else None, *c[-1].value),
+    "route": lambda c: (c[1], (c[3], *c[6].value) if len(c) > 3 else None),
     "block": lambda c: tuple(c[1:-1]),
     "otherwise": lambda c: (c[1],) if isinstance(c[1], ast.If) else c[1].value,
     "range": lambda c: (c[0], c[2]),
     "of": lambda c: (c[1],),
-    **dict.fromkeys(("size", "route", "condition", "chunk", "microbatch"), _inner),
+    **dict.fromkeys(("size", "condition", "chunk", "microbatch"), _inner),
 }
 """The value of a part, by its rule; a part without children is omitted."""
 
@@ -167,7 +171,7 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
     "require": (ast.Require, lambda c: (c[1], _text(c[3]) if len(c) > 2 else None)),
     "let": (ast.Let, lambda c: (c[1], _value(c[2]), c[4])),
     "stages": (ast.Stages, _stages),
-    "frozen": (ast.Frozen, lambda c: (c[1], *c[3].value) if len(c) > 2 else (None, c[1], None)),
+    "frozen": (ast.Frozen, lambda c: (*((c[1], *c[3].value) if len(c) > 3 else (None, c[1], None)), _value(c[-1]))),
     "slices": (ast.Slices, lambda c: (c[1],)),
     "versions": (ast.Versions, lambda c: (c[1].text, c[2] if len(c) > 2 else None)),
     "rank": (ast.Rank, lambda c: (c[1], c[2].value)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,25 +19,36 @@ from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_r
 from pipesched.support.source import Span
 
 WIDEST_RANK = 2**31  # columns have 32 bits
+_Key: TypeAlias = tuple[str, int, int]  # of a route: its name, the member of its family, its microbatch or -1
 _HELD = 64  # most ranks with a stage that are listed
 
 
 class Placed(NamedTuple):
-    """A stage of a route: its rank, the line that places it, and the stages that the line makes it read."""
+    """A stage of a route: its rank, None if it is left out, the line that says so, and the stages that it may read."""
 
-    rank: int
+    rank: int | None
     node: ast.Stages
     reads: tuple[int, ...]
 
 
 @dataclass
 class Route:
-    """A route through the ranks: the places of its stages, and its microbatches."""
+    """A route through the ranks: the places of its stages, and its microbatches.
+
+    name: its name in the file. member: its number in its family. The routes of `for microbatch i in` share their
+    chunks, so they have one name and one member.
+    """
 
     name: str
+    member: int
     span: Span
     stages: dict[int, Placed] = field(default_factory=dict)
     microbatches: tuple[int, int] | None = None
+
+    @property
+    def called(self) -> str:
+        """The name of the route, with its number in its family from the second member on."""
+        return f"{self.name}{self.member + 1}" if self.member else self.name
 
 
 def place(checked: Checked, names: Names, max_ops: int) -> Placement:
@@ -50,11 +62,12 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     if not lines:
         help = "write for example `stage s in 0 .. p on rank s`"
         raise _wrong("the file places no stage", checked.file.name.span, "this schedule", help)
-    routes: dict[str, Route] = {}
+    routes: dict[_Key, Route] = {}
     for line in lines:
         _line(line, routes, names, max_ops)
-    found = list(routes.values())
-    m = None if "m" in routes else names.get("m")
+    found = sorted(routes.values(), key=lambda route: route.member)
+    _require_families(found)
+    m = None if any(line.route and line.route.id == "m" for line in lines) else names.get("m")
     ranges = _ranges(found, m if type(m) is int else None)  # not a list, function or truth value named m
     stages = _stages(found)
     microbatches = max(high for _, high in ranges)
@@ -63,7 +76,10 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
         raise _too_many(what, lines[0].span)
     reads = _reads(found, stages, microbatches, max_ops)
-    rank_of = np.array([[route.stages[s].rank for s in range(stages)] for route in found], dtype=np.int32)
+    left_out, shared = _require_all_run(found, stages, reads), any(line.microbatch for line in lines)
+    found, ranges = _merged(found, ranges) if shared else (found, ranges)
+    table = [[-1 if (rank := route.stages[s].rank) is None else rank for s in range(stages)] for route in found]
+    rank_of = np.array(table, dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
         message = f"{ranks} ranks; the limit is {most_ranks(max_ops)}"
@@ -71,7 +87,10 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     route_of = np.zeros(microbatches, dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
-    return Placement(rank_of, route_of, ranks, tuple(routes), _frozen(checked, names, stages), reads)
+    called, group = [route.called for route in found], {route.called: 0 for route in found}
+    ways = tuple(f"{x or 'route'}{n}" for n, x in enumerate(called)) if len(called) > len(group) else tuple(called)
+    chunks = tuple([*group].index(x) for x in called) if shared else ()
+    return Placement(rank_of, route_of, ranks, ways, _frozen(checked, names, stages), reads, 1, left_out, chunks)
 
 
 def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
@@ -84,7 +103,8 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
             help = "a `stage` line must place a frozen stage"
             message = f"{what} frozen; there are stages 0 .. {stages}"
             raise _wrong(message, node.span, "some of these do not exist", help)
-        found.update(range(low, high))
+        holds = names.function(node.condition) if node.condition else None
+        found.update(stage for stage in range(low, high) if holds is None or holds(stage))
     return tuple(sorted(found))
 
 
@@ -99,40 +119,98 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
     return PipeschedError(explained("ranks", [found], placement, lines[0].rank.span.text))
 
 
-def _ends(node: ast.Stages | ast.Frozen, names: Names) -> tuple[int, int]:
-    """Return the half-open range of stages that a line names."""
-    low = names.number(node.low)
-    return low, low + 1 if node.high is None else names.number(node.high)
+def _ends(node: ast.Stages | ast.Frozen, names: Names, *of: int) -> tuple[int, int]:
+    """Return the half-open range of stages that a line names. of: the number of a member, in a family."""
+    low = names.value(node.low, *of)
+    return low, low + 1 if node.high is None else names.value(node.high, *of)
 
 
-def _line(node: ast.Stages, routes: dict[str, Route], names: Names, max_ops: int) -> None:
-    name = node.route.id if node.route else ""
-    route = routes.setdefault(name, Route(name, node.span))
-    low, high = _ends(node, names)
-    if high - low > max_ops:
-        raise _too_many(f"{high - low} stages at least; the limit is {max_ops}", node.span)
-    there, most = sum(len(route.stages) for route in routes.values()), most_stages(max_ops)
-    if there + sum(stage not in route.stages for stage in range(low, high)) > most:
-        message = f"more than {most} stages, counted over all routes"
-        raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")
+def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: int) -> None:
+    """Add the stages of a line to its routes: to each member of a family, and to a route for each named microbatch."""
+    name, most = node.route.id if node.route else "", most_stages(max_ops)
+    members = range(*map(names.number, node.family[1:])) if node.family else range(1)
+    if not 0 < len(members) <= most:
+        wrong = f"route {name} has {len(members)} members"
+        raise _wrong(wrong, node.span, f"{members.start} .. {members.stop}", code=Code.ROUTES)
     rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
-    if node.microbatches is not None:
-        route.microbatches = (names.number(node.microbatches[0]), names.number(node.microbatches[1]))
-    for stage in range(low, high):
-        placed = Placed(rank_of(stage), node, tuple(read(stage) for read in reads))
-        _require_place(stage, placed, route.stages.get(stage))
-        route.stages[stage] = placed
+    runs = names.function(node.condition) if node.condition else None
+    there = sum(len(route.stages) for route in routes.values())
+    for k in members:
+        of = (k,) if node.family else ()
+        low, high = _ends(node, names, *of)
+        first, end = node.microbatches or (None, None)
+        taken = (names.value(first, *of), names.value(end, *of)) if first and end else None
+        each = range(*taken) if node.microbatch and taken else range(-1, 0)
+        if (high - low) * len(each) > max_ops:
+            raise _too_many(f"{(high - low) * len(each)} stages at least; the limit is {max_ops}", node.span)
+        for i in each:
+            route = routes.setdefault((name, k, i), Route(name, k - members.start, node.span))
+            route.microbatches = (i, i + 1) if node.microbatch else taken or route.microbatches
+            there += sum(stage not in route.stages for stage in range(low, high))
+            if there > most:
+                message = f"more than {most} stages, counted over all routes"
+                raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")
+            for at in ((stage, k, i) for stage in range(low, high)):
+                rank = rank_of(*at) if runs is None or runs(*at) else None
+                placed = Placed(rank, node, tuple(read(*at) for read in reads))
+                _require_place(at[0], placed, route.stages.get(at[0]))
+                route.stages[at[0]] = placed
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
-    """Require that a stage may be placed here; a line for a single stage overrides a range."""
-    span, message = placed.node.span, f"stage {stage} is on rank {placed.rank}"
+    """Require that a stage may be placed so; a single line overrides a range."""
+    span, rank = placed.node.span, placed.rank or 0
+    message = f"stage {stage} is on rank {rank}"
     if before is not None and (placed.node.high is not None or before.node.high is None):
         raise _wrong(f"stage {stage} is placed twice", span, "placed again here", "keep one of the two lines")
-    if stage < 0 or placed.rank < 0:
+    if stage < 0 or rank < 0:
         raise _wrong(message, span, "neither may be negative")
-    if placed.rank >= WIDEST_RANK:
+    if rank >= WIDEST_RANK:
         raise _wrong(message, span, "this rank is out of reach")
+
+
+def _require_families(routes: list[Route]) -> None:
+    """Require that a rank has a stage of every member of a family or of none, and that routes have different names."""
+    known: dict[str, Route] = {}
+    for route in routes:
+        other = known.setdefault(route.called, route)
+        if (other.name, other.member) != (route.name, route.member):
+            here = Label(other.span, "this one")
+            raise fail(Code.ROUTES, f"two routes are called `{route.called}`", here, Label(route.span, "and this one"))
+    counts = {name: Counter(placed.rank for placed in route.stages.values()) for name, route in known.items()}
+    for name, route in known.items():
+        own, first = counts[name], counts[route.name]
+        if route.member and (odd := sorted(r for r in own | first if r is not None and own[r] != first[r])):
+            message = f"rank {odd[0]} has {own[odd[0]]} stages of route {name}, and {first[odd[0]]} of {route.name}"
+            help = "give each rank as many stages of every member, or place stages with `for microbatch i in`"
+            raise _wrong(message, route.span, "F[k] would not be of member k there", help, Code.ROUTES)
+
+
+def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
+    """Return True if some stage is left out: never the first or the last one, nor on every route, nor with `reads`."""
+    out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
+    on = Counter(stage for stage, _ in out)
+    for stage, route in out:
+        wrong = "with `reads` in a file no stage is left out" if reads else ""
+        wrong = wrong or "the first stage takes the input of the model" * (stage == 0)
+        wrong = wrong or "the last stage makes the loss" * (stage == stages - 1)
+        wrong = wrong or f"no route runs stage {stage}" * (on[stage] == len(routes))
+        if wrong:
+            of = f", microbatch {route.microbatches[0]}" if route.microbatches else ""
+            raise _wrong(f"stage {stage} is left out{of}: {wrong}", route.stages[stage].node.span, "left out here")
+    return bool(out)
+
+
+def _merged(routes: list[Route], ranges: list[tuple[int, int]]) -> tuple[list[Route], list[tuple[int, int]]]:
+    """Return routes and ranges, with microbatches in a row that go the same way on one route."""
+    found: list[tuple[str, list[int | None], Route, tuple[int, int]]] = []
+    for route, (low, high) in zip(routes, ranges, strict=True):
+        way = [route.stages[stage].rank for stage in sorted(route.stages)]
+        if found and found[-1][:2] == (route.called, way) and found[-1][3][1] == low:
+            found[-1] = (*found[-1][:3], (found[-1][3][0], high))
+        else:
+            found.append((route.called, way, route, (low, high)))
+    return [x[2] for x in found], [x[3] for x in found]
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
@@ -145,8 +223,8 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
             reads = _reads_of(stage, route.stages[stage])
             if found.setdefault(stage, reads) != reads:
                 one, other = (", ".join(map(str, x)) for x in (found[stage], reads))
-                message = f"stage {stage} reads {one} on route {routes[0].name} and {other} on route {route.name}"
-                places = (Label(x.stages[stage].node.span, f"route {x.name}") for x in (routes[0], route))
+                message = f"stage {stage} reads {one} on route {routes[0].called} and {other} on route {route.called}"
+                places = (Label(x.stages[stage].node.span, f"route {x.called}") for x in (routes[0], route))
                 help = "all copies of a stage read the same: say it on every route"
                 raise fail(Code.ROUTES, message, *places, help=help)
     if loose := sorted({*range(stages - 1)}.difference(*found.values())):
@@ -178,7 +256,7 @@ def _stages(routes: list[Route]) -> int:
     for route in routes:
         if len(route.stages) < stages:
             hole = next(s for s in range(stages) if s not in route.stages)
-            code, on = (Code.ROUTES, f" on route {route.name}") if len(routes) > 1 else (Code.PLACEMENT, "")
+            code, on = (Code.ROUTES, f" on route {route.called}") if len(routes) > 1 else (Code.PLACEMENT, "")
             here = f"places {len(route.stages)} of {stages} stages"
             help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "one line can place one stage"
             raise _wrong(f"stage {hole} is placed nowhere{on}", route.span, here, help, code)

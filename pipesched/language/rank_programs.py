@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from pipesched.diagnostics import Code, Label, fail
+from pipesched.extension import Decider, rows
 from pipesched.language import ast
 from pipesched.language.execution import BUDGET, Budget, Halt, Names, locate, report
 from pipesched.language.lanes import Unsuited
@@ -21,7 +22,6 @@ from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
-from pipesched.model.ops import HOLDING, Op
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
 
@@ -62,7 +62,11 @@ class Programs:
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
         """Return the programs of all ranks side by side; None if arrays cannot reproduce them."""
-        if self.checked.greedy or self.placement.rank_of.size * self.placement.microbatches <= FEW:
+        if (
+            self.checked.greedy
+            or self.placement.shared
+            or self.placement.rank_of.size * self.placement.microbatches <= FEW
+        ):
             return None
         with suppress(Unsuited):
             return Arrays(self.checked, self.names, self.placement, self.max_ops).run(assigned)
@@ -89,20 +93,9 @@ class Programs:
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
-        step = next((site for site in self.checked.sites if Op[site.op] is Op.STEP), None)
-        if step is not None:
-            here, help = Label(step.span, "stands here"), "write the order out"
-            raise fail(Code.VERSIONS, "`greedy` decides no order with a STEP inside", here, help=help)
-        later = next((site for site in self.checked.sites if Op[site.op] in HOLDING), None)
-        if later is not None:
-            op = Op[later.op]
-            why = "a copy has a clock of its own" if op.copy else "what an F holds depends on whether it has one"
-            message = f"`greedy` does not know {op.name} yet: {why}"
-            raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
         emitters = list(ranks)
-        from pipesched.language.greedy import Clock
-
-        Clock(emitters, self.placement, self.costs, self.checked, self.budget).run()
+        for row in rows(Decider):
+            row.decide.load()(emitters, self.placement, self.costs, self.checked, self.budget)
         return iter(emitters)
 
     def _written(self, rank: int) -> Emitter:

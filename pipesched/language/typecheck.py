@@ -131,9 +131,11 @@ class _Checker:
             case ast.Stages():
                 self._stages(item)
             case ast.Frozen():
+                inside = self.scope.inner()
                 if item.variable is not None:
-                    self.scope.inner().define(item.variable)
+                    inside.define(item.variable)
                 self._keep("number", item.low, item.high)
+                self._keep("boolean", item.condition, scope=inside, of=[item.variable.id if item.variable else ""])
             case ast.Slices():
                 self._once(item, "slices", Code.SLICES)
                 self._keep("number", item.count)
@@ -157,18 +159,23 @@ class _Checker:
             self.scope.report(code, f"`{word}` is given twice", item.span, "again here", None, before)
 
     def _stages(self, item: ast.Stages) -> None:
-        inside = self.scope.inner()
-        if item.high is None and isinstance(item.low, ast.Name) and item.low.id not in self.scope.names:
+        inside, of = self.scope.inner(), None
+        if item.family is not None:
+            self._keep("number", *item.family[1:])
+            inside.define(item.family[0])
+            of = [item.family[0].id]
+        if item.high is None and isinstance(item.low, ast.Name) and item.low.id not in inside.names:
             stage, ranks = item.low.id, item.rank.span.text
             help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
             self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", item.span, "used here", help)
             inside.define(item.low)
-        self._keep("number", item.low, scope=inside)
-        self._keep("number", item.high, *(item.microbatches or ()))
-        if item.variable is not None:
-            inside.define(item.variable)
-        of = [item.variable.id if item.variable else ""]
+        self._keep("number", item.low, item.high, *(item.microbatches or ()), scope=inside, of=of)
+        for name in filter(None, (item.variable, item.microbatch)):
+            inside.define(name)
+        named = (item.variable, item.family and item.family[0], item.microbatch)
+        of = [name.id if name else str(at) for at, name in enumerate(named)]
         self._keep("number", item.rank, *item.reads, scope=inside, of=of)
+        self._keep("boolean", item.condition, scope=inside, of=of)
 
     def _rank(self, item: ast.Rank) -> None:
         variable, inside = self._variable(item), self.scope.inner()

@@ -29,12 +29,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import BEFORE, COMPUTES, SAME, Result, making
-from pipesched.support.record import Record
+from pipesched.stream import meetings
 
 RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
@@ -56,7 +57,9 @@ class Placement(Record):
     rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.
     ranks: their number. frozen: the stages that are not trained, ascending. reads: for stages that do not read exactly
     the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the number
-    of consecutive microbatches that are the slices of one sequence.
+    of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is left out on that
+    route, and its reader reads what it reads. shared: where the file places single microbatches, the chunks that each
+    route shares with others: in a program, the stages of the same rank and number are one chunk.
     """
 
     rank_of: Column
@@ -66,6 +69,8 @@ class Placement(Record):
     frozen: tuple[int, ...] = ()
     reads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     slices: int = 1
+    left_out: bool = False
+    shared: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         rows = [" ".join(map(str, row[:16].tolist())) + (" …" if len(row) > 16 else "") for row in self.rank_of[:4]]
@@ -99,12 +104,26 @@ class Placement(Record):
 
     @cached_property
     def chain(self) -> bool:
-        """True if every stage reads exactly the stage before it."""
-        return not self.reads
+        """True if every stage reads the stage before it and no other."""
+        return not (self.reads or self.left_out)
+
+    def near(self, route: int) -> list[tuple[tuple[int, ...], ...]]:
+        """Return for each stage on a route: the stages that it reads, itself, and those that read it."""
+        if not self.left_out:
+            return self._near
+        runs: list[int] = np.flatnonzero(self.rank_of[route] >= 0).tolist()
+        before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
+        return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(self.stages)]
+
+    @cached_property
+    def _near(self) -> list[tuple[tuple[int, ...], ...]]:
+        return [(self.read(s), (s,), self.readers[s]) for s in range(self.stages)]
 
     @property
     def skip(self) -> str:
-        """A text that names the first stage that reads more or others than the previous stage."""
+        """The first stage that reads from other than the previous stage, in words."""
+        if self.left_out:
+            return "stage {1} is left out on route {0}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
         stage = min(self.reads)
         named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
         return f"stage {stage} reads {' and '.join(named)}"
@@ -155,14 +174,8 @@ class Placement(Record):
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
-        """Return the pairs of ranks that add up their gradients of a stage, in order; all copies end with the sum.
-
-        For 2 copies 0 and 1; for 4 first 0 and 1, 2 and 3, then 0 and 2, 1 and 3; no pairs unless a power of two.
-        """
-        copies = self.copies(stage)
-        even = not len(copies) & len(copies) - 1
-        rounds = [1 << k for k in range(len(copies).bit_length() - 1)] if even else []
-        return [(copies[i], copies[i | bit]) for bit in rounds for i in range(len(copies)) if not i & bit]
+        """Return the pairs of ranks that add up their gradients of a stage, in order; then all copies have the sum."""
+        return meetings(self.copies(stage))
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:

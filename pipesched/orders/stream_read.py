@@ -141,7 +141,8 @@ def _program(head: Stream, columns: Column, begins: Ints) -> Program:
     rank_of = np.array([route.ranks for route in routes], dtype=np.int32)
     names = tuple(route.name for route in routes)
     model = head.frozen, head.reads, head.slices
-    placement = Placement(rank_of, stream_strict.route_of(routes), len(begins), names, *model)
+    ways, out = stream_strict.route_of(routes), bool((rank_of < 0).any())
+    placement = Placement(rank_of, ways, len(begins), names, *model, left_out=out)
     second = (part > 0) & ~batched
     made = Program(
         head.name,

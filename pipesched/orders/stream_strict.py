@@ -133,7 +133,7 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
         if 0 <= x.microbatch < len(routes) and routes[x.microbatch] != x.route:
             return Code.STREAM, f"microbatch {x.microbatch} takes route {routes[x.microbatch]}, not {x.route}"
         reader, source = max(x.stage, x.other), min(x.stage, x.other)
-        if x.other >= 0 and source not in made.reads.get(reader, ()):
+        if x.other >= 0 and source not in made.read(reader, x.route if 0 <= reader < made.stages else -1):
             return Code.STREAM, f"stage {reader} does not read stage {source}"
     return None
 

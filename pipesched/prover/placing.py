@@ -48,6 +48,10 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
         NotAffine: the placement is not affine.
     """
     lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
+    for _, line in lines:
+        if line.family or line.microbatch or line.condition:
+            what = "a family of routes" if line.family else "single microbatches" if line.microbatch else "`when`"
+            raise NotAffine(line.span, f"stages are placed by {what}")
     routes = list(dict.fromkeys(name for name, _ in lines))
     home: list[Map] = [None] * len(routes)
     ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)

@@ -34,6 +34,7 @@ isl = pytest.importorskip("islpy")
 Slots = list[list[tuple[str, int, int, bool]]]
 NOT_YET = {"capped", "frozen_encoder", "interleaved_n", "interleaved_zb", "pipeoffload", "v_half", "v_min", "v_zb"}
 NOT_YET |= {"pipedream", "pipedream_2bw", "pipemare", "vertical_sync"}
+NOT_YET |= {"chimera_n", "helix", "recycle", "skippipe"}
 """The files that have no known form: `pending`, frozen stages, copies, a quotient by a value that varies with m."""
 ALL_P = {"1f1b", "1f1b_v", "eager_1f1b", "forward_only", "gpipe", "gpipe_reversed", "looped_bfs", "mario", "naive"}
 ALL_P |= {"dualpipev", "packed", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}

@@ -120,7 +120,8 @@ def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
         RunError: PS824, naming the first stage whose copies differ.
     """
     for stage in range(stream.stages):
-        copies = [(route.ranks[stage], _key((number, stage))) for number, route in enumerate(stream.placement)]
+        ways = [(number, route.ranks[stage]) for number, route in enumerate(stream.placement)]
+        copies = [(rank, _key((number, stage))) for number, rank in ways if rank >= 0]
         weights = [(rank, notes[rank]["weights"][key]) for rank, key in copies]
         _require_same(f"stage {stage}", weights, "have different weights", _weight_apart)
         values = [(rank, notes[rank]["shown"][key]) for rank, key in copies]
@@ -178,10 +179,9 @@ def infer_boundaries(
     given = [_given(example, stream.stages) for example in examples or ()]
     if given and None not in given:
         return cast("list[tuple[Boundary, ...]]", given)
-    ranks = stream.placement[0].ranks
     found: list[tuple[Boundary, ...]] = [() for _ in keywords]
     for stage in range(stream.stages):
-        maker = ranks[max(stage - 1, 0)]
+        maker = stream.home(max(stage - 1, 0))
         made: list[Boundary] | str | None = None
         if maker == rank:
             own = cast("Sequence[Tensor | Sequence[Tensor]] | None", examples)
@@ -241,12 +241,13 @@ def _made(
         if stage < 0:
             return [specs(tensors_of(example, "the example")) for example in examples or ()]
         made = []
+        module = next(module for (_, number), module in modules.items() if number == stage)
         for row, words in zip(found, keywords, strict=True):
             inputs = entering(row, read)
             given = text(inputs)
             if words or (stage, inputs) not in known:
                 what = f"the output of stage {stage}"
-                known[stage, inputs] = dry_forward(modules[0, stage], inputs, device, what, words)
+                known[stage, inputs] = dry_forward(module, inputs, device, what, words)
             made.append(known[stage, inputs])
     except Exception as error:  # sent to the other ranks, which would otherwise wait for this one
         return f"stage {max(stage, 0)} cannot run on {given}: {type(error).__name__}: {error}"

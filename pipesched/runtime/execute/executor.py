@@ -49,7 +49,7 @@ from pipesched.runtime.execute.reduce import Held, Reduction
 from pipesched.runtime.execute.replicas import check_replicas, replicated
 from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.execute.stages import Keywords, Loss, Score, Stage
-from pipesched.runtime.execute.supported import check_one_holder, check_supported
+from pipesched.runtime.execute.supported import check_left_out, check_one_holder, check_passed, check_supported
 from pipesched.runtime.execute.tied import Note, Tied, exchanged, plain
 from pipesched.runtime.execute.transport import Channels
 from pipesched.runtime.execute.weights import Weights, batches
@@ -149,6 +149,7 @@ class Runtime:
         groups = [] if imitated else exchanged(stream, notes, tied, warn=rank == 0)
         self._modules, self._known = dict(modules), Known()
         (agreed,) = self._agreed(None if example is None else [example], [example_keywords or {}])
+        check_passed(stream, agreed)
         self.boundaries = [agreed] * stream.microbatches
         if imitated:
             self._channels: Channels = Imitated(rank, self._device)
@@ -181,6 +182,7 @@ class Runtime:
             notes = [cast("Note", card.note) for card in agree(self.stream, self._group, notes[0])]
         check_supported(notes)
         check_frozen(self.stream, notes, tied or ())
+        check_left_out(self.stream, tied or ())
         if self.stream.versions:
             check_one_holder(self.rank, modules, tied or ())
         check_replicas({held: replicated(module) for held, module in modules.items()}, self.stream, self.rank)
@@ -388,12 +390,12 @@ class Runtime:
 
     def _forward(self, x: Instruction) -> None:
         stage, keywords = self._stages[x.route, x.stage], self._keywords[x.microbatch]
-        read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage)]
+        read = [self._input(x) if y < 0 else self._get(ACTIVATION, x, y) for y in self.stream.read(x.stage, x.route)]
         inputs = [tensor for tensors in read for tensor in tensors]
         with self._keeping(stage, x, inputs):
             if stage.leaving is not None:
                 made = stage.forward(x.microbatch, inputs, keywords)
-                for reader in self.stream.readers[x.stage]:
+                for reader in self.stream.read_by(x.stage, x.route):
                     self._put(ACTIVATION, x, reader, made)
                 return
             output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
@@ -424,10 +426,10 @@ class Runtime:
 
     def _backward(self, x: Instruction) -> None:
         """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
-        found = [self._get(GRADIENT, x, reader) for reader in self.stream.readers[x.stage]]
+        found = [self._get(GRADIENT, x, reader) for reader in self.stream.read_by(x.stage, x.route)]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
-        for source in self.stream.read(x.stage):
+        for source in self.stream.read(x.stage, x.route):
             able = gradients(self.boundaries[x.microbatch][source + 1])
             part = tuple(islice(made, len(able)))
             if source < 0:

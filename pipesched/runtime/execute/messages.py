@@ -93,8 +93,11 @@ class Tags:
 
     @classmethod
     def of(cls, stream: Stream, width: int) -> Tags:
-        pairs = ((source, reader) for source, readers in enumerate(stream.readers) for reader in readers)
-        far = tuple(pair for pair in pairs if pair[0] + 1 != pair[1])
+        ways = [route for route in range(len(stream.placement)) if -1 in stream.placement[route].ranks] or [0]
+        pairs = (
+            (source, x) for route in ways for source in range(stream.stages) for x in stream.read_by(source, route)
+        )
+        far = tuple(sorted({pair for pair in pairs if pair[0] + 1 != pair[1]}))
         return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1), far)
 
     def of_tensor(self, message: Message, index: int) -> int:

@@ -4,7 +4,8 @@
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
     SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies take
-                       two rounds
+                       two rounds; of a number that is no power of 2 the last ones are added first, and take the sum
+                       in the end
     before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
@@ -78,11 +79,15 @@ class Reduction:
         outgoing = Message(SYNC, held[0], stage, -1, self._rank, peer)
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)
         incoming = Message(SYNC, other, stage, -1, peer, self._rank)
+        copies = self._stream.copies(stage)
+        whole, mine_at, at = 1 << len(copies).bit_length() >> 1, copies.index(self._rank), copies.index(peer)
+        takes = max(mine_at, at) >= whole and abs(mine_at - at) != whole  # the higher one takes the sum of the lower
         for weight in _weights(self._modules[held]):
             if (weight, peer) not in self._synced:
                 self._synced.add((weight, peer))
                 mine = torch.zeros_like(weight) if weight.grad is None else weight.grad
-                weight.grad = mine + self._channels.exchange(outgoing, incoming, mine)
+                theirs = self._channels.exchange(outgoing, incoming, mine)
+                weight.grad = mine + theirs if not takes else mine if mine_at < at else theirs
 
     @torch.no_grad()
     def finish(self) -> None:

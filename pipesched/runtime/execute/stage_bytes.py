@@ -76,20 +76,20 @@ class _Rank:
                 self.peak = max(self.peak, self.alive)
 
     def _forward(self, x: Instruction, key: tuple[int, int], own: StageBytes) -> None:
-        entered = [self._between(ACTIVATION, x, y, x.stage) for y in self._stream.read(x.stage) if y >= 0]
+        entered = [self._between(ACTIVATION, x, y, x.stage) for y in self._stream.read(x.stage, x.route) if y >= 0]
         counted = sum(map(self.uses, entered))
         local = any(message.source == self._rank for message in entered)
         self._shared[key] = own.entering if local and not counted else 0
         self._needs(key, own, LOST if key in self._again else "F")
         if key in self._again:
-            for reader in self._stream.readers[x.stage]:
+            for reader in self._stream.read_by(x.stage, x.route):
                 self.has(self._between(ACTIVATION, x, x.stage, reader), own.leaving)
 
     def _backward(self, x: Instruction, key: tuple[int, int], own: StageBytes) -> None:
-        for reader in self._stream.readers[x.stage]:
+        for reader in self._stream.read_by(x.stage, x.route):
             self.uses(self._between(GRADIENT, x, reader, x.stage))
         self._needs(key, own, x.op)
-        for source in self._stream.read(x.stage):
+        for source in self._stream.read(x.stage, x.route):
             if source >= 0:
                 self.has(self._between(GRADIENT, x, x.stage, source), own.entering)
 

@@ -15,8 +15,10 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.shapes import Boundary, text
 from pipesched.runtime.execute.tied import Note
+from pipesched.stream import Stream
 
 DDP_INSTEAD = "replicate stages with DistributedDataParallel(stage, process_group=…) instead"
 
@@ -99,6 +101,30 @@ def check_supported(notes: Sequence[Note]) -> None:
         if note["unsupported"] is not None:
             message, help = note["unsupported"]
             raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))
+
+
+def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
+    """Require that no weights are tied if a route leaves out a stage.
+
+    Raises:
+        RunError: PS831.
+    """
+    if tied and any(-1 in route.ranks for route in stream.placement):
+        message = f"{stream.name}: weights are tied, and some microbatches leave out stages"
+        raise RunError(Fault(UNSUPPORTED, message, None, (), "give each stage weights of its own"))
+
+
+def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
+    """Require that a stage that a route leaves out returns what it takes. boundaries: the input of each stage.
+
+    Raises:
+        RunError: PS824 on every rank.
+    """
+    for stage in sorted({s for route in stream.placement for s, rank in enumerate(route.ranks) if rank < 0}):
+        taken, made = boundaries[stage : stage + 2]
+        if taken != made:
+            message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches leave it out"
+            raise RunError(Fault(BOUNDARY, message, Place(stream.home(stage)), (), "leave out stages of one shape"))
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:

@@ -108,8 +108,9 @@ class _Model:
 
     def __init__(self, stream: Stream, notes: Sequence[Note]) -> None:
         self.routes = [route.ranks for route in stream.placement]
-        self.rank_of = self.routes[0]
-        at = [(rank, f"0/{stage}") for stage, rank in enumerate(self.rank_of)]
+        self.rank_of = [stream.home(stage) for stage in range(stream.stages)]
+        first = (next(x for x, ranks in enumerate(self.routes) if ranks[s] >= 0) for s in range(stream.stages))
+        at = [(self.rank_of[stage], f"{route}/{stage}") for stage, route in enumerate(first)]
         self.shown: list[Shown] = [notes[rank]["shown"][key] for rank, key in at]
         self.weights = {
             (stage, name): (tuple(shape), dtype, trained)
@@ -120,6 +121,7 @@ class _Model:
             (route, stage, name): frozenset((of, other) for of, other in shared)
             for route, ranks in enumerate(self.routes)
             for stage, rank in enumerate(ranks)
+            if rank >= 0
             for name, _, _, _, shared in notes[rank]["weights"][f"{route}/{stage}"]
         }
 

@@ -80,7 +80,7 @@ def computes(stream: Stream) -> str:
     if len(stream.placement) > 1:
         raise ValueError(
             f"{stream.name}: torch's engine has one rank for each stage, and this stream has {len(stream.placement)} "
-            "copies of every stage; run it with pipesched.runtime"
+            "routes; run it with pipesched.runtime"
         )
     rows = (",".join(_cell(x) for x in rank if x.op in COMPUTES) for rank in stream.ranks)
     return "".join(f"{row}\n" for row in rows)

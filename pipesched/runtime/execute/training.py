@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -247,7 +247,7 @@ def _train(local: Local, step: Step) -> Compared:
     stream, trains = local.stream, not local.stream.forward_only
     if stream.versions:
         return _train_inside(local, step)
-    whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, trains=trains)
+    whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, out=_left_out(stream), trains=trains)
     modules = list(local.modules.values())
     losses, undivided, worst = [], [], (0.0, "", 0)
     leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
@@ -292,8 +292,8 @@ def _train_inside(local: Local, step: Step) -> Compared:
 
 
 class Undivided:
-    """The whole model, trained step by step. frozen: stages that are not trained. trains: whether there is a
-    backward.
+    """The whole model, trained step by step. frozen: stages that are not trained. out: the stages that each microbatch
+    leaves out. trains: whether there is a backward.
     """
 
     def __init__(
@@ -303,9 +303,11 @@ class Undivided:
         device: torch.device | str = "cpu",
         frozen: Sequence[int] = (),
         *,
+        out: Mapping[int, Collection[int]] | None = None,
         trains: bool = True,
     ) -> None:
         self._net, self._microbatches, self._device, self._trains = net, microbatches, device, trains
+        self._out = out or {}
         self.stages = [net.stage(index).to(device).train(trains) for index in range(net.stages)]
         for stage in frozen:
             self.stages[stage].requires_grad_(requires_grad=False)
@@ -314,11 +316,12 @@ class Undivided:
         """Run one step; return the mean loss and the outputs, and leave the gradients in place."""
         total, outputs = 0.0, []
         inputs, targets = (x.to(self._device) for x in self._net.batch(number, self._microbatches))
-        for x, target in zip(self._net.cut(inputs), self._net.cut(targets), strict=True):
+        for i, (x, target) in enumerate(zip(self._net.cut(inputs), self._net.cut(targets), strict=True)):
             with torch.set_grad_enabled(self._trains):
                 made = {-1: x}
                 for number, stage in enumerate(self.stages):
-                    made[number] = stage(*(made[source] for source in self._net.read(number)))
+                    read = (made[source] for source in self._net.read(number))
+                    made[number] = next(read) if number in self._out.get(i, ()) else stage(*read)
                 x = made[len(self.stages) - 1]
                 loss = self._net.loss(x, target) / self._microbatches
             if self._trains:
@@ -330,6 +333,12 @@ class Undivided:
     def descend(self) -> None:
         """Apply the optimizer."""
         descend(self.stages)
+
+
+def _left_out(stream: Stream) -> dict[int, list[int]]:
+    """Return the stages that each microbatch leaves out."""
+    out = [([s for s, rank in enumerate(route.ranks) if rank < 0], route.microbatches) for route in stream.placement]
+    return {i: stages for stages, ends in out if stages for i in range(*ends)}
 
 
 @torch.no_grad()

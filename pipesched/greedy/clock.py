@@ -26,13 +26,32 @@ from pipesched.language.operations import Emitter, Rule
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
+from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, HOLDING, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 
 ASKED = 400  # parts of expressions charged for asking whether a line can run, which takes as long
 _SHOWN = 8  # most lines of a standstill
 _FALSE = "its condition is false"
+
+
+def decide(emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget) -> None:
+    """Complete the lists of all ranks by the rules of a file.
+
+    Raises:
+        PipeschedError: PS224, PS238, operations that no rule decides; PS229, a standstill; PS2xx, in a condition.
+    """
+    known = [(site, Op[site.op]) for site in checked.sites]
+    step = next((site for site, op in known if op is Op.STEP), None)
+    if step is not None:
+        here, help = Label(step.span, "stands here"), "write the order out"
+        raise fail(Code.VERSIONS, "`greedy` decides no order with a STEP inside", here, help=help)
+    later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
+    if later is not None:
+        why = "a copy has a clock of its own" if op.copy else "what an F holds depends on whether it has one"
+        message = f"`greedy` does not know {op.name} yet: {why}"
+        raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
+    Clock(emitters, placement, costs, checked, budget).run()
 
 
 class Clock:
@@ -52,14 +71,13 @@ class Clock:
         self.scale, self.pairs = ticks.scale, {key: _full(each, placement) for key, each in ticks.pair.items()}
         self.times, self.delays = [_full(row, placement) for row in ticks.compute], _full(ticks.message, placement)
         self.rank_of = placement.table.tolist()
-        self.near = [(placement.read(s), (s,), placement.readers[s]) for s in range(placement.stages)]
+        self.near = [placement.near(route) for route in range(placement.routes)]
         sizes = costs.held(placement.stages, self.microbatches)
         self.sizes = np.broadcast_to(sizes.whole, placement.table.shape).tolist()
         for emitter in emitters:
             emitter.part = Fraction(placement.ranks, placement.stages * sizes.scale)
         self.run_by = [emitter.functions() for emitter in emitters]
         self.second = [set(emitter.second) for emitter in emitters]
-        self.chunk_of = [{at: c for c, at in enumerate(placement.chunks(x.rank))} for x in emitters]
         self.free, self.done = [0] * len(emitters), [0] * len(emitters)
         backward = any(Result.GRADIENT in Op[site.op].kind.makes for site in sites)
         keeps = (placement.wants[Result.GRADIENT] & backward).tolist()
@@ -133,7 +151,7 @@ class Clock:
         if part is None:
             return []
         kind, stage, microbatch = part[0].kind, *part[1:]
-        near = self.near[stage][kind.of - BEFORE]
+        near = self.near[self.route_of[microbatch]][stage][kind.of - BEFORE]
         taken = [(part[0].result, x, microbatch) for x in near]
         if not near and kind.own is not None:
             taken = [(kind.own, stage, microbatch)]
@@ -152,12 +170,14 @@ class Clock:
         self.free[emitter.rank] = end = self.now + duration
         heappush(self.events, (end, emitter.rank))
         for op, stage, microbatch in parts:
-            chunk = self.chunk_of[emitter.rank][self.route_of[microbatch], stage]
+            chunk = emitter.chunk_of[self.route_of[microbatch], stage]
             emitter.holds[chunk] += self.changes[op][stage] * self.sizes[stage][microbatch]
             for result in op.kind.makes:
                 made = result, stage, microbatch
                 self.made[made] = end
-                takers = self.near[stage][(BEHIND if result is Result.ACTIVATION else BEFORE) - BEFORE]
+                takers = self.near[self.route_of[microbatch]][stage][
+                    (BEHIND if result is Result.ACTIVATION else BEFORE) - BEFORE
+                ]
                 for rank in {self.rank_of[x][microbatch] for x in takers}:
                     heappush(self.events, (end + self._delay(made, rank), rank))
 

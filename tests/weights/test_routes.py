@@ -1,0 +1,170 @@
+"""Families of routes, placement by microbatch, stages that are left out, and SYNC of any number of copies."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import pipesched
+from pipesched.compile import load, lower
+from pipesched.examine import Options
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Program
+from pipesched.stream import loads, meetings
+from pipesched.support.source import Source
+
+HEAD = "schedule f(p, m)\n"
+ONE_LIST = "rank r { repeat m { F  B } }\n"
+
+
+def stream_of(name: str, **sizes: int) -> dict[str, object]:
+    """Return the stream of a library file as data."""
+    made: dict[str, object] = json.loads(pipesched.emit(name, **sizes))
+    return made
+
+
+@pytest.mark.parametrize(("name", "n"), [("chimera", 1), ("chimera2", 2)])
+@pytest.mark.parametrize("p", [4, 8])
+@pytest.mark.parametrize("units", [1, 3])
+def test_one_file_is_chimera_for_any_number_of_pairs(name: str, n: int, p: int, units: int) -> None:
+    """Its streams have the fingerprints of the two files that write out their routes."""
+    one, other = stream_of("chimera_n", p=p, m=units * p, n=n), stream_of(name, p=p, m=units * p)
+    assert one["fingerprint"] == other["fingerprint"]
+
+
+def test_four_pairs_have_no_idle_time() -> None:
+    """With 2n = p routes every slot is taken: makespan is the work of a rank."""
+    report = pipesched.verify("chimera_n", p=8, m=16, n=4)
+    assert report.ok and report.time is not None and report.time.makespan == 16 * 3
+
+
+@pytest.mark.parametrize("p", range(2, 9))
+def test_attention_is_in_no_bubble_of_helix(p: int) -> None:
+    """Idle time is that of the other stages, however long an attention takes; its claims hold there too."""
+    for m in (p, 2 * p):
+        idle = set()
+        for time in (1, 4, 25):
+            each = [time if stage % 2 else 1 for stage in range(2 * p - 1)]
+            report = pipesched.verify("helix", p=p, m=m, costs={"F": each, "I": each, "W": 1})
+            assert report.ok and report.time is not None
+            idle.add(max(report.time.idle))
+        assert len(idle) == 1
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_a_lost_rank_costs_no_more_than_its_work(n: int) -> None:
+    """Each rank of n pipelines lost in turn: the makespan is the work of a peer and the way to it, which bound it."""
+    p, m = 2, 2 * n * (n - 1)
+    for lost in range(n * p):
+        report = pipesched.verify("recycle", p=p, n=n, m=m, lost=lost)
+        assert report.ok and report.time is not None
+        assert report.time.makespan == 3 * (m // n + m // n // (n - 1)) + lost % p
+
+
+@pytest.mark.parametrize("copies", range(1, 40))
+def test_all_copies_have_the_sum(copies: int) -> None:
+    """By the contract: a meeting adds what two copies hold, or hands over a whole that contains the other's; each pair
+    meets once, and only the last meetings of a number that is no power of 2 hand over.
+    """
+    held = [{i} for i in range(copies)]
+    pairs = meetings([10 + i for i in range(copies)])
+    for one, other in ((low - 10, high - 10) for low, high in pairs):
+        assert held[one].isdisjoint(held[other]) or held[other] < held[one]
+        held[one] = held[other] = held[one] | held[other]
+    assert held == [{*range(copies)}] * copies and len({*pairs}) == len(pairs)
+
+
+def test_sync_of_three_copies_needs_version_3() -> None:
+    """A reader of version 2 would add a sum twice; without the key, or with it on two copies, it is no stream."""
+    made = stream_of("recycle", p=2, n=3, m=6, lost=0)
+    assert (made["version"], made["sync"]) == (3, "any")
+    text = pipesched.emit("recycle", p=2, n=3, m=6, lost=0)
+    assert loads(text).sync == "any" and pipesched.verify(Source("x.json", text)).ok
+    lacks = pipesched.verify(Source("x.json", text.replace('  "sync": "any",\n', "")))
+    assert [str(x.code) for x in lacks.diagnostics] == ["PS811"]
+    assert "sync" not in stream_of("chimera2", p=4, m=4) and stream_of("chimera2", p=4, m=4)["version"] == 2
+
+
+def program(text: str, **sizes: int) -> Program:
+    """Return the lowered program of a file."""
+    return lower(load(Source("f.ps", text), Options(sizes)).schedule)
+
+
+def test_a_stage_that_is_left_out_is_passed_by() -> None:
+    """Each microbatch goes through exactly the stages of its route, in order. From rank to rank there is a message, and
+    its other end is the next stage that it has; the stages left out run nothing of it.
+    """
+    made = program(Path("schedules/skippipe.ps").read_text("utf-8"), p=5, m=6)
+    for i in range(6):
+        way = [s for s in range(5) if s in (0, 4) or i % 3 != s - 1]
+        ran = sorted({int(s) for s in made.stage[(made.op == Op.F) & (made.microbatch == i)]})
+        sends = (made.op == Op.SEND_F) & (made.microbatch == i)
+        assert ran == way and made.other is not None
+        ends = sorted(zip(made.stage[sends].tolist(), made.other[sends].tolist(), strict=True))
+        assert ends == list(pairwise(way))
+
+
+def test_a_chunk_is_the_copy_of_a_stage() -> None:
+    """Where microbatches are placed one by one, `F[c]` takes the next microbatch that runs there; a name of another
+    microbatch is refused with those that do.
+    """
+    text = "schedule f(p, m)\nstage s in 0 .. 2 on rank i % 2 for microbatch i in 0 .. m\n"
+    order = load(
+        Source("f.ps", text + "rank r { repeat m // 2 { F[0]  F[1]  B[1]  B[0] } }"), Options({"p": 2, "m": 6})
+    )
+    made = order.schedule
+    assert made.microbatch[(made.rank == 1) & (made.op == Op.F) & (made.stage == 0)].tolist() == [1, 3, 5]
+    wrong = pipesched.verify(Source("f.ps", text + "rank r { F[0](r + 1) }"), p=2, m=6)
+    assert "runs 0 .. 5 but not 1, 3" in wrong.diagnostics[0].message
+
+
+ERRORS = {
+    "no member": ("route a[k] in 0 .. 0: stage s in 0 .. p on rank s for microbatch 0 .. m\n", "PS216", "0 members"),
+    "a rank without a member": (
+        "route a[k] in 0 .. 2: stage s in 0 .. p on rank s * k for microbatch 2 * k .. 2 * k + 2\n",
+        "PS216",
+        "rank 0 has 1 stages of route a2, and 2 of a",
+    ),
+    "two names": (
+        "route a[k] in 0 .. 2: stage s in 0 .. p on rank s for microbatch k .. k + 1\n"
+        "route a2: stage s in 0 .. p on rank s for microbatch 2 .. 4\n",
+        "PS216",
+        "two routes are called `a2`",
+    ),
+    "the last stage": ("stage s in 0 .. p on rank s when s < p - 1\n", "PS215", "the last stage makes the loss"),
+    "the first stage": (
+        "stage s in 0 .. p on rank s when s + i > 0 for microbatch i in 0 .. m\n",
+        "PS215",
+        "the input of",
+    ),
+    "run by nobody": ("stage s in 0 .. 4 on rank s % p when s != 2\n", "PS215", "no route runs stage 2"),
+    "left out twice": (
+        "stage s in 0 .. 4 on rank s % p\nstage 2 on rank 0 when m < 0\nstage 2 on rank 0 when m < 0\n",
+        "PS215",
+        "stage 2 is placed twice",
+    ),
+    "with reads": (
+        "stage s in 0 .. 4 on rank s % p reads 0 - 1 when s != 2\n",
+        "PS215",
+        "read by no stage",
+    ),
+    "a microbatch without a place": (
+        "stage s in 0 .. p on rank s for microbatch i in 0 .. m - 1\n",
+        "PS216",
+        "microbatch 3 takes no route",
+    ),
+    "a condition that is a number": ("stage s in 0 .. p on rank s when s\n", "PS205", "expected a boolean"),
+    "too many": ("stage s in 0 .. 10000 on rank s % p for microbatch i in 0 .. 1000\n", "PS210", "stages at least"),
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_a_wrong_placement_is_refused_at_its_line(what: str) -> None:
+    """Each mistake has one error, at a `stage` line."""
+    lines, code, said = ERRORS[what]
+    (found,) = pipesched.verify(Source("f.ps", HEAD + lines + ONE_LIST), p=2, m=4).diagnostics
+    assert str(found.code) == code and said in found.message, found
+    assert found.where is not None and found.where.source.text[: found.where.start].count("\n") >= 1
