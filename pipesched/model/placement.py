@@ -36,6 +36,7 @@ import numpy as np
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.ops import BEFORE, COMPUTES, SAME, Result, making
 from pipesched.stream import meetings
+from pipesched.support.record import Record
 
 RANKS, OPS_A_RANK = 10_000, 200
 STAGES, OPS_A_STAGE = 100_000, 20
