@@ -62,14 +62,11 @@ def _maker(rule: Rule, build: object) -> Callable[[Children], Any]:
     """Return the function that computes a rule's value from its children."""
     if rule.action is None:
         return itemgetter(0)
-    make = _children if rule.origin.startswith("_") else getattr(build, rule.action)
-    if not any(symbol.startswith("_") and symbol.islower() for symbol in rule.symbols):
-        return make
-    return lambda children: make(_flat(children))
-
-
-def _children(children: Children) -> Children:
-    return children
+    nested = any(symbol.startswith("_") and symbol.islower() for symbol in rule.symbols)
+    if rule.origin.startswith("_"):
+        return _flat if nested else list
+    make = getattr(build, rule.action)
+    return (lambda children: make(_flat(children))) if nested else make
 
 
 def _flat(children: Children) -> Children:

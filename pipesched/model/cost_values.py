@@ -149,9 +149,7 @@ def in_json(cost: Cost) -> object:
     """Return a cost for JSON: a number, a list, or a list of lists."""
     if isinstance(cost, Grid):
         return cost.to_json()
-    if isinstance(cost, tuple):
-        return [in_json(x) for x in cost]
-    return plain(cost)
+    return [in_json(x) for x in cost] if isinstance(cost, tuple) else plain(cost)
 
 
 def in_text(cost: Cost) -> str:

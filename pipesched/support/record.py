@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from typing import ClassVar, dataclass_transform
 
 
@@ -12,14 +13,15 @@ class Record:
 
     __match_args__: ClassVar[tuple[str, ...]]
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+    _made: ClassVar[list[tuple[str, Callable[[], object]]]]
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False)(cls)
+        cls._made = [(x.name, x.default_factory) for x in fields(cls) if x.default_factory is not MISSING]
 
     def __init__(self, *values: object, **named: object) -> None:
-        for name, one in self.__dataclass_fields__.items():
-            if one.default_factory is not MISSING:
-                self.__dict__[name] = one.default_factory()
+        for name, make in self._made:
+            self.__dict__[name] = make()
         self.__dict__.update(zip(self.__match_args__, values, strict=False), **named)
 
     def __setattr__(self, name: str, value: object) -> None:
