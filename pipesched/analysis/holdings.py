@@ -131,7 +131,7 @@ def memory(
     if len(again):
         left = np.broadcast_to(_amounts(schedule, small, scale) * shares, len(schedule))
         if (left[forward] > after[forward]).any():
-            raise fail(Code.COSTS, "cost K is more than M: an F keeps more for its R than it holds", help=_SMALL)
+            raise fail(Code.COSTS, "cost K is above M: an F would keep more for its R than it holds", help=_SMALL)
         more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
         more[forward], after[forward] = after[forward] - left[forward], left[forward]
         after[again] = -left[again]

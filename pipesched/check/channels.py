@@ -89,7 +89,7 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
         x, rank = program[i], int(program.rank[i])
         if x.peer == rank:
             what, why = f"{x} names its own rank {rank} as its peer", "a rank sends nothing to itself"
-            help = "stages of one rank hand values over without a message: remove the send and its receive"
+            help = "stages on one rank exchange values without a message: remove the send and its receive"
         elif x.peer < 0:
             neighbour = x.stage + x.op.kind.of
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"
@@ -164,8 +164,8 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
             f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",
             (
                 label(program, receive, f"takes {_name(program, send)} for {_name(program, receive)}"),
-                label(program, send, "what arrives is sent here"),
+                label(program, send, "the message that arrives is sent here"),
             ),
             notes("messages of a channel arrive in the order in which they were sent, and carry no tag", more),
-            "receive on each channel in the order of the sends; with equal shapes nothing else would notice",
+            "receive on each channel in the order of the sends; with equal shapes no runtime notices the mix-up",
         )

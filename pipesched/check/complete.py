@@ -116,7 +116,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
         yield Diagnostic(
             CheckCode.FROZEN,
             f"{op} runs, but stage {op.stage} is frozen: {why}",
-            (label(schedule, i, "nothing asks for it"),),
+            (label(schedule, i, "nothing needs it"),),
             notes(f"a frozen stage runs {'F and I' if trained_before else 'F alone'}", more),
             f"{help}, or train the stage",
         )
@@ -195,7 +195,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
             CheckCode.BOTH_WAYS,
             f"{op} and {schedule[second]} both run: one activation is offloaded and computed again",
             labels(schedule, (i, "goes to host memory"), (second, "is computed again")),
-            notes("what R computes again is not kept, so there is nothing to offload", more),
+            notes("R recomputes the activation, so it is not kept and cannot be offloaded", more),
             "keep O and L, or R",
         )
 

@@ -79,14 +79,14 @@ def _why(op: Compute, producer: Compute) -> str:
     if op.stage == producer.stage and op.microbatch != producer.microbatch:
         return "a slice attends to those before it in its sequence, and its gradients come from those behind it"
     if Result.RECOMPUTED in producer.op.kind.makes:
-        return "a backward uses what R computes again"
+        return "a backward uses the activations that R recomputes"
     if producer.op.copy:
         return "an activation is offloaded by O, loaded back by L, and then used by the backward"
     if op.op.kind.of == SAME:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:
         return "a backward uses the activations of its forward"
-    return "both stages are on this rank: the value is handed over in list order, and nothing waits for it"
+    return "both stages are on this rank: the value is passed in list order, and nothing waits for it"
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:

@@ -33,6 +33,6 @@ def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
             for link in stop.cycle
         ),
         (f"holds under: {holds_under};  " * bool(holds_under) + f"fails under: {fails_under}",),
-        "give the compute order alone: pipesched then places sends and receives so that they cannot wait in a cycle",
+        "give only the compute order: pipesched then places sends and receives so that they cannot wait in a cycle",
     )
     yield from explained("deadlock", [found], program, model, stop.cycle)

@@ -52,7 +52,7 @@ _ONE_EACH = (
     "Costs of F, I, W, B, R, O, L, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
-_BY_STAGE = "Costs from a file, a number or a list by stage each."
+_BY_STAGE = "Costs from a TOML file: for each a number, or a list by stage."
 COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
 RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Most activations that a rank may hold, without buffers and parameters."
@@ -63,20 +63,20 @@ _VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
 TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
-    Option("placement", values.ranks, "Rank of each of its stages, checked against it.", "R0,R1,..."),
+    Option("placement", values.ranks, "Rank of each stage of a torch CSV, checked against the file.", "R0,R1,..."),
     Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 """The options of a verb that examines schedules."""
 
 FORMATS = ("text", "concise", "json", "github")
-_PER_CENT = "Significant digits of per cent [default: one decimal]."
+_PER_CENT = "Significant digits of percentages [default: one decimal]."
 DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 PUBLISHED = {row.name: row for row in rows(Format)}
 FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
 JSON = Option("json", flag, "--format json; emit/README.md has its shape.", terminal=True)
 COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
-VERBOSE = Option("verbose", flag, "All that is assumed of the model and its device.", terminal=True)
+VERBOSE = Option("verbose", flag, "List all assumptions about the model and its device.", terminal=True)
 FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
 OUTPUT = (FORMAT, JSON, COLOR, FILE)
 RESULTS = (DIGITS, *OUTPUT)

@@ -63,7 +63,7 @@ def significant(value: object) -> int:
     """Return a number of digits from 1 to 15, the digits of a double."""
     digits = whole(value)
     if not 1 <= digits <= 15:
-        raise ValueError(f"{short(value)} significant digits; 1 to 15 can be given")
+        raise ValueError(f"{short(value)} significant digits; choose 1 to 15")
     return digits
 
 

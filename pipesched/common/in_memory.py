@@ -92,7 +92,7 @@ def _of_frame(frame: Frame) -> list[list[object]]:
     if any(_ACTION.match(str(name)) for name in frame.columns):
         shown = str(next(iter(frame.columns)))[:40]
         raise fail(
-            Code.USAGE, f"the head of the table is a row of actions: {shown!r}", help="read it with `header=None`"
+            Code.USAGE, f"the header of the table is a row of actions: {shown!r}", help="read it with `header=None`"
         )
     return [[None if cell != cell else cell for cell in row] for row in frame.itertuples(index=False, name=None)]
 

@@ -6,7 +6,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "lsp",
         "Make",
-        "Serve an editor: findings, meanings, names, repairs.",
+        "Serve an editor: findings, explanations, names, repairs.",
         Lazy("editor.lsp_command:lsp"),
         Lazy("editor.lsp_command:OPTIONS"),
         place=17,

@@ -87,7 +87,7 @@ class Calls:
                 message = f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided"
                 raise wrong(message, *self.label(rank, at))
             if missing := next((need for need in call.needs if times[need] != 1), None):
-                what = "is not there" if not times[missing] else f"is there {times[missing]} times"
+                what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
                 raise wrong(f"{call} on rank {rank} waits for {missing}, which {what}", *self.label(rank, at))
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
@@ -201,6 +201,6 @@ def schedule(source: Source, **_: object) -> object:
     """
     raise fail(
         EngineCode.CALLS_SYNTAX,
-        f"{source.name} has calls on engines, and no order of stages",
+        f"{source.name} contains calls on engines, not an order of stages",
         help="`pipesched verify` judges it",
     )

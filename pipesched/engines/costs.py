@@ -43,7 +43,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
     """
     parts, schedule = options.of(Parts), loaded.schedule
     if options.of(Workload).device is not None:
-        raise fail(Code.USAGE, f"parts of {parts.name} and --device both give the costs", help="give one of them")
+        raise fail(Code.USAGE, f"parts of {parts.name} and --device both determine the costs", help="give one of them")
     stages, index = made(parts, schedule)
     _require_known(schedule)
     given: dict[str, Cost] = {}

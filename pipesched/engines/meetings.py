@@ -210,7 +210,7 @@ class Meetings:
             f"deadlock: {who} under {model} communication",
             labels,
             (*(() if labels else notes), *under),
-            "issue calls that wait for each other in one order on all ranks, or on engines of their own",
+            "issue calls that wait for each other in one order on all ranks, or on separate engines",
         )
 
     def _said(self, i: int, needed: int, model: Model, joined: int) -> str:

@@ -104,7 +104,7 @@ class _Table:
                 raise self.fault(key, f"{word.strip()[:40]!r} is no part of {key}", f"NAME TIME [on ENGINE], {_HELP}")
             whole, _, below = found[2].partition("/")
             if below and not int(below):
-                raise self.fault(key, f"the time of {found[1]} is {found[2]}", "a denominator is above 0")
+                raise self.fault(key, f"the time of {found[1]} is {found[2]}", "a denominator must be above 0")
             yield Piece(found[1], Fraction(whole) / int(below or 1), found[3] or OWN)
 
 
@@ -121,14 +121,14 @@ def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[st
     inputs = {name for name, _ in letters["I"]}
     for name, _ in letters.get("W", ()):
         if name not in inputs:
-            message = f"{name} of W waits for {name} of I, which is no part"
+            message = f"{name} of W waits for {name} of I, which does not exist"
             raise fault("W", message, f"the parts of I are {', '.join(sorted(inputs))}")
     engines = {letter: {engine for _, engine in parts} for letter, parts in letters.items()}
     for letter, used in engines.items():
         others = set().union(*(engines[other] for other in engines if other != letter))
         if alone := sorted(used - others - {OWN}):
             message = f"only {letter} has parts on the engine {alone[0]}"
-            raise fault(letter, message, f"engines of other letters are {', '.join(sorted(others))}")
+            raise fault(letter, message, f"other letters use the engines {', '.join(sorted(others))}")
 
 
 def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
@@ -155,7 +155,7 @@ def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
     """Return the statements of a file by letter, after the checks that do not depend on a stage."""
     items = checked.items(ast.Parts)
     if both := [x for item in checked.items(ast.Costs) for x in item.entries if x.name in ("F", "I", "W", "B")]:
-        help = "take one of them away; a cost of the command line takes the place of a derived one"
+        help = "remove one of them; a cost on the command line replaces a derived one"
         message = f"the file gives the cost {both[0].name}, and parts from which it follows"
         raise fail(Code.COSTS, message, Label(both[0].span, "a cost"), Label(items[0].span, "parts"), help=help)
     by_letter: dict[str, ast.Parts] = {}
@@ -192,7 +192,7 @@ def _chain(item: ast.Parts, stage: int, values: list[Fraction], found: dict[tupl
         raise fail(EngineCode.PARTS_LAYERS, message, Label(item.layers.span, "here"), help=help)
     for part, time in zip(item.each, times, strict=True):
         if time < 0:
-            raise _fault(part, f"the time of {part.name.id} is {time}{where}", "a time is at least 0")
+            raise _fault(part, f"the time of {part.name.id} is {time}{where}", "a time must be at least 0")
     key = tuple(values)
     if key not in found:
         each = (Piece(x.name.id, time, _engine(x)) for x, time in zip(item.each, times, strict=True))

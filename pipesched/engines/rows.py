@@ -18,7 +18,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "parts",
         Lazy("engines.read:parts"),
-        "Parts of F, I and W on engines, the source of the costs.",
+        "Parts of F, I and W on engines, which determine the costs.",
         "FILE.toml",
         on=("verify", "why", "compare", "diff", "show"),
         after="costs",

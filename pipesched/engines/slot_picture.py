@@ -75,7 +75,9 @@ def lay(examination: Examination, how: Request) -> Laid:
     parts, schedule = analysis.of(Parts), analysis.schedule
     if not parts.given:
         raise fail(
-            Code.USAGE, "--slot opens a slot, and no parts are given", help="give --parts, or `parts` in the file"
+            Code.USAGE,
+            "--slot draws the parts of a slot, and no parts are given",
+            help="give --parts, or `parts` in the file",
         )
     head, high = _found(schedule, str(how.more["slot"]))
     operations = [schedule[i] for i in range(head, high)]
@@ -98,7 +100,7 @@ def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
             head = i - int(schedule.joined[i])
             return head, head + 1 + int(head + 1 < len(schedule) and schedule.joined[head + 1])
     help = "name an operation of it with its stage and microbatch, such as F0.3"
-    raise fail(Code.USAGE, f"no slot has the operation {asked!r}", help=help)
+    raise fail(Code.USAGE, f"no slot contains the operation {asked!r}", help=help)
 
 
 def _runs(kinds: str, first: Stage, last: Stage) -> list[Placed]:

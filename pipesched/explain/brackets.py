@@ -223,6 +223,6 @@ class Pairing:
     def _stray(self, token: Token) -> bool:
         message = f"found `{token.text}`, which closes nothing"
         here = Label(self.source.span(token.start, token.end), f"no bracket is open for this `{token.text}`")
-        diagnostic = Diagnostic(Code.SYNTAX, message, (here,), help="take it away, or open its bracket before")
+        diagnostic = Diagnostic(Code.SYNTAX, message, (here,), help="remove it, or open its bracket earlier")
         self.problems.append(Problem(token.start, diagnostic))
         return False

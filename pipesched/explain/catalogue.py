@@ -22,8 +22,8 @@ from pipesched.model.schedule import Schedule
 ONE = "one stage on each rank"
 LOOP = "several stages on each rank, in a loop"
 TURN = "several stages on each rank, down the ranks and up again"
-ROUTES = "several ways through the ranks, each with its own copy of every stage"
-STEPS = "no flush: a STEP stands inside the order, and old weights are read"
+ROUTES = "several routes through the ranks, each with its own copy of every stage"
+STEPS = "no flush: a STEP is inside the order, and old weights are read"
 KEPT = "activations that are computed again, or wait in host memory"
 SPECIAL = "models, data and uses of a special kind"
 GROUPS = (ONE, LOOP, TURN, ROUTES, STEPS, KEPT, SPECIAL)

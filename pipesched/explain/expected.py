@@ -40,7 +40,9 @@ _NOT_WORDS = {
     **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
 }
 _NO_POWER = "there is no power: write the product, as in `p * p`"
-_KEPT = "a name keeps its value; what changes from round to round follows from the loop: `for k in 0 .. n { … }`"
+_KEPT = (
+    "a name keeps its value; values that change per iteration follow from the loop variable: `for k in 0 .. n { … }`"
+)
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
@@ -141,10 +143,10 @@ def _chains(token: Token, taken: set[str]) -> bool:
 
 
 _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
-    ("=", {"COMPARE"}, "`=` defines; write `==` to compare"),
+    ("=", {"COMPARE"}, "`=` defines a name; write `==` to compare"),
     ("", {".."}, "a range is written `low .. high`; it ends before high"),
     ("", {"when", *LETTERS}, "a line of `greedy` is an operation, with `when` before what it waits for"),
-    ("{", {"then"}, "where a value belongs, write `if condition then a else b`"),
+    ("{", {"then"}, "for a value, write `if condition then a else b`"),
     ("then", {"{"}, "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"),
     *((word, {"else"}, "write `else if`") for word in ("elif", "elsif", "elseif")),
     ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
@@ -197,7 +199,7 @@ def _character(text: str) -> str:
 
 def _odd_remedy(character: str) -> str:
     if character == ";":
-        return "statements need nothing between them: take it away"
+        return "statements need nothing between them: remove it"
     if character == ".":
         return "a range is written `0 .. p`, a fraction `0.5`"
     if character == "^":

@@ -80,7 +80,7 @@ HABITS = (
     ),
     _row(
         r"(?:^|[{}])[ \t]*(?:(?:int|var|const|auto)[ \t]+)?(?!KIND\b)([A-Za-z_]\w*)[ \t]*:?=(?!=)",
-        r"a name is made by `let`, and keeps its value: write `let \1 =`",
+        r"`let` defines a name, which keeps its value: write `let \1 =`",
     ),
     _row(
         r"\b(?i:forward|backward|fwd|bwd|fprop|bprop|[dw]grad)(?:_\w+)?(?:\([ \t]*\))?",
@@ -88,7 +88,7 @@ HABITS = (
     ),
     _row(
         r"(?:(?<![\[(\w])KIND|[\])])[ \t]*(,|\||&|\+|-?>|-)[ \t]*(?=KIND\b|\})",
-        r"operations need nothing between them: take `\1` away; two in one slot are `overlap(F, B)`",
+        r"operations need nothing between them: remove `\1`; two in one slot are `overlap(F, B)`",
     ),
     _row(
         r"(?<![\w.\"])(?:\d+[ \t]?(?:KIND\d*)+|KIND{2,})\b",

@@ -29,8 +29,8 @@ _NO_SUCH = {
     "None": "every value is a number, or true or false",
     "len": "the only lists are parameters, each of the length in its declaration, such as m",
     "range": "a range is written `low .. high`, and only after `in`",
-    "held": "it is known in the conditions of `greedy` alone",
-    "pending": "it is known in the programs of ranks alone",
+    "held": "it is known only in the conditions of `greedy`",
+    "pending": "it is known only in the programs of ranks",
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
 }
 
@@ -40,13 +40,11 @@ _NCCL = (
     "pair-stream if each pair of ranks has its own (torch without `device_id`);\n"
     "what holds under strict holds under both, and if NCCL does not buffer"
 )
-_GLOO = (
-    "gloo keeps the order of a channel alone: async for what is posted; a blocking send waits for its receive: strict"
-)
+_GLOO = "gloo keeps only the order of a channel: async for posted messages; strict for blocking sends"
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
 _MEETING = "an operation that waits for its partner is strict"
 _EAGER = "buffered(k) holds k messages per channel, buffered(inf) all"
-_POSTED = "what is only posted is one-stream, pair-stream or async"
+_POSTED = "an operation that is only posted is one-stream, pair-stream or async"
 _USED_BY = {  # names that people use in place of a communication model, and the models that they mean
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
     **dict.fromkeys(("gloo", "cpu"), _GLOO),

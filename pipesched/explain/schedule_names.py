@@ -95,7 +95,7 @@ def _beside(path: str) -> str:
             return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
     if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
         return f"did you mean `{known}`, the built-in schedule?"
-    return f"no file is called so in {folder or 'this folder'}"
+    return f"there is no file of this name in {folder or 'this folder'}"
 
 
 def _meant(target: str) -> str | None:

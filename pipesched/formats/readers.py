@@ -151,11 +151,11 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
         return loaded
     if loaded.unit is not None or schedule.placement.frozen:
         known = loaded.unit is not None
-        help = "write `frozen s in low .. high` behind its `stage` lines" if known else "leave out `--frozen`"
-        raise fail(Code.USAGE, f"{loaded.source} says itself which stages are frozen", help=help)
+        help = "write `frozen s in low .. high` after its `stage` lines" if known else "leave out `--frozen`"
+        raise fail(Code.USAGE, f"{loaded.source} itself says which stages are frozen", help=help)
     if loaded.torch and program is not None:
         message = f"{loaded.source} has torch's messages, which go to frozen stages too"
-        raise fail(Code.USAGE, message, help="give the computes alone: `pipesched emit FILE --target ps`")
+        raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
         message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"
         raise fail(Code.FILE_DISAGREES, message)

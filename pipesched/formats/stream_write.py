@@ -88,7 +88,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         if len(gaps):
             takes = f"{gaps[0] - 1} takes it and {gaps[0]} does not"
             message = f"the microbatches of route {name or number} are not a range: {takes}"
-            note = "in a stream the microbatches of a route are one range"
+            note = "in a stream the microbatches of a route form one range"
             help = "number the microbatches of each route consecutively"
             raise fail(Code.TARGET, message, help=help, notes=(note,))
         first, last = (int(taken[0]), int(taken[-1])) if len(taken) else (0, -1)
@@ -119,10 +119,10 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
     where = f"rank {int(program.rank[index])}, step {program.step(index)}"
     return Diagnostic(
         Code.TARGET,
-        f"a stream cannot say {program[index]}: {why}",
+        f"a stream cannot express {program[index]}: {why}",
         (Label(program.origin.place(index).span, where),),
         (f"and {more} more of this kind",) if more else (),
-        "emit its computes alone, so that sends and receives are made anew: "
+        "emit only its computes, so that sends and receives are placed again: "
         "`pipesched emit FILE --target order | pipesched emit -`",
     )
 

@@ -184,8 +184,8 @@ class Clock:
     def _standstill(self, left: list[list[Label]]) -> PipeschedError:
         labels = sorted(chain.from_iterable(left), key=lambda label: not label.message.endswith(_FALSE))
         message = (
-            f"`greedy` comes to a standstill at time {Fraction(self.now, self.scale)}: "
-            f"{len(left)} of {len(self.emitters)} ranks have something left, and none of it can run"
+            f"`greedy` gets stuck at time {Fraction(self.now, self.scale)}: "
+            f"{len(left)} of {len(self.emitters)} ranks have operations left, and none of them can run"
         )
         more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
         help = "while nothing runs, a false condition stays false: allow more to be held, or add a line"

@@ -39,7 +39,7 @@ _HEADERS = (
 )
 _UNITS = {
     False: "costs of 1/p of the model; one of S stages takes p/S of them",
-    True: "costs of one stage, whatever its size (--cost-per stage)",
+    True: "costs of one stage of any size (--cost-per stage)",
 }
 
 
@@ -229,7 +229,10 @@ class Comparison:
         from pipesched.views.plot import plot
 
         if self.growing:
-            title, notes = "makespan as communication grows", ["parts on other engines are scaled, the others stay"]
+            title, notes = (
+                "makespan as communication grows",
+                ["parts on other engines are scaled, all others do not change"],
+            )
             x, y = "communication : compute, of all parts in a row", f"makespan, {self.unit.words or 'units of time'}"
             return plot(self.growing, x=x, y=y, title=title, notes=notes, said=(shown, self.unit.text))
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"

@@ -69,7 +69,9 @@ class Jittered:
     def __post_init__(self) -> None:
         """Raises PipeschedError: PS225, for a rule without jitter."""
         if self.rule and self.jitter is None:
-            raise fail(Code.USAGE, "--rule decides the order anew in each draw, so it needs --jitter", help=_DRAWS_HELP)
+            raise fail(
+                Code.USAGE, "--rule decides the order again in each draw, so it needs --jitter", help=_DRAWS_HELP
+            )
 
 
 _DRAWS_HELP = "give --jitter 5% too"
@@ -102,13 +104,13 @@ class Jitter(Part):
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
         by_rule = ("a rule decides at these times, and at messages of mean length",) if self.rule else ()
-        said = ("each operation and message takes its cost times a factor of its own", varied, messages, *by_rule)
+        said = ("each operation and message takes its cost times its own random factor", varied, messages, *by_rule)
         return (f"jitter: {'; '.join(said)}",)
 
     def lines(self) -> list[str]:
         """Return both quantiles, the number of messages without slack, and the least slack of links."""
         median, most = near(self.p50, self.unit), near(self.p95, self.unit)
-        how = ", the order decided anew in each" if self.rule else ""
+        how = ", the order decided again in each" if self.rule else ""
         lines = [
             f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %{how}"
         ]

@@ -8,7 +8,7 @@ from pipesched.command.options import ALL, FORMAT, RESULTS, VERBOSE
 from pipesched.command.values import text
 from pipesched.extension import Option, flag
 
-_SHARE = "Costs are those of 1/p of the model, or of one stage."
+_SHARE = "Costs are for 1/p of the model, or for one stage."
 
 
 def every(help: str) -> Option:
@@ -17,7 +17,7 @@ def every(help: str) -> Option:
 
 WHY = (every("Every rank, all of the critical path, and every gap."), *ALL, VERBOSE, *RESULTS)
 COMPARE = (
-    Option("library", flag, "Every built-in schedule too.", None, False, ("--all",)),
+    Option("library", flag, "Add every built-in schedule.", None, False, ("--all",)),
     Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
     Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
     *ALL,

@@ -9,7 +9,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "why",
         "Look",
-        "Say where the idle time of a schedule comes from.",
+        "Explain the idle time of a schedule.",
         Lazy("insight.why_command:why"),
         Lazy("insight.options:WHY"),
         place=2,
@@ -26,7 +26,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "diff",
         "Look",
-        "Say what differs between two orders, and what it costs.",
+        "Show the differences between two orders, and their cost.",
         Lazy("insight.diff_command:diff"),
         Lazy("insight.options:DIFF"),
         place=4,
@@ -43,7 +43,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "rule",
         flag,
-        "With --jitter: an order by `greedy` is decided anew in each draw.",
+        "With --jitter: an order by `greedy` is decided again in each draw.",
         None,
         False,
         on=("verify", "compare"),

@@ -61,5 +61,5 @@ def _read(path: object) -> Source:
         PipeschedError: PS809; PS225, not a path.
     """
     if not isinstance(path, str | PathLike):
-        raise fail(Code.USAGE, f"no file is named by a value of type {type(path).__name__}", help="give its path")
+        raise fail(Code.USAGE, f"a file cannot be given by a value of type {type(path).__name__}", help="give its path")
     return read_path(fsdecode(path))

@@ -79,7 +79,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
         return check(read_path(path), asked)
     made = dry_run(path, dict(asked.variables))
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
-    ended = "its time was over" if made.status is None else f"it ended with status {made.status}"
+    ended = "it exceeded its time limit" if made.status is None else f"it ended with status {made.status}"
     notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
     notes += [f"{ended}: later commands are not known"] if made.status != 0 else []
     notes += [f"{name} was called: what it returns depends on the machine that trains" for name in made.asked]
@@ -177,7 +177,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
         return None
-    message = f"{told.written} is of no release of {row.name} that is known here: {', '.join(row.releases)}"
+    message = f"{told.written} is in no release of {row.name} that is known here: {', '.join(row.releases)}"
     help = f"--trainer {row.typed}==RELEASE selects the trainer and release"
     return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
@@ -231,7 +231,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
     settings = case.settings
     for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
-            message = f"line {setting.at.line} is not read: {setting.written} has a value that is not known"
+            message = f"line {setting.at.line} is not read: {setting.written} has an unknown value"
             yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (Label(setting.at, "not read"),), (), _EXPANDED)
     if plan.off or plan.chunks is not None:
         return
@@ -304,4 +304,4 @@ def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
     """Raise PipeschedError, PS225, if --p differs from the ranks in the file."""
     if asked.p is not None and plan.ranks not in (None, asked.p):
         message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
-        raise fail(Code.USAGE, message, help="leave out --p: the file says it")
+        raise fail(Code.USAGE, message, help="leave out --p: the file determines it")

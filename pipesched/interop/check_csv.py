@@ -62,7 +62,7 @@ def _placed(x: Replaced) -> str:
 _REFUSALS: tuple[tuple[Callable[[Replaced], bool], Callable[[Replaced], str], str | None], ...] = (
     (
         lambda x: x.loaded.schedule.program is not None,
-        lambda x: f"{x.path} names its messages; {x.case.trainer} loads computes alone",
+        lambda x: f"{x.path} names its messages; {x.case.trainer} loads only computes",
         "pipesched emit {path} --target torch-csv",
     ),
     (lambda x: x.other_size is not None, _size, None),

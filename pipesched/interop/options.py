@@ -8,9 +8,9 @@ from pipesched.extension import Option, flag
 from pipesched.interop.values import variable, variables
 
 CHECK = (
-    Option("trainer", text, "Trainer, and its release [default: by the file].", "NAME[==RELEASE]"),
+    Option("trainer", text, "Trainer, and its release [default: recognized in the file].", "NAME[==RELEASE]"),
     TORCH[0],
-    Option("p", whole, "Ranks, if the file does not say (DeepSpeed).", "N"),
+    Option("p", whole, "Ranks, if the file does not give them (DeepSpeed).", "N"),
     Option("processes", whole, "Number of processes, over all replicas.", "N"),
     Option(
         "variables",

@@ -11,7 +11,7 @@ ROWS: tuple[Row, ...] = (
     Codes(Lazy("interop.codes:InteropCode")),
     Target(
         "torch-csv",
-        "the computes, as torchtitan and NeMo AutoModel load them; their settings go to stderr",
+        "the computes, in the form that torchtitan and NeMo AutoModel load; their settings go to stderr",
         ".csv",
         Lazy("interop.torch.target:COMPUTES"),
         messages=False,
@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_path",
         Lazy("command.values:text"),
-        "Installation of a framework: a folder of packages, an environment.",
+        "Installation of a framework: a folder of packages, or an environment.",
         "DIR",
         on=_READING,
         after="frozen",
@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_time",
         Lazy("command.values:seconds"),
-        "Seconds that its code may take.",
+        "Time limit of its code in seconds.",
         "SECONDS",
         60,
         on=_READING,
@@ -79,7 +79,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "fsdp",
         flag,
-        "Ask for UNSHARD and RESHARD in a torch CSV.",
+        "Require UNSHARD and RESHARD in a torch CSV.",
         default=False,
         on=("verify",),
         after="framework_time",

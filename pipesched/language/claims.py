@@ -77,7 +77,7 @@ def scope_of_claims(scope: Scope, rank_variables: tuple[str, ...]) -> Scope:
     ours = (f"{row.name}(r)" if row.by_rank else row.name for row in rows(ClaimName))
     there = (*VALUES, *SHARES, *(f"{name}(r)" for name in PER_RANK), *ours, *COSTS, *own[:_LISTED], *more)
     names = ChainMap(known, *scope.names.maps, soft)
-    return Scope(names, scope.diagnostics, scope.code, there=f"a claim knows {', '.join(there)}")
+    return Scope(names, scope.diagnostics, scope.code, there=f"a claim may use {', '.join(there)}")
 
 
 def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]) -> Claim:

@@ -75,7 +75,7 @@ class Budget:
         """Charge the budget for the next step."""
         self.left -= cost
         if self.left < 0:
-            raise self._spent("no more can be run here")
+            raise self._spent("the budget ends here")
 
     def steps(self, low: int, high: int, weight: int) -> range:
         """Charge the budget for a loop and return its range."""

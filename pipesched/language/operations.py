@@ -278,5 +278,5 @@ class Emitter:
             message = f"{here}: every {of} of stage {stage} so far has had its {name}"
             return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
         message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had their {name}"
-        help = "check the bounds of the loops: they ask for more operations than there are microbatches"
+        help = "check the bounds of the loops: they request more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)

@@ -30,7 +30,7 @@ OPS_A_WORD = 20  # --max-ops also raises this limit: one word per so many operat
 
 _COMMENTS = 10  # most lines of comments for each word that a file may have
 _FEWER = (
-    "say it with loops; an order that has none is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
+    "write it with loops; an order without any is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
     "the limit"
 )
 _DEEPER = ast.Rank, ast.For, ast.Repeat, ast.If, ast.Greedy, ast.Conditional, ast.Binary, ast.Unary, ast.Call, ast.Entry
@@ -62,7 +62,7 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
     if too_long(token.text) and token.kind == "NUMBER":
         return Diagnostic(Code.OVERFLOW, f"a number has more than {LONGEST} digits", (here,))
     shown = f"`{token.text[:40]}`" if token.text else "the end of the file"
-    return Diagnostic(Code.SYNTAX, f"found {shown}, which has no place here", (here,))
+    return Diagnostic(Code.SYNTAX, f"found {shown}, which is not allowed here", (here,))
 
 
 def _refuse_large(source: Source, words: int) -> None:

@@ -19,7 +19,7 @@ FINDINGS = 20  # most findings reported for one file
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 Arity: TypeAlias = tuple[int, int | None] | None
-_NO_RECURSION = "recursion is not allowed: every file ends; use `for` or a closed form"
+_NO_RECURSION = "recursion is not allowed, so that every file terminates; use `for` or a closed form"
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class Statements:
         when: python.expr = python.Constant(None)
         if operation.microbatch is not None:
             message = "a line of `greedy` always takes the next microbatch"
-            scope.report(Code.GREEDY, message, operation.microbatch.span, "names one", "take it away")
+            scope.report(Code.GREEDY, message, operation.microbatch.span, "names one", "remove it")
         if operation.chunk is not None:
             chunk = self._number(operation.chunk, scope).code
         if node.condition is not None:

@@ -35,7 +35,7 @@ from pipesched.support.source import Span
 FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
 _TIMES = "a product has its `*`: write `p * (r + 1)`"
-_ONE = "give at least two, as in `min(p, m)`; of one value there is nothing to choose"
+_ONE = "give at least two values, as in `min(p, m)`"
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, in parts of an expression
 
 OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
@@ -171,7 +171,7 @@ class Expressions:
         if found.kind not in ("list", "unknown"):
             what = "a function" if found.arity is not None else "a value"
             help = "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
-            scope.report(Code.TYPE, f"`{name}` is {what}, not a list", node.span, "taken as a list", help)
+            scope.report(Code.TYPE, f"`{name}` is {what}, not a list", node.span, "used as a list", help)
         made = call("entry", python.Constant(name), python.Name(f"v_{name}", python.Load()), index.code)
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
 

@@ -24,7 +24,7 @@ def read(target: str) -> Source:
     there = os.path.exists(target)
     if target == "":
         help = "`pipesched list` shows the built-in schedules"
-        raise fail(Code.UNREADABLE, "the name of a file is empty", help=help)
+        raise fail(Code.UNREADABLE, "the file name is empty", help=help)
     if not there and (named := claimed(target)) is not None:
         return named
     if target == "-" or there or "/" in target or "\0" in target or Path(target).suffix:

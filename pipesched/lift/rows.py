@@ -14,7 +14,7 @@ ROWS = (
     ),
     Target(
         "ps",
-        "the computes in the language, with loops, likewise",
+        "the computes as a .ps file with loops; also of an order with errors",
         ".ps",
         Lazy("lift.target:LANGUAGE"),
         messages=False,

@@ -194,7 +194,7 @@ def _route(schedule: Schedule, placement: Placement) -> Ints:
 
 
 def _nowhere(schedule: Schedule, i: int, why: str) -> Exception:
-    message = f"{schedule[i]} on rank {int(schedule.rank[i])} {why}: a .ps file cannot say that"
+    message = f"{schedule[i]} on rank {int(schedule.rank[i])} {why}: a .ps file cannot express that"
     return fail(Code.TARGET, message, help="keep it as an order or a torch CSV")
 
 

@@ -157,7 +157,7 @@ def _costs(costs: Costs) -> Iterator[Line]:
 
 def _cost(cost: Cost) -> str:
     if isinstance(cost, Grid):
-        message = f"a cost differs from microbatch to microbatch, {cost}, and a .ps file cannot say that"
+        message = f"a cost differs from microbatch to microbatch, {cost}, and a .ps file cannot express that"
         raise fail(
             Code.TARGET,
             message,
@@ -168,7 +168,7 @@ def _cost(cost: Cost) -> str:
     number = shown(cost)
     if any(map(too_long, number.split("/"))):
         message = f"a cost is {number[:40]}: the numbers of a .ps file have {LONGEST} digits at most"
-        raise fail(Code.TARGET, message, help="round the costs, or keep the order apart from them")
+        raise fail(Code.TARGET, message, help="round the costs, or write the order without them")
     return number.replace("/", " / ")
 
 

@@ -80,8 +80,8 @@ def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Op
 
 
 _NOTHING = {
-    True: "nothing, since the file is right as it is",
-    False: "nothing, since the computes are right; sends and receives are left to the reader of this target",
+    True: "nothing, since the file is already correct",
+    False: "nothing, since the computes are correct; the reader of this target places sends and receives",
 }
 
 

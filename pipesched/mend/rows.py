@@ -9,7 +9,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "mend",
         flag,
-        "Repair an order that hangs or pairs messages wrongly, and say what moved.",
+        "Repair an order that hangs or pairs messages wrongly, and report the changes.",
         default=False,
         on=("emit",),
         into=_OWNER,

@@ -68,7 +68,9 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
     lengths = [len(row) for row in rows]
     if len(set(lengths)) != 1 or not lengths[0]:
         message = f"{what} has rows of {' and '.join(map(str, sorted(set(lengths))))} numbers"
-        raise fail(Code.COSTS, message, help="give each stage one number, or each stage a list of one per microbatch")
+        raise fail(
+            Code.COSTS, message, help="give each stage one number, or each stage a list with one number per microbatch"
+        )
     made = Grid.of(rows)
     return made.column if made.even else made
 

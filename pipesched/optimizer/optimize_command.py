@@ -118,7 +118,7 @@ def _require_places(given: Given, *, ranged: bool) -> None:
             message = f"--{name.replace('_', '-')} is for one placement and one cap"
             raise fail(Code.USAGE, message, help="leave it out, or --front and --placement any")
     if given["plot"] and not (ranged or given["front"]):
-        raise fail(Code.USAGE, "a plot needs a range of caps", help="give one, such as --mem-cap 2..8, or --front")
+        raise fail(Code.USAGE, "a plot needs a range of caps", help="give a range, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:
         raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
     for path in filter(None, (given["plot"], given["proof"])):

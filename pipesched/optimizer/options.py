@@ -20,17 +20,17 @@ OPTIMIZE = (
     replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
     replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
     replace(_D, help="Another parameter."),
-    Option("placement", placement, "Where the stages are.", "linear|loop|vee|any|0,1,..|FILE"),
+    Option("placement", placement, "Ranks of the stages.", "linear|loop|vee|any|0,1,..|FILE"),
     replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=caps_or_range),
     replace(COST, help="Costs of F, I, W, B, FB, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
     RELEASE,
-    Option("partition", layers, "Decide the layers of each stage too, of so many.", "LAYERS|model"),
-    Option("embedding", values.exact, "With --partition: its work on the first stage, in layers.", "X"),
-    Option("head", values.exact, "With --partition: its work on the last stage, in layers.", "X"),
+    Option("partition", layers, "Also decide the layers of each stage, of this total.", "LAYERS|model"),
+    Option("embedding", values.exact, "With --partition: the embedding's work on the first stage, in layers.", "X"),
+    Option("head", values.exact, "With --partition: the head's work on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F runs with which B as a pair, which costs FB.", default=False),
     Option(
-        "recompute", stages, "Decide R too: of any F, of all F of any stages, or of these stages.", "any|stages|0,1,.."
+        "recompute", stages, "Also decide R: of any F, of all F of any stages, or of these stages.", "any|stages|0,1,.."
     ),
     Option(
         "front",
@@ -39,7 +39,9 @@ OPTIMIZE = (
         default=False,
         terminal=True,
     ),
-    Option("jitter", deviation, "Of orders as short, take one with a low p95 if every time varies by this.", "X%"),
+    Option(
+        "jitter", deviation, "Among equally short orders, take one with a low p95 if every time varies by this.", "X%"
+    ),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
@@ -47,7 +49,7 @@ OPTIMIZE = (
     Option("engine", choices=("auto", "z3", "sat"), default="auto"),
     Option("seed", whole, "Where chance begins.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
-    Option("certify", flag, "Give the proof of what an engine refuted a minute more.", default=False),
+    Option("certify", flag, "Spend up to a minute more on proving an engine's refutation.", default=False),
     Option("confirm", flag, "Have Z3 decide it too, even if that takes long.", default=False),
     Option("proof", text, "Write the proof for other checkers to PATH.cnf and PATH.lrat.", "PATH"),
     Option("require_proof", flag, "Exit with 3 unless it is proved optimal.", terminal=True),

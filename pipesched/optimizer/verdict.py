@@ -274,7 +274,7 @@ class Terms:
     def _read(self, key: str) -> str:
         """Return a cost as text; if it differs by stage, the smallest and the largest."""
         cost = self.costs[key]
-        assert cost is not None, "what is used is known"
+        assert cost is not None, "every cost in use is known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property

@@ -191,7 +191,7 @@ def table_of(rows: Rows) -> Column:
             Code.EMPTY,
             "the file has no computes and no messages",
             there(rows.origin, 0, "no operation here is on a stage"),
-            help="one row per rank, one cell per action, as in 0F0,0F1,0B0,0B1",
+            help="write one row per rank and one cell per action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
     shape = int(stage.max()) + 1, int(microbatch.max()) + 1

@@ -75,7 +75,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
         raise fail(
             Code.EMPTY,
             "the file has no operations",
-            Label(source.span(0, 0), "no rank does anything"),
+            Label(source.span(0, 0), "no rank has an operation"),
             help="write one line per rank, such as rank 0: F0.0 F0.1 B0.0 B0.1",
         )
     rows, (peer, communicator, group) = rows_of(source, columns, _INSTRUCTION, reach.__getitem__)
@@ -150,7 +150,7 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
         if match := pattern.fullmatch(text):
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
     if _GRADIENT_OF_I.match(text):
-        return Bad("a gradient is written with the letter B, whether B or I made it", "write send:B3.0>1")
+        return Bad("a gradient has the letter B, no matter if B or I made it", "write send:B3.0>1")
     return Bad("it is not in the notation of orders", HELP)
 
 

@@ -90,8 +90,8 @@ class Words(Writer):
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
         cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""
         unsaid = [x for x in (frozen, "" if placement.chain else placement.skip, cut) if x]
-        help = "with --frozen it can be read again" if unsaid == [frozen] else "`--target ps` keeps all"
-        return [f"the notation of orders does not say: {'; '.join(unsaid)} ({help})"] if unsaid else []
+        help = "--frozen reads it back" if unsaid == [frozen] else "`--target ps` keeps everything"
+        return [f"an order cannot express: {'; '.join(unsaid)} ({help})"] if unsaid else []
 
 
 ORDER, PROGRAM = Words(messages=False), Words(messages=True)

@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
         place=70,
     ),
     Check(
-        "no messages collected without a reason",
+        "no rank holds more messages than its order requires",
         ("PS906",),
         Lazy("orders.check.in_hand:check_in_hand"),
         Needs.OWN | Needs.SOUND | Needs.ENDS,
@@ -74,7 +74,7 @@ ROWS: tuple[Row, ...] = (
     TORCH_CSV,
     Target(
         "order",
-        "the computes of every rank, as words; also of an order with errors",
+        "the computes of every rank, as words; even of an order with errors",
         ".txt",
         Lazy("orders.order_write:ORDER"),
         messages=False,
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "program",
-        "its sends, receives and reductions too; also with errors",
+        "also its sends, receives and reductions; even with errors",
         ".txt",
         Lazy("orders.order_write:PROGRAM"),
         messages=True,

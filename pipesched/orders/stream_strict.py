@@ -86,7 +86,7 @@ def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
     """Return a finding at the place where a text stops being JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
     ended = not source.text[wrong.pos :].strip()
-    help = "the file ends too early: write it again" if ended else "mend the JSON there, or emit the stream again"
+    help = "the file ends too early: write it again" if ended else "correct the JSON there, or emit the stream again"
     return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
 
 

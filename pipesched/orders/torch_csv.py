@@ -106,7 +106,7 @@ def _require_text(source: Source) -> None:
     if source.text.startswith("\ufeff"):
         raise fail(
             Code.CELL,
-            "the file begins with a byte order mark, which torch takes for a part of the first cell and refuses",
+            "the file begins with a byte order mark, which torch reads as part of the first cell and refuses",
             Label(source.span(0, 1), "U+FEFF, invisible in most editors"),
             help="save the file as UTF-8 without a byte order mark",
         )
@@ -146,9 +146,9 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     return Diagnostic(
         Code.EMPTY_CELL,
         f"rank {rank}: cell {number + 1} is empty, but the file has actions other than computes",
-        (Label(source.span(at, at + 1), "torch allows empty cells only in files of computes alone"),),
+        (Label(source.span(at, at + 1), "torch allows empty cells only in files that contain only computes"),),
         (),
-        "leave empty cells out: a program has no time steps",
+        "remove empty cells: a program has no time steps",
     )
 
 
@@ -172,7 +172,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
         if match is None:
             return Bad("torch has no such action", SHAPE)
         if (op := Op[match[2]]) not in version.accepts:
-            since = f"WAIT_* actions came with torch {first_with(op)}: name that version, or leave them out"
+            since = f"WAIT_* actions came with torch {first_with(op)}: name that version, or omit them"
             return Bad(f"torch {version} has no {op.name}", since)
         entry = _entry(match)
         if isinstance(entry, Bad):

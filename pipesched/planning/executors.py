@@ -110,8 +110,8 @@ def _processes(count: str) -> Iterator[Executor]:
     try:
         yield made
     except BrokenExecutor:
-        help = "is there enough memory? fewer processes need less: --executor processes:1"
-        raise fail(PlanningCode.NO_CLUSTER, "a process ended before its work", help=help) from None
+        help = "it may have run out of memory: fewer processes need less, --executor processes:1"
+        raise fail(PlanningCode.NO_CLUSTER, "a process ended before its work was done", help=help) from None
     except BaseException:
         for process in {*active_children()} - others:
             process.terminate()
@@ -142,7 +142,7 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         client = Client(address, timeout=5)
     except (OSError, ValueError) as error:  # timeouts of both are OSErrors
-        raise fail(PlanningCode.NO_CLUSTER, f"no scheduler of Dask answers at {address[:60]}: {error}") from None
+        raise fail(PlanningCode.NO_CLUSTER, f"no Dask scheduler answers at {address[:60]}: {error}") from None
     try:
         yield client.get_executor()
     finally:

@@ -170,8 +170,8 @@ _MOST = 2**52  # most bytes of a stage, for one microbatch or for all states: su
 def _whole(size: Fraction) -> int:
     """Round up to whole bytes; raise PipeschedError, PS233, if no machine has that many."""
     if size >= _MOST:
-        message = f"a stage needs {gigabytes(size)}, more than is counted"
-        raise fail(PlanningCode.MODEL_VALUE, message, help="look for a size that has too many digits")
+        message = f"a stage needs {gigabytes(size)}, more than can be counted"
+        raise fail(PlanningCode.MODEL_VALUE, message, help="check the sizes for one with too many digits")
     return ceil(size)
 
 
@@ -305,7 +305,7 @@ def _run_again(s: _Counted) -> str:
 def _types(a: Transformer, x: Training) -> str:
     if not x.autocast:
         return f"{a.dtype}: {a.dtype_bytes} bytes per parameter and activation"
-    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 of a copy of each weight per microbatch"
+    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 for a copy of each weight per microbatch"
 
 
 def _reserved(x: Training) -> str:
@@ -394,7 +394,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
             "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
         ),
     ),
-    (lambda s: s.a.experts, lambda s: "tokens are sent to experts evenly"),
+    (lambda s: s.a.experts, lambda s: "tokens are assumed to be spread evenly over experts"),
     (
         lambda s: s.schedule.placement.bidirectional,
         lambda s: "every rank holds a copy of each of its stages, of all its routes",

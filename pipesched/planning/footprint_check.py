@@ -50,12 +50,12 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher stage of zero"
-        return f"parameters and what belongs to them alone are over the cap: more ranks, more tensor{zero}"
+        return f"parameters, gradients and optimizer states exceed the cap by themselves: more ranks, more tensor{zero}"
     steps = [
         *(["recompute"] if x.recompute != "full" else []),
         *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
     ]
-    return f"{', '.join([*steps, 'more context or tensor'])}, or an order that holds less at once"
+    return f"{', '.join([*steps, 'more context or tensor'])}, or an order with a lower peak"
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:

@@ -20,12 +20,12 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], .
     ),
     (
         lambda x: x["config"] is not None and x["trainer"] is None,
-        "a configuration is of a trainer",
+        "a configuration needs a trainer",
         "give --trainer megatron==0.16 or another",
     ),
     (
         lambda x: x["sweep"] is not None and (x["config"] is not None or x["optimize"] is not None or x["explain"]),
-        "a sweep has no --config, no --optimize and no --explain: these are of one plan",
+        "a sweep has no --config, --optimize and --explain: these apply to one plan",
         "plan for one of its values",
     ),
     (
@@ -46,7 +46,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], .
             and x["plot"] is not None
             and x["sweep"].startswith(("schedule", "recompute", "split"))
         ),
-        "what is swept has no numbers to plot",
+        "the swept values are not numbers, so there is no plot",
         "leave out --plot",
     ),
 )
@@ -98,12 +98,12 @@ def plan(
     asked = verb.request(given)
     with flags.output_of(given) as out:
         if sweep is not None:
-            with watched(out, "looking at the choices") as tell:
+            with watched(out, "examining the choices") as tell:
                 several = plan_sweep.sweep(asked, sweep, lambda one: verb.plan(one, executor, tell))
             if plot is not None:
                 replace_file(plot, several.plot())
             return out.result(several)
-        with watched(out, "looking at the choices") as tell:
+        with watched(out, "examining the choices") as tell:
             found = verb.plan(asked, executor, tell)
         if optimize is not None:
             found = found.with_order(optimize)

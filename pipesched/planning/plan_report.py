@@ -48,7 +48,7 @@ _SENT = {
     "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
     "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
     "(Dubey et al. 2024, 3.3.2)",
-    "experts": "over e: a token goes to its experts and comes back, in F and in the backward, (e-1)/e of them",
+    "experts": "over e: a token is sent to its experts and back, in F and in the backward, (e-1)/e of them",
     "gradients": "over d c, once a step: gradients are all-reduced; with ZeRO they are scattered and parameters "
     "gathered, (n-1)/n of them (Rajbhandari et al. 2020, 7)",
     "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "

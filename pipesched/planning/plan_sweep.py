@@ -96,7 +96,9 @@ def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:
     if name not in ("gpus", "batch"):
         found = sizes([text])
         if len(found) != 1:
-            raise fail(PlanningCode.CHOICE, "a sweep is of one size", help=f"sizes are gpus, batch, {', '.join(NAMES)}")
+            raise fail(
+                PlanningCode.CHOICE, "a sweep varies one size", help=f"sizes are gpus, batch, {', '.join(NAMES)}"
+            )
         ((name, listed),) = found.items()
         made = [(str(value), replace(asked, only={**(asked.only or {}), name: (value,)})) for value in listed]
     for value in values.split(",") if not made else ():

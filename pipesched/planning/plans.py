@@ -144,9 +144,7 @@ def request(given: Mapping[str, Any]) -> Request:
         raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
     batch = given["batch"] or trained[1].batch
     if batch is None:
-        raise fail(
-            Code.USAGE, f"a plan needs --batch: {name} does not say how many sequences a step has", help=_EXAMPLE
-        )
+        raise fail(Code.USAGE, f"a plan needs --batch: {name} does not give the sequences of a step", help=_EXAMPLE)
     if given["efficiency"] == 0:
         raise fail(Code.USAGE, "the efficiency must be above 0")
     shares = {key: given[key] for key in ("efficiency", "overlap") if given[key] is not None}

@@ -43,7 +43,7 @@ CAP = Option(
 EXECUTOR = Option(
     "executor",
     Lazy[Reading]("planning.executors:named"),
-    "Who works [default: this process].",
+    "Executor of the work [default: this process].",
     "processes[:N]|here|dask:ADDRESS",
     terminal=True,
 )
@@ -61,7 +61,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "plan",
         "Make",
-        "Find the layout of a training step over a cluster that is fastest and fits.",
+        "Find the fastest layout of a training step that fits a cluster.",
         Lazy("planning.plan_command:plan"),
         Lazy("planning.options:PLAN"),
         {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")},
@@ -69,8 +69,8 @@ ROWS: tuple[Row, ...] = (
     ),
     _workload(MODEL, "A transformer and its training, for memory in bytes.", "framework_time", "verify"),
     _workload(MODEL, "With --device, the source of the costs.", "framework_time", "why"),
-    _workload(MODEL, "For memory in bytes; with --device, the costs too.", "framework_time", "compare", "diff"),
-    _workload(MODEL, "Source of a cap in bytes; with --device, of the costs too.", "costs", "optimize"),
+    _workload(MODEL, "For memory in bytes; with --device, also for costs.", "framework_time", "compare", "diff"),
+    _workload(MODEL, "For a cap in bytes; with --device, also for costs.", "costs", "optimize"),
     _workload(
         MODEL,
         f"{', '.join(_DRAWN)}: bytes by kind over time, of a transformer and its training.",
@@ -93,7 +93,7 @@ ROWS: tuple[Row, ...] = (
         owner=_OWNER,
     ),
     Check(
-        "the schedule has as many microbatches as the model's batch makes",
+        "the microbatches of the schedule match the model's batch",
         ("PS909",),
         Lazy("planning.footprint_check:check_batch"),
         place=200,
@@ -110,6 +110,6 @@ ROWS: tuple[Row, ...] = (
         "model",
         {name: Lazy(f"planning.stacked:draw_{name}") for name in _DRAWN},
         without=("style", "messages", "memory", "measured"),
-        why="is for operations; with --model bytes are drawn",
+        why="applies to operations; with --model bytes are drawn",
     ),
 )

@@ -106,7 +106,7 @@ def one_device(value: object) -> Device | None:
     found = {one.name: one for one in map(device, several)}
     if len(found) > 1:
         message = f"a cluster of {' and '.join(found)} is not planned: all GPUs are alike"
-        raise fail(PlanningCode.TWO_DEVICES, message, help="plan each kind by itself, with one --device")
+        raise fail(PlanningCode.TWO_DEVICES, message, help="plan each kind separately, with one --device")
     return next(iter(found.values()), None)
 
 

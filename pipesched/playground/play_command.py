@@ -15,7 +15,7 @@ from pipesched.command.values import text
 from pipesched.diagnostics import Code, fail
 from pipesched.extension import Option
 
-_FOLDER = Option("output", text, "Folder of the page.", "DIR", flags=("-o", "--output"), terminal=True)
+_FOLDER = Option("output", text, "Folder for the page.", "DIR", flags=("-o", "--output"), terminal=True)
 _RANKS = Option("p", sizes.read, "Ranks of its orders [default: nine sizes from 2 to 64].", "N|A,B|A..B", terminal=True)
 OPTIONS = (_RANKS, *(_FOLDER if option.name == "output" else option for option in OUTPUT))
 

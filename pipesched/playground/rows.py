@@ -6,7 +6,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "play",
         "Look",
-        "Write a page for browsers that plays the built-in schedules.",
+        "Write a browser page that plays the built-in schedules.",
         Lazy("playground.play_command:play"),
         Lazy("playground.play_command:OPTIONS"),
         place=7,

@@ -79,7 +79,9 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
     if isinstance(given, dict) and isinstance(derived, dict):
         for key in (*derived, *given):
             if key not in given or key not in derived:
-                return f"{place}.{key}".lstrip("."), "it is missing" if key not in given else "nothing says this"
+                return f"{place}.{key}".lstrip(
+                    "."
+                ), "it is missing" if key not in given else "it does not follow from the schedule"
             if (found := _differing(given[key], derived[key], f"{place}.{key}".lstrip("."))) is not None:
                 return found
         return None
@@ -129,7 +131,7 @@ class Checker:
     def refused(self, place: str, reason: str) -> PipeschedError:
         """Return the refusal of an entry that does not follow."""
         message = f"certificate {self.certificate.name} does not hold at {place}: {reason}"
-        help = "`pipesched prove` says what is true of the schedule; a certificate is not to be edited"
+        help = "do not edit a certificate: `pipesched prove` derives what holds for the schedule"
         return fail(ProverCode.NOT_IMPLIED, message, help=help)
 
     def theorems(self) -> Theorems:

@@ -76,7 +76,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
 def damaged(name: str, place: str, reason: str) -> PipeschedError:
     """Return the refusal of a certificate. place: the place of the entry."""
     at = f" at {place}" if place else ""
-    help = "write it anew: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
+    help = "write it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)
 
 

@@ -40,8 +40,8 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     if reader_of(source).name != "ps":
         raise fail(
             Code.USAGE,
-            f"{source.name} is an order of one size: a proof is of a .ps file",
-            help="`pipesched verify` says all that is true of it",
+            f"{source.name} is an order of one size: proofs need a .ps file",
+            help="`pipesched verify` judges it completely",
         )
     known = checked(source)
     file, sizes = known.file, [name for name in SIZES if name in known.parameters]
@@ -57,7 +57,7 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
         raise fail(
             Code.USAGE,
             f"{why}: it has one size here, and a proof is of all",
-            help="`pipesched verify` says all that is true of it" + ("; leave out --m" if "m" in sizes else ""),
+            help="`pipesched verify` judges it completely" + ("; leave out --m" if "m" in sizes else ""),
         )
     return _Prover(source, file, question).theorems()
 

@@ -169,7 +169,7 @@ def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list
 def _missing(key: str, stages: Sequence[int]) -> str:
     which = f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"
     reasons = {
-        "C": f"nobody waited for a message of {which}: C is 0 there",
+        "C": f"no rank waited for a message of {which}: C is 0 there",
         "B": f"{which} never ran a full backward: B is I + W there",
         "FB": f"{which} never ran an overlap pair: FB is F + B there",
         "F": f"{which} ran F only in overlap pairs: F / FB is assumed as on other stages",
@@ -206,7 +206,7 @@ def _doubts(measured: Measured) -> Iterator[str]:
             "`optimize --backward fused` needs B alone"
         )
     if schedule.ranks > 1 and not seen.waiting.any():
-        yield "nobody waited for a message: C is 0"
+        yield "no rank waited for a message: C is 0"
     step = int(measured.end[-1].max() - measured.begin[-1].min())
     if seen.skew > _SKEW * step:
         yield (

@@ -28,14 +28,20 @@ RUN = (
     Option(
         "faults",
         texts,
-        "Inject a fault, to see it reported.",
+        "Inject a fault, to see how it is reported.",
         "KIND@RANK[:N]",
         (),
         flags=("--fault",),
         typed=text,
     ),
-    Option("rank", whole, "Run the list of this rank alone, its neighbours imitated.", "R"),
-    Option("factory", text, "With --rank: makes a stage of the model.", "FILE.py:FUNCTION", flags=("--stages",)),
+    Option("rank", whole, "Run only the list of this rank, with imitated neighbours.", "R"),
+    Option(
+        "factory",
+        text,
+        "With --rank: the function that makes a stage of the model.",
+        "FILE.py:FUNCTION",
+        flags=("--stages",),
+    ),
     *SIZES,
     LIMIT,
     *(option for option in TORCH if option.name != "stages"),
@@ -44,7 +50,7 @@ RUN = (
 )
 CALIBRATE = (
     Option("digits", whole, "Significant digits.", "WHOLE", 3),
-    replace(JSON, help="One object: costs, and what they were fitted from."),
+    replace(JSON, help="One object: costs, and the data behind the fit."),
     replace(FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
     COLOR,
 )

@@ -25,7 +25,7 @@ ROWS = (
     Option(
         "measured",
         Lazy[Reading]("runtime.values:files"),
-        "text, svg: a run of it under the plan; one file per rank.",
+        "text, svg: a measured run under the plan; one file per rank.",
         "TRACE",
         (),
         typed=Lazy("command.values:text"),

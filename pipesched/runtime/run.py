@@ -108,7 +108,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     if request.engine == "torch":
         _verified(emit(source, options, "torch-csv"))
         if made.order is not None and made.order.placement.frozen:
-            help = "`emit --target torch-csv` has the order for a script of yours; `--engine pipesched` runs it here"
+            help = "`emit --target torch-csv` writes the order for your own script; `--engine pipesched` runs it here"
             raise fail(Code.TARGET, "torch's engine does not run frozen stages here", help=help)
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
     job = _job(made, predicted, request)
@@ -147,7 +147,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     lasting = (x if isinstance(x, tuple) else (x,) for row in pace.values() for x in row)
     longest = max((max(each) for each in lasting), default=0.0)
     if longest >= request.timeout:
-        message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s takes for a stall"
+        message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s treats as a stall"
         raise fail(Code.USAGE, message, help="--pace shortens computes, --timeout waits longer")
     return Job(
         text,

@@ -116,7 +116,7 @@ class Rehearsal(Judged):
         if self.ok:
             return warnings
         kind, letter = ("output", "y") if self.forward_only else ("weight", "w") if self.versions else ("gradient", "g")
-        what = f"the {kind} of {self.tensor} in step {self.step} is not that of the model in one piece"
+        what = f"the {kind} of {self.tensor} in step {self.step} differs from that of the undivided model"
         note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is allowed"
         help = (
             "the order is verified, so look at the stages: other weights, random numbers, buffers, an in-place change"
@@ -152,10 +152,10 @@ class Rehearsal(Judged):
         equal = all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(self.losses, self.undivided, strict=True))
         ends = self.losses if len(self.losses) < 5 else (*self.losses[:2], *self.losses[-2:])
         losses = " ".join(f"{loss:.6f}" for loss in ends)
-        yield f"loss {losses}, {'as' if equal else 'unlike'} the model in one piece"
+        yield f"loss {losses}, {'as' if equal else 'unlike'} the undivided model"
         error = f"{self.error:.1e}" if self.error else "0"
         compared = "outputs" if self.forward_only else "weights of every version" if self.versions else "gradients"
-        yield f"{compared} as of the model in one piece: largest error {error}, {TOLERANCE:g} allowed"
+        yield f"{compared} as in the undivided model: largest error {error}, {TOLERANCE:g} allowed"
         counted, predicted = ("  ".join(map(shown, peaks)) for peaks in (self.counted, self.peak))
         same = "as predicted" if self.counted == self.peak else f"predicted [{predicted}]"
         yield f"peak activations counted [{counted}], {same}"

@@ -89,7 +89,7 @@ def _empty(made: Versions) -> Iterator[Diagnostic]:
                 *(step_label(made, x, "the STEP before took all gradients until here") for x in before),
             ),
             notes("an optimizer still moves weights then: momentum and weight decay need no gradient", more),
-            "remove it, or put it after the W or B that it is for",
+            "remove it, or put it after its W or B",
         )
 
 
@@ -139,7 +139,7 @@ def _uneven(made: Versions) -> Iterator[Diagnostic]:
             message,
             (*said, label(made.schedule, int(made.done[late * m + at]), f"the backward of {late}.{at} ends here")),
             notes("the stages would step with gradients of different batches", *_more(differing[1:])),
-            "put the same backwards before the STEP on every stage; a W that comes late looks like this",
+            "put the same backwards before the STEP on every stage; a late W causes this",
         )
 
 
@@ -164,7 +164,7 @@ def _crossed(made: Versions) -> Iterator[Diagnostic]:
                 label(made.schedule, backward, f"{made.schedule[backward]} comes after it"),
             ),
             notes(_MEANING, more),
-            f"say it before the ranks: {_RULES}",
+            f"declare it before the ranks: {_RULES}",
         )
 
 
@@ -193,7 +193,7 @@ def _early(made: Versions) -> Iterator[Diagnostic]:
                 step_label(made, step, f"makes version {version}"),
             ),
             notes(f"`versions {made.steps.rule}`: batch t reads version max(0, t - {delay})", more),
-            "give a larger delay, or more microbatches to a batch",
+            "give a larger delay, or more microbatches per batch",
         )
 
 

@@ -157,7 +157,7 @@ def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
     count = len(chart.schedule)
     if count > MAX_OPS and not force:
         message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
-        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or say --force")
+        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or give --force")
     made = graphviz.Digraph(
         graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: backslashes are kept
         graph_attr={"rankdir": "LR", "nodesep": "0.15", "ranksep": "0.25", "fontname": "sans-serif"},

@@ -22,9 +22,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
     Option("begin", values.instant, _for("begin") + "draw from this time on.", "T", flags=("--from",)),
     Option("end", values.end, _for("end") + "draw up to this time; dag: as GraphML.", "T|graphml", flags=("--to",)),
-    Option("ascii", flag, _for("ascii") + "no characters beyond ASCII.", default=False),
+    Option("ascii", flag, _for("ascii") + "use only ASCII characters.", default=False),
     *ALL,
     DIGITS,
-    replace(JSON, help="One object: format, picture, and what is wrong with the file."),
+    replace(JSON, help="One object: format, picture, and the file's findings."),
     COLOR,
 )

@@ -77,7 +77,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
         message = f"{len(chart.schedule):,} operations are too many for a figure; {MAX_OPS:,} at most"
-        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, or a text or a page, or say --force")
+        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, or text or a page, or give --force")
     return "\n".join(_Page(chart, how).lines()) + "\n"
 
 

@@ -71,7 +71,9 @@ def test_ranks_behind_the_last_stage_are_named(p: int, found: list[str]) -> None
     assert report.ok and [d.message for d in report.diagnostics if d.code == "PS902"] == found
 
 
-@pytest.mark.parametrize(("name", "where"), [("held", "`greedy` alone"), ("pending", "the programs of ranks alone")])
+@pytest.mark.parametrize(
+    ("name", "where"), [("held", "only in the conditions of `greedy`"), ("pending", "only in the programs of ranks")]
+)
 def test_a_name_of_programs_is_told_where_it_is_known(name: str, where: str) -> None:
     """A name that is known only in some places gets a remedy elsewhere."""
     text = f"schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ repeat m {{ F  B }} }}\nclaim {name} == 0\n"

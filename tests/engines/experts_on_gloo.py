@@ -4,7 +4,7 @@
     F           attn, dispatch (all-to-all), mlp, combine (all-to-all);  I and W backwards, part by part
     orders      interleaved: F and B apart; interleaved_overlap: a pair as Megatron-core's combined 1F1B issues it
 
-Gradients of all weights are those of the model in one piece, in double precision.
+Gradients of all weights are those of the undivided model, in double precision.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def test_parts_and_a_device_contradict_each_other(capsys: pytest.CaptureFixture[
     """Both give the costs."""
     both = ["--parts=deepseek-v3", "--model=megatron-1.7b", "--device=h100"]
     assert main(["verify", "1f1b", "--p=2", "--m=4", *both]) == 2
-    assert "parts of deepseek-v3 and --device both give the costs" in capsys.readouterr().err
+    assert "parts of deepseek-v3 and --device both determine the costs" in capsys.readouterr().err
 
 
 def test_a_misspelt_name_is_told_the_names_that_ship(capsys: pytest.CaptureFixture[str]) -> None:

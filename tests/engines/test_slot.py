@@ -61,8 +61,8 @@ def test_the_figure_names_its_parts() -> None:
 @pytest.mark.parametrize(
     ("target", "slot", "said"),
     [
-        (JOINED, "F0.9", "no slot has the operation 'F0.9'"),
-        (JOINED, "F", "no slot has the operation 'F'"),
+        (JOINED, "F0.9", "no slot contains the operation 'F0.9'"),
+        (JOINED, "F", "no slot contains the operation 'F'"),
         (Source("bare.ps", FILE.replace("parts", "# parts")), "F0.0", "no parts are given"),
     ],
 )

@@ -135,7 +135,7 @@ SLIPS: dict[str, Slip] = {
         ("range(m)", "0 .. m"),
         "ok",
     ),
-    "semicolon": (HEAD + RANK.replace("F }", "F; }"), PS, "take it away", (";", ""), "ok"),
+    "semicolon": (HEAD + RANK.replace("F }", "F; }"), PS, "remove it", (";", ""), "ok"),
     "comment": (HEAD + "// mine\n" + RANK, PS, "write `#`", ("//", "#"), "ok"),
     "cost": (HEAD + "costs F = 1, X = 2\n" + RANK, PS, "costs are F, I, W, B", ("X", "B"), "ok"),
     "placed twice": (
@@ -174,7 +174,7 @@ SLIPS: dict[str, Slip] = {
         "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
         "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1REDUCE_GRAD\n",
         CSV,
-        "give the compute order alone",
+        "give only the compute order",
         (
             "0F0,0SEND_F0,0F1,0RECV_B0,0SEND_F1,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
             "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,1REDUCE_GRAD\n",

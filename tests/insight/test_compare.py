@@ -98,7 +98,7 @@ def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]
     assert lines[1].count("3/19 = 15.8 %") == 2 and "3/16 = 18.8 %" in lines[1]
     assert re.search(r"27 +24 +1/9 = 11.1 % +0 % +1/8 = 12.5 % ", lines[2])
     assert main(compared("zb_v", "--p", "4", "--m", "8", "--cost-per", "stage")) == 0
-    assert capsys.readouterr().out.startswith("unit of time: costs of one stage, whatever its size")
+    assert capsys.readouterr().out.startswith("unit of time: costs of one stage of any size")
 
 
 @pytest.mark.parametrize(

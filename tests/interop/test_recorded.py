@@ -197,7 +197,7 @@ def test_overwritten_dumps_still_tell_who_waits(seed: int, batched: bool, tmp_pa
 
     assert codes(report) == ["PS891", "PS895"], report
     ranks = f"rank{'s' * (len(waiting) > 1)} {', '.join(map(str, waiting))} wait{'s' * (len(waiting) == 1)} for it"
-    assert report.diagnostics[1].message == f"the run stops: rank {rank} has no message under way, and {ranks}"
+    assert report.diagnostics[1].message == f"the run stops: rank {rank} has no message in transit, and {ranks}"
 
 
 def test_our_recorder_is_read(tmp_path: Path) -> None:
@@ -456,11 +456,11 @@ def _reversed(folder: Path) -> None:
         (orders, _with(b"\xef\xbb\xbf"), ""),
         (orders, _copied("rank2.txt"), "PS891 rank 2 has several orders, in one file or in several"),
         (traces, _copied("rank2.json"), "PS891 rank 2 has several traces, in one file or in several"),
-        (traces, _ranked("-1"), "PS891 rank1.json is cut off or no trace: ValueError: no rank is -1"),
+        (traces, _ranked("-1"), "PS891 rank1.json is cut off or not a trace: ValueError: no rank is -1"),
         (
             traces,
             _ranked("Infinity"),
-            "PS891 rank1.json is cut off or no trace: OverflowError: cannot convert float infinity to integer",
+            "PS891 rank1.json is cut off or not a trace: OverflowError: cannot convert float infinity to integer",
         ),
         (traces, lambda folder: (folder / "rank3.json").unlink(), "PS893 no record of rank 3"),
     ],

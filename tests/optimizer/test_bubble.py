@@ -128,7 +128,7 @@ def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:
     """The names of claims, then those of the file; and the nearest one."""
     (found,) = pipesched.verify(gpipe("let share = 1\nclaim bubbel == share")).diagnostics
     assert found.code == "PS201" and found.help is not None
-    assert found.help.startswith("did you mean `bubble`? a claim knows makespan, span, bubble, span_bubble, work(r)")
+    assert found.help.startswith("did you mean `bubble`? a claim may use makespan, span, bubble, span_bubble, work(r)")
     assert found.help.endswith("tM, tK, p, m, share")
 
 

@@ -238,7 +238,7 @@ def test_what_pairs_cannot_be_decided_for(wrong: Json) -> None:
     [
         ({"costs": "K=1"}, "PS716", "an F of stage 0 keeps K, which is all of its M"),
         ({"costs": "K=[1,0]", "recompute": "0"}, "PS716", "an F of stage 0 keeps K"),
-        ({"costs": "K=[2,0]"}, "PS222", "cost K is more than M"),
+        ({"costs": "K=[2,0]"}, "PS222", "cost K is above M"),
         ({"costs": "R=0"}, "PS716", "take time"),
         ({"release": "I"}, "PS716", "with memory freed at W"),
         ({"recompute": "2"}, "PS716", "there is no stage 2"),

@@ -105,5 +105,5 @@ def test_a_wait_between_two_steps_is_told_and_ends_nobody(outcomes: dict[Trouble
     assert (first.status, second.status, second.said) == (None, None, "")
     (line,) = first.said.splitlines()
     assert line.startswith(
-        f"warning: for 1 s nothing moves: rank 0, step {THIRD + 1}: between two steps, in all_reduce"
+        f"warning: for 1 s no rank has made progress: rank 0, step {THIRD + 1}: between two steps, in all_reduce"
     )

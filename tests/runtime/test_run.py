@@ -148,7 +148,7 @@ class TestWhatItTells:
         first, loss, gradients, peak, time, bubble = capsys.readouterr().out.splitlines()
 
         assert first == "ok  1F1B  p=2 m=4   2 processes (gloo), 1 step of mlp"
-        assert re.fullmatch(r"    loss \d\.\d{6}, as the model in one piece", loss)
+        assert re.fullmatch(r"    loss \d\.\d{6}, as the undivided model", loss)
         assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
         assert peak == "    peak activations counted [2  1], as predicted"
         assert re.fullmatch(r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 of 1 ms \(\+[\d.]+ %\)", time)
@@ -222,7 +222,7 @@ class TestWhatItTells:
 
     @pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb_v", "dualpipe"])
     def test_a_schedule_without_backward_is_evaluated(self, name: str, tmp_path: Path, capsys: Captured) -> None:
-        """Outputs are those of the model in one piece, and so is the loss; an activation lives while its forward runs.
+        """Outputs are those of the undivided model, and so is the loss; an activation lives while its forward runs.
         Both forms say forward only, and wrong weights are detected.
         """
         sizes = {"p": 2, "m": 4}
@@ -238,7 +238,7 @@ class TestWhatItTells:
         assert found["peak"]["counted"] == found["peak"]["predicted"]
         assert main(["run", str(file), "--pace", "0", "--steps", "2"]) == 0
         out = capsys.readouterr().out
-        assert "2 steps of mlp, forward only\n" in out and "\n    outputs as of the model in one piece: " in out
+        assert "2 steps of mlp, forward only\n" in out and "\n    outputs as in the undivided model: " in out
         assert main(["run", str(file), "--pace", "0", "--fault", "weights@1"]) == 1
         differs = r"error\[PS827\]: the output of microbatch \d in step \d is not that of the model"
         assert re.search(r"PS824.*copies of stage" if name == "dualpipe" else differs, capsys.readouterr().err)
@@ -295,7 +295,7 @@ class TestWhatItTells:
         (["1f1b", "--p", "2", "--timeout", "0"], "a timeout of 0 s"),
         (["1f1b", "--p", "2", "--timeout", "nan"], "a timeout of nan s"),
         (["1f1b", "--p", "2", "--pace", "-1"], "a pace of -1 ms"),
-        (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "takes for a stall"),
+        (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "treats as a stall"),
         (["1f1b", "--p", "2", "--fault", "kill"], "is not KIND@RANK"),
         (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last, which is 1"),
         (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "leave out --engine torch"),
@@ -417,6 +417,6 @@ def test_a_stall_of_the_script_ends_it(tmp_path: Path) -> None:
 
     said = (tmp_path / "stderr0").read_text("utf-8")
     assert ranks[0].exitcode not in (0, None), said
-    assert "error[PS822]: nothing moves: no rank finished an instruction for 3 s" in said
+    assert "error[PS822]: no progress: no rank finished an instruction for 3 s" in said
     assert re.search(r"rank 0, step 1, instruction \d+ \(0\w+\): waits for gradient 0 of stage 1", said)
     assert "rank 1: between two steps" in said

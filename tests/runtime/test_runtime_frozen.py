@@ -90,8 +90,8 @@ def kept_after_slots(predicted: Memory, rank: int) -> list[int]:
 
 
 REFUSED = (
-    ("frozen asks", (0,), {}, "stage 0 is frozen, but its weight 'norm.weight' asks for a gradient"),
-    ("trained does not", (0,), {0: False, 1: False}, "stage 1 is trained, but none of its weights asks for a gradient"),
+    ("frozen asks", (0,), {}, "stage 0 is frozen, but its weight 'norm.weight' requires a gradient"),
+    ("trained does not", (0,), {0: False, 1: False}, "stage 1 is trained, but none of its weights requires a gradient"),
     ("in between", (1,), {1: True}, "stage 1 is frozen, but its weight"),
 )
 

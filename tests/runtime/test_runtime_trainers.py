@@ -60,7 +60,7 @@ REPLICAS = [
 
 @pytest.mark.parametrize(("name", "options", "apart"), REPLICAS)
 def test_replicas(ranks: Ranks, name: str, options: str, apart: bool) -> None:
-    """In every stage two replicas of a pipeline leave the gradients of the model in one piece on both batches.
+    """In every stage two replicas of a pipeline leave the gradients of the undivided model on both batches.
 
     After one step, and after three of which the second was within `no_sync`. Weights that one replica uses get their
     share; those that none uses stay without a gradient where DDP is to look for them. Buffers are those of the first.

@@ -1,4 +1,4 @@
-"""Usual wrappings of a model for training, on real processes, against the model in one piece."""
+"""Usual wrappings of a model for training, on real processes, against the undivided model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def replicas(rank: int, stream: Stream, options: Mapping[str, Any], apart: bool)
     """Return three steps of two replicas of a pipeline, with accumulating gradients, the second step within `no_sync`.
 
     apart: without tags, so that communicators of both pipelines are made. Errors are those of the first and of the
-    last step, against the model in one piece that trains on the batches of both.
+    last step, against the undivided model that trains on the batches of both.
     """
     size = len(stream.ranks)
     replica, here = divmod(rank, size)

@@ -25,7 +25,7 @@ from typing import NoReturn
 class Undecided(Exception):
     """The code needs the value of a Fake. The argument is its name."""
 
-    help = "its order depends on code that is not executed: leave out the option that leads there"
+    help = "its order depends on code that is not executed: leave out the option that selects it"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the value of {name} is unknown")

@@ -104,7 +104,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
         if named and not os.path.isfile(named):
             here = Label(call.span(0, len(call.text)), "this is executed")
             raise fail(
-                InteropCode.FRAMEWORK, f"there is no file {file}", here, help="paths begin at the current folder"
+                InteropCode.FRAMEWORK, f"there is no file {file}", here, help="paths are relative to the current folder"
             )
         name = f"{named}:{function}" if named else name
         folders = [str(named.parent if named else Path.cwd()), *folders]
@@ -199,20 +199,20 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(head["said"])
     ended = head["ended"]
     if ended == "limit":
-        help = "--framework-time SECONDS gives it more"
+        help = "--framework-time SECONDS extends the limit"
         raise fail(
             InteropCode.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help
         )
     if ended == "large":
-        raise fail(InteropCode.NO_ORDER, f"{call.name} gave more output than any order needs", here, notes=printed)
+        raise fail(InteropCode.NO_ORDER, f"{call.name} printed more output than any order needs", here, notes=printed)
     try:
         with budgeted(call):
             found: Found = json_of(body)
         assert isinstance(found, dict)
     except (ValueError, AssertionError):
-        message = f"{call.name} gave nothing: its process ended with {ended}"
+        message = f"{call.name} returned nothing: its process ended with {ended}"
         raise fail(
-            InteropCode.NO_ORDER, message, here, notes=printed, help="an order is what it returns or yields"
+            InteropCode.NO_ORDER, message, here, notes=printed, help="it must return or yield an order"
         ) from None
     return found
 
@@ -242,21 +242,25 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
         case "unknown":
             return fail(InteropCode.FRAMEWORK_NAME, said, here, help=help)
         case "absent":
-            needs = f"pip install {row.package}" if row.package else "it is looked for in this folder and its packages"
-            where = f"{needs}; or --framework-path FOLDER where it is"
+            needs = f"pip install {row.package}" if row.package else "this folder and its packages are searched"
+            where = f"{needs}; or --framework-path FOLDER names its folder"
             return fail(
                 InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where
             )
         case "nonsense":
             gives = "rows of cells or words, a dict from rank to actions, or actions that are yielded"
             return fail(
-                InteropCode.NO_ORDER, f"{call.name} gave no order: {said}", *there, notes=printed, help=help or gives
+                InteropCode.NO_ORDER,
+                f"{call.name} returned no order: {said}",
+                *there,
+                notes=printed,
+                help=help or gives,
             )
         case "fence":
             can = "it can read files and write to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
-        help = "its current folder is a temporary one: name files relative to __file__"
+        help = "its current folder is temporary: name files relative to __file__"
     return fail(InteropCode.GENERATOR, f"{call.name} raised {said}", *there, notes=printed, help=help)
 
 

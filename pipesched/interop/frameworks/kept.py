@@ -59,7 +59,7 @@ def _finding(
         most = max(sum(x[3] <= y[3] < x[5] for x in alike) for y in alike)
         help = f"stage {stage} has up to {most} microbatches at once: it needs {most} buffers"
     else:
-        help = f"run the backward of each microbatch before {place} of the next, or keep {place} of each by itself"
+        help = f"run the backward of each microbatch before {place} of the next, or keep {place} of each separately"
     return Diagnostic(
         InteropCode.KEPT,
         f"rank {rank} puts microbatch {late} into {place} of stage {stage} while microbatch {microbatch} is there",
@@ -67,6 +67,6 @@ def _finding(
             label(order, begin + first, f"microbatch {late} is put there"),
             label(order, begin + last, f"and taken here, for microbatch {microbatch}"),
         ),
-        notes(f"{place} has one microbatch at a time, the one that was put there last", more),
+        notes(f"{place} holds one microbatch at a time, the latest", more),
         help,
     )

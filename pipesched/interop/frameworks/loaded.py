@@ -95,7 +95,7 @@ def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]
     try:
         text = as_text(answer.rows)
     except PipeschedError as error:
-        first, here = error.diagnostics[0], Label(call.span(0, len(call.text)), "it gave this")
+        first, here = error.diagnostics[0], Label(call.span(0, len(call.text)), "it returned this")
         raise fail(InteropCode.NO_ORDER, first.message, here, help=first.help) from None
     assert text is not None
     try:

@@ -154,7 +154,7 @@ def installed() -> Core:
     if folder is None:
         raise ImportError("no module megatron.core with a pipeline_parallel/schedules.py")
     if not hasattr(sys, "stdlib_module_names"):
-        raise Unknown("megatron-core is executed by Python 3.10 or later")
+        raise Unknown("megatron-core needs Python 3.10 or later")
     return load(folder)
 
 

@@ -96,7 +96,7 @@ def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: st
         words.append(said)
         places.append(at)
         kept.append([x for stage in own for x in _kept(stage, alone=not batched and not unknown)])
-    left = f"left out, as DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
+    left = f"omitted, since DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
     return Recorded(words, places, version, [left] if unknown else [], kept)
 
 
@@ -127,7 +127,7 @@ def _name(stages: list[_Stage]) -> None:
         for one in stage.own:
             there, turn = entered[one.buffer], seen[one.name, one.buffer]
             if turn >= len(there):
-                raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} finds nothing in its buffer")
+                raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} finds its buffer empty")
             one.microbatch = there[turn]
             seen[one.name, one.buffer] += 1
         arrived = [x.microbatch for x in stage.all("SendActivation") or stage.all(FORWARD)]

@@ -95,9 +95,9 @@ def _recorded(order: object, version: str, most: int) -> Recorded:
             places.append([place or line for _, place in actions[-1]])
         most -= len(rows[-1])
         if len(rows) > most:
-            raise Nonsense("it gave more than can be checked", _MORE)
+            raise Nonsense("it returned more than can be checked", _MORE)
     if not rows:
-        raise Nonsense("it gave no rows")
+        raise Nonsense("it returned no rows")
     if len(actions) == len(rows) and any(pipe_instructions.known(cell) for cell, _ in actions[0]):
         return pipe_instructions.recorded(actions, version)
     return Recorded(rows, places if any(map(any, places)) else None, version)
@@ -116,7 +116,7 @@ def _rows(order: object) -> Iterable[object]:
     if isinstance(order, Mapping):
         ranks = {str(rank): row for rank, row in order.items()}
         if missing := [rank for rank in range(len(ranks)) if str(rank) not in ranks]:
-            raise Nonsense(f"it gave a dict of {len(ranks)} rows, none of them for rank {missing[0]}")
+            raise Nonsense(f"it returned a dict of {len(ranks)} rows, none of them for rank {missing[0]}")
         return [ranks[str(rank)] for rank in range(len(ranks))]
     if isinstance(order, bytes) or not isinstance(order, Iterable):
         raise Nonsense(f"it gave {_short(order)}")

@@ -70,7 +70,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
     own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
     if strangers := [key for key in own if key not in takes]:
         message = f"{kind.__name__} of torch {version} has no option {', '.join(strangers)}"
-        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives its computes alone")
+        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives only its computes")
     for key, kept in {**takes, "lowered": True}.items():
         if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
             raise Unknown(f"option {key} is true or false, not {options[key]}")

@@ -47,7 +47,7 @@ RULES = (
         "recomputes modules or everything, not single operations",
         "Megatron-LM, megatron/core/transformer/transformer_config.py: recompute_modules",
     ),
-    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "experts are grouped in 16 bits alone", _ARGUMENTS),
+    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "experts are grouped only in 16 bits", _ARGUMENTS),
 )
 
 

@@ -56,7 +56,7 @@ RULES = (
     only_schedules({**_CLASSES, **_BY_CSV}, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
     Rule(
         lambda x: x.x.recompute == "selective",
-        "it recomputes no scores by themselves, but operations or everything",
+        "it cannot recompute only scores, but operations or everything",
         "torchtitan 0.2, distributed/activation_checkpoint.py",
     ),
     Rule(
@@ -71,7 +71,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.kernels == "cpu",
-        "kernels of a CPU are not for its runs",
+        "it does not run on kernels of a CPU",
         "torchtitan 0.2",
     ),
     Rule(
@@ -106,7 +106,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.schedule == "1f1b" and 1 < x.choice.p > x.choice.m,
-        "1F1B wants as many microbatches as stages",
+        "1F1B needs at least as many microbatches as stages",
         "torch 2.11, distributed/pipelining/schedules.py: Schedule1F1B",
     ),
     Rule(

@@ -148,7 +148,7 @@ def _misplaced(held: Held) -> Iterator[Diagnostic]:
         yield Diagnostic(
             InteropCode.OTHER_MESSAGE,
             f"{_rank(held, rank)} posted its messages in another order than its list: {words(held, i)}",
-            (label(held.program, planned, "this is the message that it is taken for, as the next on its channel"),),
+            (label(held.program, planned, "it is taken for this message, the next one on its channel"),),
             notes(_where(held, i), more),
             "give the program that ran",
         )
@@ -183,7 +183,7 @@ def _sizes(held: Held) -> Iterator[Diagnostic]:
             f"rank {made.rank[i]} sent {sent}, and rank {made.peer[i]} allocated {taken}",
             (label(held.program, int(held.planned[i]), "this message of the plan"),) if held.planned[i] >= 0 else (),
             notes(_where(held, i), more),
-            "the two ends are of different messages, or of models that were split otherwise",
+            "the two ends belong to different messages, or to models that were split differently",
         )
 
 
@@ -197,7 +197,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
     step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
         shown, message = cycle, f"{step}: {together(cycle)}"
-        help = "verify the plan under the communication model of this run: `--comm one-stream` for one queue a rank"
+        help = "verify the plan under the communication model of this run: `--comm one-stream` for one queue per rank"
     else:
         roots = Counter(_root(waits, rank) for rank in waits)
         root = max(roots, key=lambda rank: (roots[rank], -rank))
@@ -223,9 +223,9 @@ def _root_words(held: Held, waits: dict[int, Wait], root: int) -> str:
     if root in held.recorded.absent:
         return f"{who} left no record"
     if wait is None:
-        return f"{who} has no message under way" if held.recorded.cut else f"{who} has posted all its messages"
+        return f"{who} has no message in transit" if held.recorded.cut else f"{who} has posted all its messages"
     if wait.entry >= 0:
-        return f"{who} and rank {held.recorded.peer[wait.entry]} have both posted a message that is not over"
+        return f"{who} and rank {held.recorded.peer[wait.entry]} have both posted a message that has not finished"
     return f"{who} posted nothing more"
 
 

@@ -65,7 +65,7 @@ def dump(name: str, data: bytes, reader: Callable[[bytes], Reader] = Reader) -> 
         with budgeted(name):
             return cast("File", json_of(data) if data.lstrip()[:1] == b"{" else reader(data).value())
     except NotPlain as error:
-        message = f"{name} is a pickle that would run {error}: a dump has only plain data, so this is not one"
+        message = f"{name} is a pickle that would run {error}: a dump has only plain data, so this is not a dump"
         raise fail(InteropCode.RECORD, message, help="none of it was run; find out where the file comes from") from None
     except ValueError as error:
         message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
@@ -169,7 +169,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
             )
     except _OtherRank as error:
         message = f"{name} is not of rank {rank}: it has {error}"
-        raise fail(InteropCode.RECORD, message, help="name each dump by the rank of the job that wrote it") from None
+        raise fail(InteropCode.RECORD, message, help="name each dump after the rank of the job that wrote it") from None
 
 
 @contextmanager
@@ -357,7 +357,7 @@ def _require_as_many(groups: Sequence[Group], wanted: Sequence[int]) -> None:
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
-        help = "say the communicator of each message in the plan, as in send:F0.1>1@1"
+        help = "give the communicator of each message in the plan, as in send:F0.1>1@1"
         raise fail(InteropCode.RECORD_DIFFERS, message, help=help)
 
 

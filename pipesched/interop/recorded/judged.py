@@ -55,7 +55,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
         return report
     if made is None:
         help = "give its schedule: `pipesched emit ANSWER --target ps`"
-        raise fail(Code.USAGE, "a recorded run is held against a schedule, not against an answer", help=help)
+        raise fail(Code.USAGE, "a recorded run is compared with a schedule, not with an answer", help=help)
     program = made.analysis.program
     if program is None:
         return report
@@ -78,5 +78,5 @@ def _recording(held: Held, written: bool) -> Recording:
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:
         said = f"rank {made.rank[other]} posts in another order than pipesched, {words(held, other)}"
-        notes = (*notes, f"{said}: only a file that names its messages says their order")
+        notes = (*notes, f"{said}: only a file that names its messages determines their order")
     return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)

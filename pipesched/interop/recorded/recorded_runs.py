@@ -186,7 +186,7 @@ def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
     """Yield the rank, the time and the name of each instruction of traces, and of each message of a batch.
 
     Raises:
-        PipeschedError: PS891, a file is cut off or no trace, or a rank has several.
+        PipeschedError: PS891, a file is cut off or not a trace, or a rank has several.
     """
     seen: set[int] = set()
     for name, data in files.items():
@@ -195,7 +195,7 @@ def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
                 here = [one for event in json_of(data)["traceEvents"] for one in _instructions(event)]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             said = f"{type(error).__name__}: {error}"[:80]
-            raise fail(InteropCode.RECORD, f"{name} is cut off or no trace: {said}", help="write it again") from None
+            raise fail(InteropCode.RECORD, f"{name} is cut off or not a trace: {said}", help="write it again") from None
         ranks = {rank for rank, _, _ in here}
         _require_once([*(ranks & seen)], "traces")
         seen |= ranks

@@ -58,7 +58,7 @@ CONSUMER = Consumer(
     help=_INSTEAD,
     because={
         COPIES: "there a stage is on one rank",
-        SKIPS: "there a stage hands its activation to the next stage alone",
+        SKIPS: "there a stage sends its activation only to the next stage",
         SLICES: "there microbatches are independent, without slices",
         FROZEN: "there every stage sends a gradient to the stage before it",
         FORWARD_ONLY: "there a step ends with the optimizer",
@@ -99,7 +99,7 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     """Refuse the first instruction that the engine does not have, or that is in a batch or on another communicator."""
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
-    help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` makes its messages anew"
+    help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` places its messages again"
     refused = {
         "it has no such instruction": ~known,
         "it posts each message by itself": program.group >= 0,

@@ -56,10 +56,10 @@ TORCH_CSV = Consumer(
     help=_INSTEAD,
     because={
         COPIES: "in torch a stage is on one rank only; its loader refuses a stage on a second row",
-        SKIPS: "in torch a stage hands its activation to the next stage, and to no other",
+        SKIPS: "in torch a stage sends its activation only to the next stage",
         SLICES: "in torch each microbatch is a sequence of its own",
-        FROZEN: "torch sends gradients to frozen stages too, which have a B there",
-        FORWARD_ONLY: "torch's loader asks for a backward of every stage for each microbatch",
+        FROZEN: "torch also sends gradients to frozen stages, which have a B there",
+        FORWARD_ONLY: "torch's loader requires a backward of every stage for each microbatch",
         EMPTY_RANKS: "torch builds the stages of a rank from its row",
     },
     helps={
@@ -100,7 +100,7 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
         yield from _batches(program)
         if bool(among(program.op, SHAPES).any()):
             why, note = "it sends shapes", "torch's runtime knows the shapes of a step from its first microbatch"
-            yield TORCH_COMMS.refusal(schedule, why, note, "emit its computes alone: `--target torch-csv`")
+            yield TORCH_COMMS.refusal(schedule, why, note, "emit only its computes: `--target torch-csv`")
 
 
 def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
@@ -119,7 +119,7 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
         code,
         f"{what} on several ranks: torch's runtime refuses the file",
         tuple(label(order, i, f"stage {stages[0]} computes here") for i in shared[stages[0]]),
-        ("torch gives every stage one rank, the row in which it finds it first",),
+        ("torch gives every stage one rank, the row in which it first occurs",),
         "DualPipeV and ZB-V keep each stage on one rank, and torch runs them; "
         "two routes need a runtime that knows copies of stages",
     )
@@ -162,7 +162,7 @@ def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
                 InteropCode.TORCH_FROZEN,
                 f"stage {stage} is the first that is trained, and its backward is split: torch leaves its weights "
                 "without a gradient",
-                (label(schedule, int(halves[0]), "its input asks for no gradient, so W finds nothing to do"),),
+                (label(schedule, int(halves[0]), "its input requires no gradient, so W has nothing to compute"),),
                 ("nothing is raised, in torch 2.13 and 2.15; with full backwards it is right",),
                 f"write B for the I and W of stage {stage}",
             )
@@ -173,7 +173,7 @@ def _batches(program: Program) -> Iterator[Diagnostic]:
     if len(at):
         yield Diagnostic(
             Code.TARGET,
-            f"torch's CSV cannot say {program[int(at[0])]}: it has no fused batches and one communicator",
+            f"torch's CSV cannot express {program[int(at[0])]}: it has no fused batches and one communicator",
             (label(program, int(at[0]), "the first such message"),),
             (f"{len(at):,} messages are in batches or on another communicator",),
             "`--target torch-csv` leaves the messages to torch",

@@ -61,7 +61,7 @@ _STORY = {
     (UNSHARD, RESHARD): ("is resharded before anything ran on it", "frees too early", _UNUSED),
     (UNSHARD, REDUCE): ("is reduced before anything ran on it", "reduces too early", _UNUSED),
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
-    (UNSHARD, EDGE): ("is unsharded and not used", "gathered for nothing", ""),
+    (UNSHARD, EDGE): ("is unsharded and not used", "gathered needlessly", ""),
 }
 """For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
 _AT_ONCE = "torch raises on this rank, and the other ranks wait for the timeout"
@@ -151,7 +151,7 @@ def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
             f"none of the {len(unwaited):,} sends and reductions is waited for: {refused}",
             (label(program, int(unwaited[0]), "the first that needs its WAIT"),),
             (f"torch {without[-1]} and earlier have no waits, and misread them",),
-            "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower the computes alone",
+            "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower only the computes",
         )
 
 
@@ -198,7 +198,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
     else:
         what = f"{name} has no {wait}"
         labels = [label(program, sends[0], "nothing waits for this send")]
-        help = f"add {wait} where the other rank has posted its receive for sure, at the latest at the end of the row"
+        help = f"add {wait} where the other rank has certainly posted its receive, at the latest at the end of the row"
     return Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
@@ -210,7 +210,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
         found += _reductions(program, index[program.rank[index] == rank].tolist())
     for (i, other, here, what), more in limited(sorted(found)):
         labels = [label(program, i, here)]
-        labels += [label(program, other, "still under way")] if other >= 0 else []
+        labels += [label(program, other, "still pending")] if other >= 0 else []
         help = "REDUCE_GRAD, then WAIT_REDUCE_GRAD of the same stage, before the next REDUCE_GRAD of the rank"
         yield Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
@@ -222,13 +222,13 @@ def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, 
         stage = int(program.stage[i])
         if program.op[i] == Op.REDUCE_GRAD:
             if pending >= 0:
-                yield i, pending, "begins too early", f"{program[i]} begins while {program[pending]} is under way"
+                yield i, pending, "begins too early", f"{program[i]} begins while {program[pending]} is pending"
             pending = i
         elif pending < 0 or program.stage[pending] != stage:
             yield (
                 i,
                 pending,
-                "no such reduction is under way",
+                "no such reduction is pending",
                 f"{program[i]} comes without an earlier {stage}REDUCE_GRAD",
             )
         else:

@@ -66,7 +66,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
         "torchtitan 0.2.2, in its TOML file:",
         "  [parallelism]",
         f"  {degree} = {placement.ranks}",
-        f"  {schedule} = {json.dumps(name)}        # for the placement alone; the order is that of the file",
+        f"  {schedule} = {json.dumps(name)}        # only for the placement; the order is the file's",
         f"  {csv} = {json.dumps(path)}",
         "  [training]",
         f"  {batch} = {m}        # {m} x parallelism.pipeline_parallel_microbatch_size, 1 unless set",
@@ -84,10 +84,10 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
 def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
     """Return the lines for the user: the call that loads a compute_comms file."""
     return [
-        f"this file is for torch {version}: other versions want other actions",
+        f"this file is for torch {version}: other versions need other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
         '._load_csv(path, format="compute_comms")',
-        "torchtitan and NeMo AutoModel load the computes alone: --target torch-csv",
+        "torchtitan and NeMo AutoModel load only the computes: --target torch-csv",
     ]
 
 

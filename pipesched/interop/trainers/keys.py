@@ -46,7 +46,7 @@ KINDS = {
     "count": Kind("a whole number from 1", _whole(1), (1, 2, 3, 4, 6, 8, 16, 64, 1024)),
     "from 0": Kind("a whole number from 0", _whole(0), (0, 1, 2)),
     "rest": Kind(
-        "a whole number from 1, or -1 for what is left", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
+        "a whole number from 1, or -1 for the rest", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
     ),
     "flag": FLAG,
     "text": Kind("a text", lambda value: isinstance(value, str)),
@@ -132,12 +132,12 @@ def _stranger(
 def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
     """Return the finding on a setting from the row of its key, None if it is correct."""
     if key.none and case.assumed:
-        return Note(f"{setting.written} is of no release that is known here: {key.elsewhere}")
+        return Note(f"{setting.written} is in no known release: {key.elsewhere}")
     if not known(case, key):
         help = key.elsewhere or f"it exists {_when(key)}"
         return wrong(InteropCode.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)
     if isinstance(setting.value, Unset):
-        said = Note(f"{setting.written} is {setting.value.text}: what depends on it is not judged")
+        said = Note(f"{setting.written} is {setting.value.text}: settings that depend on it are not judged")
         return None if isinstance(setting.value, Unread) else said
     if key.kind.holds(setting.value) or (key.optional and setting.value in (None, "")):
         return None

@@ -203,7 +203,7 @@ def _require_whole(source: Source, script: Script) -> None:
         if option.startswith("--") and broken and _TRAINING.search(" ".join(x.chars for x in command.fields)):
             label = Label(source.span(broken.start(), broken.start() + 1), "the command ends after this backslash")
             message = f"{source.name}: {option.partition('=')[0][:40]} is not an option of the command before it"
-            help = "end the line with the backslash, and go on in the next line, without a comment between"
+            help = "end the line with the backslash, and continue on the next line, without a comment in between"
             raise fail(InteropCode.CONFIG_SYNTAX, message, label, help=help)
 
 

@@ -146,7 +146,9 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
         return setting
     absent = setting.value is None and not key.optional
     if absent or (setting.value == -1 and not key.kind.holds(-1)):
-        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, which stands for a value from elsewhere"))
+        return replace(
+            setting, value=Unset(f"{'null' if absent else '-1'}, which means that the value comes from elsewhere")
+        )
     return setting
 
 
@@ -189,7 +191,7 @@ def trainer_of(settings: Settings) -> Trainer:
     if (other := others(settings)) is not None:
         project, shown = other
         label = shown.label if isinstance(shown, Setting) else Label(None, f"it has {shown[:60]}, which is {project}'s")
-        message = f"{name} is for {project}, whose rules are not known here"
+        message = f"{name} is for {project}, for which there are no rules here"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, label)
     found = own(settings)
     row = next((row for row in TRAINERS if row.name == found), None)
@@ -207,9 +209,7 @@ def trainer_of(settings: Settings) -> Trainer:
         message = f"{name} has no pipeline setting of a known trainer: {known}"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, help="--trainer NAME selects the trainer")
     setting, meant = near
-    raise fail(
-        InteropCode.CONFIG_UNKNOWN, f"{name} has no setting of a trainer that is known", setting.label, help=meant
-    )
+    raise fail(InteropCode.CONFIG_UNKNOWN, f"{name} has no setting of a known trainer", setting.label, help=meant)
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:

@@ -96,7 +96,7 @@ def _everywhere(case: Case, others: list[_World]) -> tuple[str, ...]:
     """Return the note on the releases in which an error holds, if there are several."""
     releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
     several = len(set(map(_release, others))) > 1
-    return (f"in every release that is known here and has these settings: {releases}",) if several else ()
+    return (f"in every known release that has these settings: {releases}",) if several else ()
 
 
 def _world(row: Trainer, case: Case) -> _World:

@@ -59,7 +59,7 @@ class Repeated:
             return "its starts are not those of its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
         if any(b < a + problem.work[line] for run in runs for (line, a), (_, b) in pairwise(run)):
-            return "two of its operations run at once"
+            return "two of its operations run at the same time"
         at: Times = defaultdict(list)
         for line, start in chain(*runs):
             at[line].append(start)

@@ -45,6 +45,6 @@ def check_in_hand(subject: Subject) -> Iterator[Diagnostic]:
                 f"rank {rank} has {hand.most[rank]} messages {what}; "
                 f"the lowering of this order has at most {least[rank]} there, at these costs",
                 (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),
-                ("their buffers come on top of the peak, and --mem-cap does not count them",),
+                ("their buffers come in addition to the peak, and --mem-cap does not count them",),
                 help,
             )

@@ -53,7 +53,7 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(
             OrdersCode.ONLY_TRAINING,
             f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
-            (label(program, i, "nothing to reduce or to step with"),),
+            (label(program, i, "there is nothing to reduce or to apply"),),
             notes(more),
             "remove it, or add the backwards",
         )
@@ -100,7 +100,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     ]
     for (i, j), more in limited(found):
         what = f"is out of turn: rank {int(program.rank[j])} meets the other copies in another order"
-        yield _finding(program, i, what, more, "let all copies meet in one order", label(program, j, "in turn"))
+        yield _finding(program, i, what, more, "let all copies meet in the same order", label(program, j, "in turn"))
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
@@ -123,7 +123,7 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
     for (i, before), more in limited(again):
         yield _finding(
-            program, i, "is its second: it sums the sums again", more, "keep one", label(program, before, "first")
+            program, i, "is its second SYNC: it adds the sums again", more, "keep one", label(program, before, "first")
         )
     copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
     meetings = [(s, r, mate) for s, r in copies for mate in _mates(program, s, r)]
@@ -133,7 +133,7 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
             f"stage {stage} has a copy on rank {rank} and one on rank {mate}, but no SYNC on rank {rank}"
             + (f" with rank {mate}" if len(program.placement.copies(stage)) > 2 else ""),
             _last(program, rank, "the list ends"),
-            notes("the copies step with different gradients, and drift apart", more),
+            notes("the copies step with different gradients and diverge", more),
             f"add the SYNC of stage {stage} before STEP",
         )
 
@@ -158,7 +158,7 @@ def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     """Yield ranks without exactly one STEP at the end."""
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
         help = "end the list of every rank with STEP, or leave all of them to the caller"
-        what = f"rank {rank} has no STEP, and others do: its weights stay as they are"
+        what = f"rank {rank} has no STEP, but others do: its weights do not change"
         yield Diagnostic(OrdersCode.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     for (i, before), more in limited(repeats(steps, program.rank[steps])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))

@@ -40,7 +40,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
         name = str(x).replace("WAIT_", "")
         yield Diagnostic(
             OrdersCode.NOT_UNDER_WAY,
-            f"{x} on rank {int(program.rank[i])} waits for a {name} that is not under way",
+            f"{x} on rank {int(program.rank[i])} waits for a {name} that is not pending",
             (label(program, i, f"no {name} before it that still has no WAIT"),),
             notes(more),
             f"put it after its {name}, or remove it",

@@ -164,7 +164,7 @@ def _nothing(search: Search) -> Diagnostic:
     whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
     alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
     if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
-        shown = f"{gigabytes(alone)} in all, which takes {fewest:,} GPUs"
+        shown = f"{gigabytes(alone)} in total, which takes {fewest:,} GPUs"
         notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(

@@ -91,7 +91,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
         total = fixed + alive * (more.denominator + more.numerator) // more.denominator
         if total + spread > problem.cap:
             alone = fixed + spread > problem.cap
-            what = "parameters, gradients and optimizer" if alone else "what is held at the first backward"
+            what = "parameters, gradients and optimizer" if alone else "memory held at the first backward"
             shown = f"rank {rank} needs {gigabytes(fixed if alone else total)} of {gigabytes(problem.cap)}"
             shown += f", {gigabytes(spread)} of it kept free," if spread else ""
             return Refused(choice, f"{what} over the cap", f"{shown} for {what}", total)

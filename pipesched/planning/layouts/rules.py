@@ -56,11 +56,11 @@ class Judged:
     def text(self, best: Prediction) -> str:
         """Return the rule and its verdict."""
         if self.lacks:
-            return f"{self.rule.text}: nothing to judge here, {self.lacks}"
+            return f"{self.rule.text}: not applicable here, {self.lacks}"
         if self.kept:
             return f"{self.rule.text}: holds here"
         if self.other is None:
-            return f"{self.rule.text}: does not hold here, as no choice that keeps it fits"
+            return f"{self.rule.text}: does not hold here, since no choice that follows it fits"
         return f"{self.rule.text}: does not hold here, {self.other.choice} {slower(self.other, best)}"
 
 
@@ -122,7 +122,7 @@ RULES = (
     Rule(
         "several stages per rank if there are fewer microbatches than that",
         "Narayanan et al., SC 2021, section 2.2",
-        lambda search, best: _pipeline(search, best) or _lacks("they are not fewer", best.m < 4 * best.p),
+        lambda search, best: _pipeline(search, best) or _lacks("there are not fewer", best.m < 4 * best.p),
         lambda search, best: best.v == 1,
         lambda search, best, x: x.v > 1,
     ),

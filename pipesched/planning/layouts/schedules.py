@@ -120,7 +120,7 @@ ROWS = (
         lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "microbatches are not whole rounds of m // p",
     ),
 )
-_TWICE = "has more than one copy of every stage, on different ranks"
+_TWICE = "has several copies of every stage, on different ranks"
 UNTRIED: Mapping[str, str] = {
     "dualpipe": _TWICE,
     "chimera": _TWICE,

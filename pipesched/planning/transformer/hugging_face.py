@@ -252,7 +252,7 @@ def _parsed(source: Source) -> dict[str, object]:
     except ValueError as error:
         raise toml.broken(source, PlanningCode.MODEL_SYNTAX, "JSON", str(error), 1, 1) from None
     if not isinstance(config, dict):
-        raise fail(PlanningCode.MODEL_SYNTAX, f"{source.name} is no config.json: it is not an object")
+        raise fail(PlanningCode.MODEL_SYNTAX, f"{source.name} is not a config.json: it is not an object")
     return config
 
 
@@ -260,7 +260,7 @@ def _require_counted(source: Source, config: Config, kind: str) -> None:
     """Raise PS251 if the family is not a row, or a setting changes what is counted."""
     if kind not in FAMILIES:
         says = UNCOUNTED.get(kind)
-        message = f"{says}, which is not counted" if says else "is of a family that is not known"
+        message = f"{says}, which is not counted" if says else "belongs to an unknown family"
         near = get_close_matches(kind, FAMILIES, 1, 0.7)
         known = f"families are {', '.join(FAMILIES)}; for another model give a .toml file"
         raise _uncounted(source, "model_type", kind, message, f"did you mean {near[0]}?" if near else known)

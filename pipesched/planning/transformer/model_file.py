@@ -141,7 +141,7 @@ _NOT_PLANNED: Mapping[str, str] = {
     "layer_types": "layers that are not attention are not planned: all layers are equal, but for experts",
     "hsdp": "training.replicas is the number of groups inside which ZeRO divides",
     "replicate": "training.replicas is the number of groups inside which ZeRO divides",
-    "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 leaves its bytes out, and its time",
+    "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 omits its bytes and its time",
     "scatter_gather": "the trainer decides: with megatron a message between stages is cut over the tensor ranks",
 }
 """What people ask for in a model's file and nothing here counts, by a part of the key."""

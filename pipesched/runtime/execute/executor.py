@@ -589,5 +589,5 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
     """Require that the tensors of a message exist: in a wrong order they are not made yet, or already freed."""
     if tensors is None:
-        raise LookupError(f"there is no {message}: it is not made yet, or already used")
+        raise LookupError(f"there is no {message}: it has not been made yet, or is already used")
     return tensors

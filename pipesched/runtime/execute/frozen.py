@@ -16,7 +16,7 @@ from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
 from pipesched.runtime.execute.tied import Note, Parameter, Tied
 from pipesched.stream import Stream
 
-_HELP = "set requires_grad as the stream says before the runtime is built, or emit the stream with these stages frozen"
+_HELP = "set requires_grad as in the stream before the runtime is built, or emit the stream with these stages frozen"
 
 
 def wanting(stream: Stream) -> frozenset[int]:
@@ -54,10 +54,10 @@ def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | 
     asking = [(name, names) for name, _, _, trained, names in weights if trained]
     if stage not in stream.frozen:
         untrained = bool(weights) and not asking
-        return f"stage {stage} is trained, but none of its weights asks for a gradient" if untrained else None
+        return f"stage {stage} is trained, but none of its weights requires a gradient" if untrained else None
     if not asking:
         return None
     name, names = asking[0]
     shared = next((other for other, _ in names if other != stage), None)
     also = "" if shared is None else f", and is one with a weight of stage {shared}"
-    return f"stage {stage} is frozen, but its weight {name!r} asks for a gradient{also}"
+    return f"stage {stage} is frozen, but its weight {name!r} requires a gradient{also}"

@@ -247,7 +247,7 @@ class Launcher:
             if not select.select([out], [], [], limit)[0]:
                 self._kill()
                 message = f"the process that starts the ranks is gone: no sign of life for {limit:g} s"
-                raise RunError(Fault(RANK_LOST, message, help="is it stopped (SIGSTOP, a debugger), or swapped out?"))
+                raise RunError(Fault(RANK_LOST, message, help="it may be stopped (SIGSTOP, a debugger) or swapped out"))
             if not (chunk := os.read(out, 1 << 16)):
                 return b""
             self._read += chunk

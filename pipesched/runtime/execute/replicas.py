@@ -117,7 +117,7 @@ class Replica:
             wrapper._post_forward(made).backward()
             return
         message = "DistributedDataParallel cannot average: weights were frozen after the first step"
-        raise RunError(Fault(UNSUPPORTED, message, help="build the stage's DDP and the runtime anew"))
+        raise RunError(Fault(UNSUPPORTED, message, help="build the stage's DDP and the runtime again"))
 
 
 def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], stream: Stream, rank: int) -> None:
@@ -139,5 +139,5 @@ def _not_replicas(number: int, first: _Card, other: _Card) -> Fault:
     what = f"replicas 0 and {number} of stage {stage}, which run different streams"
     if theirs != [rank, route, stage]:
         what = f"stage {stage} on rank {rank} and stage {theirs[2]} on rank {theirs[0]}"
-    help = "DistributedDataParallel(stage, process_group=…) wants the group of the replicas of this stage"
+    help = "DistributedDataParallel(stage, process_group=…) needs the group of the replicas of this stage"
     return Fault(UNSUPPORTED, f"DistributedDataParallel averages {what}", Place(rank), (), help)

@@ -35,7 +35,7 @@ IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
 _SLOW = "an instruction that takes longer needs a larger timeout"
 _CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
 _OUTSIDE = "the others wait for this rank, which is outside of the pipeline: an optimizer, a data loader, an evaluation"
-_SAME = "all ranks take the same number of steps: compare what ends the loop on each, such as its data"
+_SAME = "all ranks must take the same number of steps: compare what ends the loop on each, such as its data"
 ELSEWHERE = "look for the missing rank of that group, such as another replica of data parallelism"
 
 
@@ -143,7 +143,7 @@ class Silence:
         elsewhere = [beat for beat in (*running, *self._in(IDLE)) if beat.outside]
         busy = [beat for beat in running if not beat.place.waits and not beat.outside]
         idle = [beat for beat in self._in(IDLE) if not beat.outside]
-        message = f"nothing moves: no rank finished an instruction for {self.timeout:g} s"
+        message = f"no progress: no rank finished an instruction for {self.timeout:g} s"
         if busy:
             return Fault(STALLED, message, busy[0].shown if busy[0].at else busy[0].place, help=_SLOW)
         if idle:

@@ -139,7 +139,7 @@ def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], ti
         found = "DistributedDataParallel averages gradients of weights, not of older versions of them" * wrapped
         for name, weight in module.named_parameters():
             other = seen.setdefault(id(weight), stage)
-            found = found or (other != stage) * f"its weight {name!r} is one of stage {other} too"
+            found = found or (other != stage) * f"its weight {name!r} also belongs to stage {other}"
         if found or tied:
             message = f"stage {stage}: {found or 'weights are tied to others'}, and STEPs are inside the order"
             help = "use an order whose weights step at its end, such as 1f1b"

@@ -179,7 +179,7 @@ class _Model:
         if single and not told:
             raise self._untold(single)
         for one, other in (single[:1] or ([] if told else found[:1])) if warn else ():
-            help = "if they are one weight, name them in `Runtime(tied=…)`: each has only its part of the gradient"
+            help = "if they are one weight, name them in `Runtime(tied=…)`: each now gets only its part of the gradient"
             warnings.warn(f"{_both(one, other)} begin with the same values; {help}", LooksTied, stacklevel=4)
 
     def _alike(self) -> Iterator[tuple[Weight, Weight]]:

@@ -226,7 +226,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
             if not LATE.search(str(error)):
                 raise
             said = " ".join(str(error).split())
-            message = f"nothing moves: a message did not come within {local.job.timeout:g} s"
+            message = f"no progress: a message did not arrive within {local.job.timeout:g} s"
             raise RunError(Fault(STALLED, message, Place(local.rank), (printable(said),))) from error
         return None if targets is None else float(torch.stack(losses).detach().double().mean()), {}
 
@@ -270,7 +270,7 @@ def _train(local: Local, step: Step) -> Compared:
 
 def _train_inside(local: Local, step: Step) -> Compared:
     """Train with STEPs inside the order; compare the losses, and every version of every weight, with the same updates
-    of the model in one piece (`delayed`).
+    of the undivided model (`delayed`).
     """
     whole = Delayed(local.net, local.stream, local.device, lambda module: descend([module]))
     losses, undivided, worst = [], [], (0.0, "", 0)

@@ -156,7 +156,7 @@ class Watch(threading.Thread):
         """Warn once of a possible stall between two steps, where a long wait may be legitimate."""
         beat = self._silence.waits_elsewhere(self._now)
         if beat is not None and not self._hinted and beat.place.rank == self._rank:
-            sys.stderr.write(f"warning: for {self._silence.timeout:g} s nothing moves: {beat}\n")
+            sys.stderr.write(f"warning: for {self._silence.timeout:g} s no rank has made progress: {beat}\n")
         self._hinted = beat is not None
 
     def _all_left(self) -> bool:

@@ -94,7 +94,9 @@ def _json(source: Source) -> object:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is not JSON from here on")
         message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
-        raise fail(RuntimeCode.TRACE, message, label, help="a profile that was cut off must be written again") from None
+        raise fail(
+            RuntimeCode.TRACE, message, label, help="a profile that was cut off must be recorded again"
+        ) from None
 
 
 def _rank(about: Mapping[str, object], number: int) -> int:
@@ -231,11 +233,11 @@ def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
             if rank != record.rank:
                 message = f"{name(entry)} ran on two ranks, {min(rank, record.rank)} and {max(rank, record.rank)}"
                 raise fail(
-                    RuntimeCode.TRACE_INCOMPLETE, message, help="give the traces of the ranks of one pipeline alone"
+                    RuntimeCode.TRACE_INCOMPLETE, message, help="give only the traces of the ranks of one pipeline"
                 )
             if slot != record.entries:
                 message = f"{name(entry)} ran in two slots, once in a pair"
-                raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help="give the traces of one schedule alone")
+                raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help="give only the traces of one schedule")
     return slots
 
 

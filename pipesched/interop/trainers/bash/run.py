@@ -318,7 +318,9 @@ class Script(Words):
         for path in fields[1:2]:
             text = self._file(path)
             if text is None:
-                self.unread.append(Hole(f"{_end(self.shown(path))}, which is not there, may set anything", path.place))
+                self.unread.append(
+                    Hole(f"{_end(self.shown(path))}, which does not exist, may set anything", path.place)
+                )
             else:
                 self._enter(partial(self.run, text))
 

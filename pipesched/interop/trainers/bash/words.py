@@ -210,7 +210,7 @@ class Words:
             return plain(self.given[x.name])
         if x.name in _ARGUMENTS:
             if self.arguments is None:
-                said = f"{x.word.chars[:20]}: arguments of the script are taken to be none"
+                said = f"{x.word.chars[:20]}: the script is assumed to have no arguments"
                 self.taken.setdefault(said, x.word.place)
             return self.arguments or ()
         if x.name in ("0", "BASH_SOURCE"):
