@@ -182,9 +182,9 @@ REMEDIES = {  # a habit: the text at fault, and the text that the help proposes
     "True": ("True", "true"),
 }
 WORDS = {  # a habit that no word puts right: words of the help
-    "comma": (CASES["comma"][0], 4, "take `,` away"),
-    "bar": (CASES["bar"][0], 4, "take `|` away"),
-    "arrow": (CASES["arrow"][0], 4, "take `->` away"),
+    "comma": (CASES["comma"][0], 4, "remove `,`"),
+    "bar": (CASES["bar"][0], 4, "remove `|`"),
+    "arrow": (CASES["arrow"][0], 4, "remove `->`"),
     "F+B": (CASES["F+B"][0], 5, "`overlap(F, B)`"),
     "F & B": (CASES["F & B"][0], 5, "`overlap(F, B)`"),
     "2F": (CASES["2F"][0], 4, "`repeat 2 { F }`"),
