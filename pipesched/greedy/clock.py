@@ -48,7 +48,7 @@ def decide(emitters: Sequence[Emitter], placement: Placement, costs: Costs, chec
         raise fail(Code.VERSIONS, "`greedy` decides no order with a STEP inside", here, help=help)
     later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
     if later is not None:
-        why = "a copy has a clock of its own" if op.copy else "what an F holds depends on whether it has one"
+        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has one"
         message = f"`greedy` does not know {op.name} yet: {why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
     Clock(emitters, placement, costs, checked, budget).run()

@@ -158,7 +158,7 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
-    """Require that a stage may be placed so; a single line overrides a range."""
+    """Require that a stage may be placed here; a line for a single stage overrides a range."""
     span, rank = placed.node.span, placed.rank or 0
     message = f"stage {stage} is on rank {rank}"
     if before is not None and (placed.node.high is not None or before.node.high is None):
@@ -166,7 +166,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
     if stage < 0 or rank < 0:
         raise _wrong(message, span, "neither may be negative")
     if rank >= WIDEST_RANK:
-        raise _wrong(message, span, "this rank is out of reach")
+        raise _wrong(message, span, "there is no such rank")
 
 
 def _require_families(routes: list[Route]) -> None:
@@ -225,7 +225,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
                 one, other = (", ".join(map(str, x)) for x in (found[stage], reads))
                 message = f"stage {stage} reads {one} on route {routes[0].called} and {other} on route {route.called}"
                 places = (Label(x.stages[stage].node.span, f"route {x.called}") for x in (routes[0], route))
-                help = "all copies of a stage read the same: say it on every route"
+                help = "all copies of a stage read the same stages: write it on every route"
                 raise fail(Code.ROUTES, message, *places, help=help)
     if loose := sorted({*range(stages - 1)}.difference(*found.values())):
         message = f"stage {loose[0]} is read by no stage, and it is not the last one"

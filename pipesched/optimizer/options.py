@@ -47,7 +47,7 @@ OPTIMIZE = (
     Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
     Option("time_limit", seconds, None, "SECONDS", 60),
     Option("engine", choices=("auto", "z3", "sat"), default="auto"),
-    Option("seed", whole, "Where chance begins.", "N", 0),
+    Option("seed", whole, "Seed of random choices.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
     Option("certify", flag, "Spend up to a minute more on proving an engine's refutation.", default=False),
     Option("confirm", flag, "Have Z3 decide it too, even if that takes long.", default=False),
