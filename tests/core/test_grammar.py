@@ -1,4 +1,4 @@
-"""The tables of the grammar are those that lark makes of it, and our parser with them reads what lark's reads.
+"""The grammar's tables equal those that lark generates, and our parser accepts with them the same texts as lark's.
 
 After a change of the grammar: ``python -m tests.core.test_grammar`` writes the tables anew.
 """

@@ -1,4 +1,4 @@
-"""Programs run side by side, as arrays, write the same as one operation after the other."""
+"""Programs run side by side, as arrays, write the same operations as when run one by one."""
 
 from __future__ import annotations
 

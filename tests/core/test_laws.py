@@ -1,4 +1,4 @@
-"""Laws of the whole verdict: what does not change it, and how it changes with costs and release rules."""
+"""Laws of the whole verdict: changes that do not affect it, and its dependence on costs and release rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text -> tree: the words of a tree read back as that tree, and in any other text each mistake is reported."""
+"""Text -> tree: the text of a tree parses back to that tree, and in any other text each mistake is reported."""
 
 from __future__ import annotations
 

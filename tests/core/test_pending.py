@@ -1,4 +1,4 @@
-"""`pending` in a program is the count of a replay of its order, unless the file defines the name."""
+"""`pending` in a program equals the count in a replay of its order, unless the file defines the name."""
 
 from __future__ import annotations
 

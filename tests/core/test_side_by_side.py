@@ -1,4 +1,4 @@
-"""Schedules side by side: each has the verdict that it has alone.
+"""Schedules side by side: each has the verdict that it has by itself.
 
 The oracle is `verify` at one size at a time, which lays nothing beside anything.
 """

@@ -1,4 +1,4 @@
-"""A slip is planted for each check: the report has its code alone, and its place.
+"""A slip is planted for each check: the report has only its code, and its place.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """

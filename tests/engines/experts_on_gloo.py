@@ -1,4 +1,5 @@
-"""``python -m tests.engines.experts_on_gloo [PEERS ...]``: small mixtures of experts on real processes, joined and not.
+"""``python -m tests.engines.experts_on_gloo [PEERS ...]``: small mixtures of experts on real processes, with and
+without combined passes.
 
     pipelines   as many as expert peers, each of two ranks; a stage is attention and experts, one expert on each peer
     F           attn, dispatch (all-to-all), mlp, combine (all-to-all);  I and W backwards, part by part

@@ -1,4 +1,4 @@
-"""A slot opened: its parts run once, one at a time on each engine, and the path that is drawn has no gap."""
+"""The picture of a slot: its parts run once, one at a time on each engine, and the drawn path has no gap."""
 
 from __future__ import annotations
 

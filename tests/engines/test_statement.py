@@ -1,4 +1,4 @@
-"""`parts` in a schedule's file: random programs with pairs take the time of a simulation that tries every tick."""
+"""`parts` in a schedule's file: random programs with pairs take as long as in a simulation of every tick."""
 
 from __future__ import annotations
 

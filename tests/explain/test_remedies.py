@@ -30,7 +30,9 @@ def test_json_that_ends_too_early_and_json_that_is_broken() -> None:
     """PS811 tells the two cases apart: a truncated file must be written again, another one repaired at its place."""
     (cut,) = helps('{"version": 2,', "a.json")
     (broken,) = helps('{"version": 2, nope}', "a.json")
-    assert cut == "the file ends too early: write it again" and broken is not None and "correct the JSON there" in broken
+    assert (
+        cut == "the file ends too early: write it again" and broken is not None and "correct the JSON there" in broken
+    )
 
 
 def test_a_claim_that_fails_at_several_sizes_has_its_numbers_on_every_line(

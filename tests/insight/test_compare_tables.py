@@ -1,4 +1,4 @@
-"""A comparison for other programs has the figures of its JSON and the cells of its text."""
+"""CSV, Markdown and LaTeX of a comparison have the figures of its JSON and the cells of its text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`pipesched check`: configurations that trainers run are right, those they refuse are wrong, at
-the line of the fault.
-"""
+"""`pipesched check`: configurations that trainers run pass, those that they refuse fail, at the line of the fault."""
 
 from __future__ import annotations
 

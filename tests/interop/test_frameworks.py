@@ -1,4 +1,4 @@
-"""A schedule made by code: in any shape it is the order that it states, and none of its mistakes does harm.
+"""A schedule made by code is read as its order in any accepted form, and no mistake of the code does harm.
 
 The generators are those of `generators/slips.py`; the oracle for their orders is the library's own gpipe.
 """

@@ -1,4 +1,4 @@
-"""`check` of a script: as bash runs it, or unread; no default while its option is unread."""
+"""`check` of a script: read as bash runs it, or reported as unread; no default is assumed for an unread option."""
 
 from __future__ import annotations
 

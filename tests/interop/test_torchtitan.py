@@ -1,4 +1,4 @@
-"""The page on torchtitan is true of this version: its files are complete, and its figures are those of these CSVs.
+"""The page on torchtitan is true for this version: its files are complete, and its figures are those of these CSVs.
 
 The trainer itself runs by ``.ci/run --trainers``; its output is ``tests/data/torchtitan.json``.
 """

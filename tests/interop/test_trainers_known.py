@@ -1,4 +1,4 @@
-"""A trainer is recognized by its own marks; an error holds in every release and for every open value."""
+"""A trainer is recognized by its own marks; an error holds in every release and for every unknown value."""
 
 from __future__ import annotations
 

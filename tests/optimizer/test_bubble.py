@@ -1,4 +1,4 @@
-"""A number is the same everywhere: the bubble, per cent, and the decimals beside exact JSON numbers."""
+"""A number is the same everywhere: the bubble, percentages, and the decimals next to exact JSON numbers."""
 
 from __future__ import annotations
 

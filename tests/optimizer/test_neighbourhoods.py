@@ -1,4 +1,4 @@
-"""Windows of an order, ordered anew by CP-SAT: valid, never longer, the same for a seed; the whole is optimal."""
+"""Windows of an order, reordered by CP-SAT: valid, never longer, the same for a seed; the whole is optimal."""
 
 from __future__ import annotations
 

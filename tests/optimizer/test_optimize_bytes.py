@@ -1,4 +1,4 @@
-"""A cap in bytes: the rest for activations, computed by hand, and answers that are within it byte by byte."""
+"""A cap in bytes: the rest for activations is computed by hand, and answers are within the cap to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' checker of refutations accepts those that hold, and no other."""
+"""The tests' checker of refutations accepts valid refutations only."""
 
 from __future__ import annotations
 

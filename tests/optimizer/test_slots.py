@@ -1,4 +1,4 @@
-"""The best order with pairs F+B or R is the best of all, each tried slot by slot; no forged answer of these is proved.
+"""The best order with pairs F+B or R is the best of all orders, tried slot by slot; no forged answer is proved.
 
 random costs, caps, one or two routes ──> `optimize --overlap --recompute` ──> its makespan, its bound, its verdict
           │                                                                        │

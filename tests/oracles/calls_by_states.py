@@ -1,4 +1,4 @@
-"""All interleavings of calls on engines, state by state: can they all end, and do those that meet have one name?
+"""All interleavings of calls on engines, state by state: whether all can end, and whether calls that meet have one name
 
 Shares no code with pipesched. A call is a tuple (name, engine, group, way, peer, needs), as in `engines.calls`.
 

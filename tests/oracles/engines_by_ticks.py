@@ -1,4 +1,4 @@
-"""A rank's engines, tick by tick, and orders of slots by sweeping: what parts on engines take, found by trying.
+"""A rank's engines, tick by tick, and orders of slots by sweeping: the times of parts on engines, found by simulation.
 
 Shares no code with pipesched: parts are triples (name, time, engine), slots are lists of (letter, stage, microbatch).
 """

@@ -1,4 +1,4 @@
-"""An interpreter of .ps files, written from the language reference (grammars/README.md) alone: lists, sets, fractions,
+"""An interpreter of .ps files, written only from the language reference (grammars/README.md): lists, sets, fractions,
 searches.
 
     tree (`ps_reader`) ──> sizes, who is where, who reads whom, costs ──> the words of every rank ──> slots

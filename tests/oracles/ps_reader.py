@@ -1,5 +1,5 @@
-"""A .ps text as a tree of tuples: a recursive-descent reader, written from the language reference (grammars/README.md)
-alone.
+"""A .ps text as a tree of tuples: a recursive-descent reader, written only from the language reference
+(grammars/README.md).
 
 file        ("file", name, parameters, items)          parameter   (name, size or None, default or None)
 item        ("require", e) ("let", name, names or None, e) ("stage", …) ("frozen", …) ("slices", e) ("rank", e, block)

@@ -1,4 +1,4 @@
-"""A CSV that is `ok` is loaded by torch and runs as read here: files of torch with a slip in a row.
+"""A CSV with verdict `ok` is loaded by torch and runs as read here: torch's files with a slip in a row.
 
 By hand, 10,000 slips:  python -m tests.orders.test_csv_slips --cases 10000
 """

@@ -1,4 +1,4 @@
-"""Words that differ in their numbers: read together they give the same as one by one, however many shapes occur."""
+"""Words that differ only in their numbers: read together they give the same as one by one, for any number of shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says beside its table: legend, parameters, FLOP/s; the model by itself; sweeps; refusals by name."""
+"""Texts of a plan outside its table: legend, parameters, FLOP/s; the model by itself; sweeps; refusals by name."""
 
 from __future__ import annotations
 

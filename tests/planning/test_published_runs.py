@@ -1,4 +1,4 @@
-"""Predicted times and bytes against published runs, which say what the constants are worth."""
+"""Predicted times and bytes against published runs, which validate the constants."""
 
 from __future__ import annotations
 

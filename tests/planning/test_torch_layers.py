@@ -1,4 +1,5 @@
-"""Bytes that layers of torch keep, against what a plan counts for them: real modules on a CPU, which no plan has seen.
+"""Bytes that layers of torch keep, against what a plan counts for them: real modules on a CPU, which are independent of
+the plan.
 
 A forward runs under hooks that see every tensor saved for its backward. Each storage counts once; storages of
 parameters and buffers do not count.

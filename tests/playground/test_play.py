@@ -1,4 +1,4 @@
-"""The page of `play` in a real headless Chromium, from a local server: what it plays is what the analysis finds."""
+"""The page of `play` in a real headless Chromium, from a local server: its times and memory equal the analysis."""
 
 from __future__ import annotations
 

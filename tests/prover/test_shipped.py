@@ -1,4 +1,4 @@
-"""The certificates in `schedules/proofs`: each is of the text beside it and says what the table of theorems says.
+"""The certificates in `schedules/proofs`: each proves the text next to it and agrees with the table of theorems.
 
 `python -m tests.prover.test_theorems` writes them. ``--depth 2`` decides all of them anew.
 """

@@ -1,4 +1,4 @@
-"""SARIF and JUnit say what the JSON of the same run says: every finding, its place, its remedy, and the verdicts."""
+"""SARIF and JUnit agree with the JSON of the same run: every finding, its place, its remedy, and the verdicts."""
 
 from __future__ import annotations
 

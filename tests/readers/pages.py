@@ -1,4 +1,4 @@
-"""Helpers of the tests of the page: schedules to open, points to look at, and words to read."""
+"""Helpers for tests of the page: schedules to open, points to inspect, and text to read."""
 
 from __future__ import annotations
 

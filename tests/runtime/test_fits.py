@@ -1,4 +1,4 @@
-"""Costs fitted to a run are those with which it was played; for a real one, the sleeping times of its stages."""
+"""Costs fitted to a synthetic run are the given ones; for a real run, the sleeping times of its stages."""
 
 from __future__ import annotations
 

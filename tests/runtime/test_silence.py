@@ -1,4 +1,4 @@
-"""Last reports of ranks, and their silence: stalls, losses, other streams. No process starts."""
+"""Faults found from the last reports of ranks and their silence: stalls, lost ranks, other streams."""
 
 from __future__ import annotations
 

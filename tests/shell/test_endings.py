@@ -1,4 +1,4 @@
-"""A file of `-o` has the form of its ending; an ending that contradicts the request is refused."""
+"""The ending of the `-o` file selects the output form; an ending that contradicts the request is refused."""
 
 from __future__ import annotations
 

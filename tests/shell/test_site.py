@@ -1,4 +1,4 @@
-"""The documentation site: built without a network and without a warning, no dead link, and a search that finds."""
+"""The documentation site: built without a network and without a warning, no dead link, and a working search."""
 
 from __future__ import annotations
 

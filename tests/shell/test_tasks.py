@@ -1,4 +1,4 @@
-"""Tasks of scripts: what a program around pipesched reads and decides, from JSON, files and the exit status alone."""
+"""Tasks of scripts: decisions of a program around pipesched, only from JSON, files and the exit status."""
 
 from __future__ import annotations
 

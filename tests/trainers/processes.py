@@ -1,4 +1,4 @@
-"""A command with a hard limit that leaves no process, not even in sessions of their own, like torchrun's."""
+"""A command with a hard limit that leaves no process, not even in separate sessions, like torchrun's."""
 
 from __future__ import annotations
 

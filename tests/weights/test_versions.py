@@ -1,4 +1,4 @@
-"""Weight versions follow from the list: as an interpreter says that keeps real versions, in random orders.
+"""Weight versions follow from the list: they agree with an interpreter that keeps real versions, in random orders.
 
 python -m tests.weights.test_versions 5000      so many programs under each rule, and their mutants
 """
