@@ -145,7 +145,7 @@ class Analysis(Extended):
 
     @cached_property
     def messages(self) -> int | None:
-        """The number of messages of the program; None where there is none."""
+        """The number of messages of the program; None without a program."""
         return None if self.program is None else self.program.messages
 
     @cached_property

@@ -320,14 +320,18 @@ def header(data: object) -> Stream:
         raise StreamError("parameters", "whole numbers by name")
     _need(isinstance(data.get("name"), str), "name", "a text")
     stages = len(routes[0].ranks)
-    trained = "stages that are there, ascending; left out where all are trained"
+    trained = "existing stages, ascending; omitted if all are trained"
     frozen = _numbers(data["frozen"], "frozen", trained, 0, stages) if "frozen" in data else ()
     _need(sorted({*frozen}) == [*frozen], "frozen", trained)
     reads = _reads(data["reads"], stages) if "reads" in data else {}
     slices = data.get("slices", 1)
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
-    _need(cut, "slices", "how many microbatches are one sequence, all on one route; left out where each is for itself")
+    _need(
+        cut,
+        "slices",
+        "how many microbatches are one sequence, all on one route; omitted if microbatches are independent",
+    )
     return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=rule, sync=sync)
 
 
@@ -348,7 +352,7 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
         stage, path, nearest = known[key], f"reads.{key}", "stages before it, the nearest first"
         found[stage] = _numbers(given, path, nearest, -1, stage)
         _need(sorted({*found[stage]}, reverse=True) == [*found[stage]], path, nearest)
-        _need(found[stage] != (stage - 1,), path, "left out where it is the stage before alone")
+        _need(found[stage] != (stage - 1,), path, "omitted where it is only the stage before")
     read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
     unread = next((stage for stage in range(stages - 1) if stage not in read_by), None)
     _need(unread is None, "reads", f"stage {unread} is read by no other")
@@ -421,9 +425,9 @@ def _instruction(value: object, path: str, routes: int) -> Instruction:
     for name in given:
         _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
-    _need(value.get("communicator") != 0, f"{path}.communicator", "left out where it is 0")
+    _need(value.get("communicator") != 0, f"{path}.communicator", "omitted where it is 0")
     near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)
-    _need("other" not in value or not near, f"{path}.other", "left out where it is the neighbour")
+    _need("other" not in value or not near, f"{path}.other", "omitted where it is the neighbour")
     return Instruction(**value)
 
 

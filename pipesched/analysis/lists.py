@@ -154,7 +154,7 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
-    """Run rows of one entry per list, and return the ends of the last row: NEVER if one waits."""
+    """Run rows with one entry per list; return the ends of the last row, NEVER if an entry waits."""
     inputs = [(need[entries], None if delay is None else delay[entries]) for need, delay in lists.inputs]
     for number, cost in enumerate(lists.cost[entries]):
         for need, delay in inputs:

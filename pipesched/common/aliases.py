@@ -56,7 +56,7 @@ _MOVED = "the block as it repeats, before its authors move operations of both en
 _SAID = {  # remarks on names that others also use for different orders
     "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
     "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
-    "zbvformatted": "its order from 2p microbatches on",
+    "zbvformatted": "its order, for at least 2p microbatches",
     "offloadgroupedinterleaved": "with groups of p microbatches",
     **dict.fromkeys(("v1f1b", "zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),
 }

@@ -165,7 +165,7 @@ class Together(Record):
 
     @property
     def in_range(self) -> bool:
-        """True if every operation is of a stage and a microbatch of its own schedule."""
+        """True if every operation has a stage and a microbatch of its own schedule."""
         columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
         return all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns)
 

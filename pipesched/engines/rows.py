@@ -7,7 +7,7 @@ from pipesched.views.rows import Overlay
 
 
 def _calls(first: str, text: str) -> bool:
-    """Return True for a text whose first meaningful line is of calls on engines."""
+    """Return True for a text whose first meaningful line belongs to a file of calls on engines."""
     return re.match(r"(?:group|pipeline)\s+\w+\s*:", first) is not None
 
 

@@ -26,7 +26,7 @@ _WIDTH = 120  # characters of a line, unless a terminal gives another width
 @flags.options("list")
 def list_schedules(name: str | None, **given: object) -> int:
     """Show the built-in schedules: a name that `verify` and `order` take, where it was published, and what others
-    call it; the frameworks whose own code gives schedules; and the transformers that --model takes. With a NAME:
+    call it; the frameworks that can generate schedules; and the transformers that --model takes. With a NAME:
     the file of that schedule or transformer, to read or to begin your own with.
     """
     from pipesched.explain.catalogue import entries

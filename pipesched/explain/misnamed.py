@@ -1,6 +1,4 @@
-"""Recognition of zero-bubble letters: the papers call the backward for the input B; here it is I, and B is both
-halves.
-"""
+"""Recognizes zero-bubble letters: the papers call the backward for the input B; here it is I, and B is both halves."""
 
 from __future__ import annotations
 

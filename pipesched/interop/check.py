@@ -70,7 +70,7 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
 
 
 def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
-    """Check a file. run: the file is a script, which is executed with recorders in place of its programs.
+    """Check a file. run: the file is a script, which is executed with recorders instead of its programs.
 
     Raises:
         PipeschedError: PS225, an option has a wrong value; PS809, there is no such file; PS820, bash is not installed.

@@ -68,7 +68,7 @@ class Unit(Extended):
 def at_size(
     checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
 ) -> Unit:
-    """Run a checked file at a size. deciding: the costs at which a rule decides, in place of the costs of the file.
+    """Run a checked file at a size. deciding: the costs at which a rule decides, instead of the costs of the file.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.

@@ -211,7 +211,7 @@ class Costs:
 
     @property
     def disagreement(self) -> str:
-        """A text if the user gives a B that differs from I + W; otherwise empty."""
+        """A remark if the user gives a B that differs from I + W; otherwise empty."""
         if self.note or not {"I", "W", "B"} <= self.given.keys():
             return ""
         parts = each(add, self.given["I"], self.given["W"])

@@ -56,10 +56,10 @@ class Placement(Record):
     """The rank that runs a stage for a microbatch.
 
     rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.
-    ranks: their number. frozen: the stages that are not trained, ascending. reads: for stages that do not read exactly
-    the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the number
-    of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is left out on that
-    route, and its reader reads what it reads. shared: where the file places single microbatches, the chunks that each
+    ranks: the number of ranks. frozen: the stages that are not trained, ascending. reads: for stages that do not read
+    exactly the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the
+    number of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is omitted on
+    that route, and its reader takes its inputs. shared: where the file places single microbatches, the chunks that each
     route shares with others: in a program, the stages of the same rank and number are one chunk.
     """
 
@@ -122,7 +122,7 @@ class Placement(Record):
 
     @property
     def skip(self) -> str:
-        """The first stage that reads from other than the previous stage, in words."""
+        """A text that names the first stage that reads more or others than the previous stage."""
         if self.left_out:
             return "stage {1} is left out on route {0}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
         stage = min(self.reads)

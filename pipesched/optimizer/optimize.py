@@ -201,7 +201,7 @@ def _searched(
     state = search(problem, limits, candidates, progress, part, floor=floor, refutes=alone)
     meter.spend(part.spent)
     if request.all_m:
-        state.notes.append(f"no repeating part was found, so this is for m = {target.sizes['m']} alone")
+        state.notes.append(f"no repeating part was found, so this is only for m = {target.sizes['m']}")
     return state
 
 

@@ -52,7 +52,7 @@ class Room:
     unit: Fraction
 
     def require(self, problem: Problem) -> None:
-        """Raise PipeschedError, PS504, if one microbatch alone needs more bytes than are left."""
+        """Raise PipeschedError, PS504, if a single microbatch needs more bytes than are left."""
         reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
         if reason is not None:
             message = f"no order is known to fit: {reason}; activations have {self._left}"
@@ -112,7 +112,7 @@ def room(
     W.
 
     Raises:
-        PipeschedError: PS235; PS503, parameters, gradients and optimizer alone are over the cap.
+        PipeschedError: PS235; PS503, parameters, gradients and optimizer exceed the cap.
     """
     a, x = trained[0], settled(trained[1])
     ranks, count, of = placement.ranks, placement.stages, reserve_of(x)
@@ -154,7 +154,7 @@ def _working(
 
 
 def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: int) -> None:
-    """Raise PipeschedError, PS503, if parameters, gradients and optimizer alone are over a cap."""
+    """Raise PipeschedError, PS503, if parameters, gradients and optimizer exceed a cap."""
     pairs = enumerate(zip(states, caps, strict=True))
     over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:

@@ -81,7 +81,7 @@ def _folder(path: str | None) -> str | None:
     """Return the folder that -o names, made if it is not there; None for a file.
 
     Raises:
-        PipeschedError: PS225, it cannot be made, or the file is of a schedule.
+        PipeschedError: PS225, if it cannot be made, or if the file holds a schedule.
     """
     if path and path.endswith(".ps"):
         message = f"{path} holds one schedule, and here each cap has its own"

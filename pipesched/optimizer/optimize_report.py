@@ -148,7 +148,7 @@ class Optimum:
 
     @property
     def span_bubble(self) -> Fraction | None:
-        """The share of all ranks' time in which they are idle, with the span in place of the makespan."""
+        """The share of all ranks' time in which they are idle, with the span instead of the makespan."""
         return None if self.spent is None else self.spent.span_bubble
 
     @property

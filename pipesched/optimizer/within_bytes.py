@@ -84,7 +84,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
     """Attach the byte counts to the answer; raise PipeschedError if it has any other error."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
-    alone = ("bytes of messages are counted at this m alone",) if request.all_m else ()
+    alone = ("bytes of messages are counted only at this m",) if request.all_m else ()
     return replace(found, checked=checked, notes=(*found.notes, *alone))
 
 

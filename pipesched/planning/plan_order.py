@@ -84,7 +84,7 @@ def fastest(plan: Outcome) -> str:
     gained = {one.row: one.gained / 1000 for one in plan.ordered}
     steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
     (least, number), first = min(steps), steps[0][0]
-    said = f"with these orders row {number} is the fastest: {SECONDS.text(least)} in place of {SECONDS.text(first)}"
+    said = f"with these orders row {number} is the fastest: {SECONDS.text(least)} instead of {SECONDS.text(first)}"
     return said if number > 1 and any(gained.values()) else ""
 
 

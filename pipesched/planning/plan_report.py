@@ -141,7 +141,7 @@ def per_gpu(one: Prediction) -> Fraction:
 def _bars(plan: Outcome) -> Iterator[str]:
     """Yield the basis of the error bars, or why there are no times."""
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
-        yield f"± {found.why}" if found.timed else f"{found.why}; rows stand in the predicted order"
+        yield f"± {found.why}" if found.timed else f"{found.why}; rows are in the predicted order"
 
 
 def _legend(plan: Outcome) -> str:

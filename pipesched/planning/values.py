@@ -50,7 +50,7 @@ def caps(value: object) -> tuple[Fraction, ...]:
 
 
 def _cap(value: object) -> Fraction:
-    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or per cent, and ValueError for other text."""
+    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or a percentage, and ValueError for other text."""
     if isinstance(value, Bytes):
         return value
     if isinstance(value, str):
@@ -111,7 +111,7 @@ def one_device(value: object) -> Device | None:
 
 
 def fraction(value: object) -> Fraction:
-    """Parse a share, from 0 to 1, also in per cent: ``50%``."""
+    """Parse a share, from 0 to 1, also as a percentage: ``50%``."""
     if isinstance(value, str) and value.strip().endswith("%"):
         found = values.exact(value.strip().removesuffix("%")) / 100
     else:

@@ -78,7 +78,7 @@ class Facts:
     def guess(
         self, values: Mapping[tuple[tuple[int, ...], int], int], what: str, claimed: Value | None = None
     ) -> PwAff:
-        """Return an expression of the sizes and the rank with these values. claimed: the guess if none fits.
+        """Return an expression of the sizes and the rank with these values. claimed: the guess to use if none fits.
 
         Raises:
             Unsettled: no expression fits, or it has no value somewhere, or a fraction.

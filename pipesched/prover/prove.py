@@ -49,14 +49,14 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     given = {name: value for name, value in parameters.items() if isinstance(value, int)}
     if lists := [name for name in parameters if name not in given]:
         help = "leave it out: what does not depend on it is proved"
-        raise fail(Code.LIST, f"`{lists[0]}` is a list, and has one length: a proof is of all sizes", help=help)
+        raise fail(Code.LIST, f"`{lists[0]}` is a list, and has one length: a proof covers all sizes", help=help)
     question = asked(file, given)
     if not question.model.varying:
         both = f"{' and '.join(sizes)} {'are' if len(sizes) > 1 else 'is'} given"
         why = both if sizes else f"schedule {file.name.id} has neither p nor m"
         raise fail(
             Code.USAGE,
-            f"{why}: it has one size here, and a proof is of all",
+            f"{why}: it has one size here, and a proof covers all",
             help="`pipesched verify` judges it completely" + ("; leave out --m" if "m" in sizes else ""),
         )
     return _Prover(source, file, question).theorems()

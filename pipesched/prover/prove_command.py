@@ -23,7 +23,7 @@ def prove(schedule: str, **given: object) -> int:
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
     Properties not settled for every p at once are tried at p = 2, 3 and 4. Needs islpy: pip install 'pipesched[prover]'
-    With --json, or -o cert.json, a certificate, which `pipesched verify cert.json` checks anew.
+    With --json, or -o cert.json, a certificate, which `pipesched verify cert.json` checks independently.
     Exit status: 0 all is proved, 1 something is refuted, 2 the command line, 3 something is not settled.
     """
     from pipesched.compile import read

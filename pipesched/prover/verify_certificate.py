@@ -59,7 +59,7 @@ class Certified(Report):
         if self.theorems is None:
             return "\n\n".join(found)
         head = f"{self._word}  {render.clean(self.source or '')}  {self._about()}"
-        said = "    every inclusion is decided anew by isl; nothing is fitted, sampled or scheduled"
+        said = "    every inclusion is decided again by isl; nothing is fitted, sampled or scheduled"
         lines = [head, said]
         if self.opinion is not None:
             lines.append(f"    {self.opinion}")
@@ -146,7 +146,7 @@ def _changed(certificate: Certificate) -> list[Diagnostic]:
     lines = zip(text.split("\n"), [*others[0].split("\n"), None], strict=False)
     at = next((k for k, (one, other) in enumerate(lines, 1) if one != other), 1)
     message = f"{name} is not the text of which {certificate.name} is a certificate: line {at} differs"
-    help = f"prove it anew: `pipesched prove {name} --json -o {certificate.name}`"
+    help = f"prove it again: `pipesched prove {name} --json -o {certificate.name}`"
     return [Diagnostic(ProverCode.OTHER_TEXT, message, help=help)]
 
 

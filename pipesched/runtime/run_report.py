@@ -188,7 +188,7 @@ class Rehearsal(Judged):
         return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} of {unit * 1e3:g} ms{more}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the report as JSON with all numbers: measured ones as JSON numbers, exact ones as everywhere."""
+        """Return the report as JSON with all numbers: measured ones as JSON numbers, exact ones as in other reports."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
         found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}

@@ -38,7 +38,7 @@ def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
 
 
 def unnamed(options: Options) -> Report:
-    """Return the verdict of extensions without a file; PS225 without an option that stands for one."""
+    """Return the verdict of extensions without a file; PS225 without an option that replaces the file."""
     report = _judged(nothing := Report(None, None), None, options)
     if report is nothing:
         raise fail(Code.USAGE, "missing argument 'FILES...'", help="`pipesched verify --help` shows the options")

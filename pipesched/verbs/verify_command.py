@@ -39,7 +39,7 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     \b
     MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
     the makespan with messages that wait for their turn is shown with the ideal one.
-    An answer is judged by what can be derived anew; an engine's word is reported as such, not as a proof.
+    An answer is judged by facts that can be derived again; an engine's word is reported as such, not as a proof.
     Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file,
     3 a certificate leaves something open.
     """

@@ -29,7 +29,7 @@ class VersionPart(Part):
     crossed: tuple[int, ...]
 
     def lines(self) -> list[str]:
-        """Return the three rows, with their rule."""
+        """Return the three lines, with the rule."""
         rows = {"weight versions alive": self.alive, "staleness": self.staleness, "STEPs crossed": self.crossed}
         said = [f"{name} {row[0] if len({*row}) == 1 else _row(row)}" for name, row in rows.items()]
         return [f"{', '.join(said)} (versions {self.rule or 'without a rule'})"]

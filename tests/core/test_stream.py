@@ -552,11 +552,11 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
     """Frozen stages that do not exist, or out of order; a neighbour that is named; readers."""
     send = SEND | {"microbatch": 2}
     changes: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
-        (lambda x: x.update(frozen=[1, 0]), "frozen: stages that are there, ascending"),
-        (lambda x: x.update(frozen=[7]), "frozen: stages that are there, ascending"),
-        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: left out where it is the neighbour"),
+        (lambda x: x.update(frozen=[1, 0]), "frozen: existing stages, ascending"),
+        (lambda x: x.update(frozen=[7]), "frozen: existing stages, ascending"),
+        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omitted where it is the neighbour"),
         (lambda x: x["ranks"][0].insert(9, send | {"other": 2}), "stage 2 does not read stage 0"),
-        (lambda x: x.update(reads={"1": [0]}), "reads.1: left out where it is the stage before alone"),
+        (lambda x: x.update(reads={"1": [0]}), "reads.1: omitted where it is only the stage before"),
         (lambda x: x.update(reads={"1": [-1]}), "reads: stage 0 is read by no other"),
         (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: stages before it, the nearest first"),
         (lambda x: x.update(reads={"2": [0]}), "reads: there is no stage 2"),

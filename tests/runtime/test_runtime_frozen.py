@@ -115,7 +115,7 @@ def test_a_weight_that_is_tied_to_a_frozen_one_is_refused(ranks: Ranks) -> None:
     assert all(code == "PS831" and said in message for code, message in found), found
     stream = published(lower(schedule_of("zb_v", 2, 4, (0,))))
     found = ranks.run(2, cases.disagreeing, stream, {}, (), (0, 3))
-    assert all(code == "PS831" and "is one with a weight of stage 3" in message for code, message in found), found
+    assert all(code == "PS831" and "is tied to a weight of stage 3" in message for code, message in found), found
 
 
 def test_the_engine_of_torch_refuses_frozen_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Execution of a framework's files unchanged, with Fakes instead of the modules that they import.
+"""Executes a framework's files unchanged, with Fakes instead of the modules that they import.
 
     a named file             as it is; its imports follow the same rules
     standard library         as it is

@@ -74,6 +74,4 @@ def first_broken(rules: Iterable[Rule], x: Setup) -> str:
 
 def only_schedules(names: Mapping[str, str], source: str) -> Rule:
     """Return the rule that a trainer runs only these schedules."""
-    return Rule(
-        lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs {' and '.join(names)} alone", source
-    )
+    return Rule(lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs only {' and '.join(names)}", source)

@@ -134,7 +134,7 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The ranks that wait for nobody, each with the number of ranks that wait for it in the end."""
+        """The ranks that wait for nobody, each with the number of ranks that wait for it, directly or not."""
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 

@@ -86,7 +86,7 @@ def _unread(job: Job) -> Iterator[Diagnostic]:
 
 
 def ranks(of: Sequence[int]) -> str:
-    """Return ranks in words."""
+    """Describe ranks."""
     return f"{'rank' if len(of) == 1 else 'ranks'} {listed(of)}"
 
 
@@ -134,7 +134,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
 
 
 def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
-    """Yield the waits of these ranks and of those that wait for them, in words."""
+    """Yield the waits of these ranks and of those that wait for them, as text."""
     near = [*(rank for rank in of if rank in blocked.waits), *(x for rank in of for x in blocked.waiting_for(rank))]
     for rank in [*dict.fromkeys(near)][:_SHOWN]:
         wait = blocked.waits[rank]
@@ -142,7 +142,7 @@ def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
 
 
 def _which(job: Job, wait: Wait) -> str:
-    """Return the ranks that a call needs, in words; of a rank without a record nothing is said but that."""
+    """Describe the ranks that a call needs; for a rank without a record, say only that."""
     known = [rank for rank in wait.needs if rank in job.place]
     one = len(known or wait.needs) == 1
     if not wait.needs:

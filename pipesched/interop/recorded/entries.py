@@ -99,7 +99,7 @@ def _row(entry: Mapping[str, object]) -> tuple[object, ...]:
 
 
 class Numbers(dict[object, int]):
-    """The numbers that the bytes of a pickle mean, each read once; other numbers stand for themselves."""
+    """The numbers encoded in a pickle, each decoded once; other numbers are kept."""
 
     def __missing__(self, raw: object) -> int:
         if not isinstance(raw, bytes):
@@ -133,7 +133,7 @@ def _value(raw: object, memo: list[object]) -> object:
 
 
 def _named(call: object, memo: list[object]) -> Named:
-    """Return a distinct call in words."""
+    """Describe a distinct call."""
     pg, name, sizes, kinds = cast("tuple[object, ...]", call)
     if kinds is None:
         return cast("Named", (pg, name, sizes))
@@ -143,7 +143,7 @@ def _named(call: object, memo: list[object]) -> Named:
 
 
 class _Runs(Reader):
-    """A reader that matches runs of entries as bytes; such an entry is a tuple of fields, in the order of `_WANTED`."""
+    """A reader that matches runs of entries as bytes; an entry is a tuple of fields, in the order of `_WANTED`."""
 
     def value(self) -> object:
         """Read the value of the file, as `Reader.value` does."""

@@ -120,7 +120,7 @@ class Job:
         return slice(int(self.start[at]), int(self.start[at + 1]))
 
     def said(self, i: int) -> str:
-        """Return a call in words, with the ranks of the job."""
+        """Describe a call, with its ranks in the job."""
         call, group = self.calls[self.call[i]], self.groups[self.group[i]]
         who = f" {'to' if self.way[i] == SEND else 'from'} rank {self.peer[i]}" if self.way[i] else ""
         many = f"ranks {listed(group.ranks)}" if not self.way[i] else ""

@@ -188,7 +188,7 @@ class Order:
     def _counted(self, mine: slice, until: int, other: int) -> str:
         way, peer = (x[mine][: until + 1] for x in (self.job.way, self.job.peer))
         sent, taken = (int(((peer == other) & (way == x)).sum()) for x in (SEND, RECEIVE))
-        return f"until there it sends {sent} messages to rank {other} and receives {taken} from it"
+        return f"up to that point it sends {sent} messages to rank {other} and receives {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
         """Yield, of ranks that wait in a cycle, the few that called a collective, or the few that did not."""

@@ -121,7 +121,7 @@ def pieces(program: Program) -> Iterator[str]:
 
 
 def by_rank(program: Program) -> Iterator[str]:
-    """Yield one module per stage, with the instructions of that stage alone."""
+    """Yield one module per stage, with only that stage's instructions."""
     for rank in range(program.ranks):
         yield f"{_head(program)}{_stage(program, rank)}}}\n"
 

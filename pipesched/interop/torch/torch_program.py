@@ -13,7 +13,7 @@
 
                     0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
 
-torch's own lowering adds all of these to a file of computes alone. Source: `_perform_action`, `_assert_unsharded`,
+torch's own lowering adds all of these to a file with only computes. Source: `_perform_action`, `_assert_unsharded`,
 `_validate_send_waits` and `_prepare_schedule_with_comms` of ``torch.distributed.pipelining.schedules``.
 """
 

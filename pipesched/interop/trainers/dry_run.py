@@ -50,7 +50,7 @@ class Recorded:
 
 
 def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -> Recorded:
-    """Execute a script with recorders in place of its programs.
+    """Execute a script with recorders instead of its programs.
 
     Raises:
         PipeschedError: PS820, bash is not installed; PS809, there is no such file.

@@ -84,7 +84,7 @@ class _Words:
                 if rest:
                     made.put(self._setting(f"-{short[1]}", self._value(rest[-1]), word))
             elif word.chars == UNKNOWN:
-                reason = "the output of a program, which was not run: options may stand in it"
+                reason = "the output of a program, which was not run and may contain options"
                 made.open.append(Hole(reason, word.place))
             elif (hole := self.script.hole_in(word)) and (len(word) == 1 or self._hides(word)):
                 self._fill(made, hole if len(word) == 1 else replace(hole, ways=()), depth)
@@ -109,7 +109,7 @@ class _Words:
         """Read the options in the possible values of a hole; an option that differs between them is unknown."""
         if not hole.ways or depth > _DEEPEST:
             program = _NO_OPTIONS.fullmatch(hole.reason.partition(",")[0])
-            made.open += [] if program else [replace(hole, reason=f"{hole.reason}: options may stand in it")]
+            made.open += [] if program else [replace(hole, reason=f"{hole.reason}: it may contain options")]
             return
         ways = [self.read(self._split(way), depth + 1) for way in hole.ways]
         for way in ways:

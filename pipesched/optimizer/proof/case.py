@@ -100,7 +100,7 @@ def require_like(own: Case, case: Case) -> None:
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
-        raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of another kind")
+        raise FaultError(OptimizerCode.EVERY, f"{at} its operations have another kind")
     if case.wrong:
         raise FaultError(OptimizerCode.EVERY, f"{at} it is not a schedule: {case.wrong[0].message}")
 

@@ -1,4 +1,4 @@
-"""Clauses satisfied by every schedule with an objective of at most C, derived from its terms alone.
+"""Clauses satisfied by every schedule with an objective of at most C, derived only from its terms.
 
     y(q,i,t)    operation i of line q has started by t: false before its time window, true from the window's end on
     run(q,t)    line q is in operation at t
@@ -98,7 +98,7 @@ class Numbered:
 class Clauses(Numbered):
     """The clauses of a problem.
 
-    of_rank: for each rank, the range of numbers of the clauses about that rank alone.
+    of_rank: for each rank, the range of numbers of the clauses about only that rank.
     """
 
     def __init__(

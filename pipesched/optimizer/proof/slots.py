@@ -1,4 +1,4 @@
-"""Clauses satisfied by every schedule of slots with a makespan of at most C, derived from its terms alone.
+"""Clauses satisfied by every schedule of slots with a makespan of at most C, derived only from its terms.
 
 Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. The
 terms may leave open which F run with which B, which backwards are whole, and which F run again.

@@ -65,7 +65,7 @@ class Instance(Terms):
         """Make the problem at the placement's number of microbatches, or at another one (with one route).
 
         Raises:
-            PipeschedError: PS222, costs that do not fit; PS225, an objective that the placement leaves open.
+            PipeschedError: PS222, costs that do not fit; PS225, an objective that is undefined for the placement.
         """
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
         made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)

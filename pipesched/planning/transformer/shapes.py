@@ -213,7 +213,7 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
 
 
 def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
-    """Add the norms, residuals, dropout, rotations, and an activation that passes `act` numbers of a token."""
+    """Add the norms, residuals, dropout, rotations, and an activation that reads or writes `act` numbers per token."""
     h, width, dropped = a.hidden, Fraction(max(a.dtype_bytes, 2), 2), 6 if a.dropout else 0
     width *= EAGER if x.kernels in OWN else 1
     whole, norm = h / Fraction(x.tensor if x.sequence_parallel else 1), 16 if a.norm == "rms" else 14

@@ -59,5 +59,5 @@ def _differs(stream: Stream, stage: int, weights: Sequence[Parameter]) -> str | 
         return None
     name, names = asking[0]
     shared = next((other for other, _ in names if other != stage), None)
-    also = "" if shared is None else f", and is one with a weight of stage {shared}"
+    also = "" if shared is None else f", and is tied to a weight of stage {shared}"
     return f"stage {stage} is frozen, but its weight {name!r} requires a gradient{also}"

@@ -72,7 +72,7 @@ class Recorder:
         self._begin, self._waited = now(), 0.0
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """Wait for a message in place of the runtime, and measure the time."""
+        """Wait for a message instead of the runtime, and measure the time."""
         self._settle()
         began = now()
         taken = self._take(message)

@@ -72,7 +72,7 @@ class Beat:
             )
             return cls(place, moves, steps, state, printable(at), outside=bool(known["outside"]))
         except (TypeError, KeyError, StopIteration) as error:
-            raise ValueError("this is not a beat") from error
+            raise ValueError("this is not the report of a rank") from error
 
     def plain(self) -> dict[str, object]:
         """Return the JSON form, which `of` reads."""

@@ -154,7 +154,9 @@ def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) 
 
 def _differ(message: str) -> PipeschedError:
     return fail(
-        RuntimeCode.TRACE_DIFFERS, f"the run is of another schedule: {message}", help="give the file and sizes that ran"
+        RuntimeCode.TRACE_DIFFERS,
+        f"the run belongs to another schedule: {message}",
+        help="give the file and sizes that ran",
     )
 
 

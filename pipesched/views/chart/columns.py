@@ -3,7 +3,7 @@
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
-Where slots are wider than columns, a slot has the columns from its start to its end, both rounded. Where a column
+Where slots are wider than columns, a slot gets the columns from its rounded start to its rounded end. Where a column
 covers several slots, it shows the one of their kinds with the most time not yet shown.
 """
 

@@ -16,7 +16,7 @@ The pass either narrows the time windows without losing a schedule, or shows tha
 rank this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
 chunks, often decides the optimum. Most refutable objectives are refuted here in the time that writing the clauses
 takes; for the other objectives fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962),
-with counts in place of subsets.
+with counts instead of subsets.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if reason := beyond(question.problem):
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
-        return Answer("unsat", engine="ranks", reason="a forward alone takes more than a cap")
+        return Answer("unsat", engine="ranks", reason="a single forward takes more than a cap")
     made = task(question)
     if made.empty:
         return Answer("unsat", engine="ranks", reason="a path is longer")

@@ -117,7 +117,7 @@ def _first(
     progress: Callable[[State], None],
     meter: Meter,
 ) -> Periodic | None:
-    """Ask several questions at a time; return the seam of the first try, in their order, that gives one."""
+    """Ask several questions at a time; return the seam of the first successful try, in order."""
     asked, answers = deque[tuple[int, Try | Periodic]](), dict[int, Answer]()
     try:
         while not meter.late:

@@ -92,9 +92,7 @@ def _bound(state: State, meter: Meter) -> None:
 
 
 def _heuristics(pool: Pool, seed: int) -> Heuristics:
-    """Yield better and better orders, and None in between, by heuristics, which are imported when the first is asked
-    for.
-    """
+    """Yield better and better orders, and None in between, by heuristics, which are imported on first use."""
     from pipesched.optimizer.solve.portfolio import search
 
     yield from search(pool, _look(pool.problem), seed)

@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The fact that no schedule has objective <= bound; ranks: those that alone cannot reach it, None for all.
+    """The fact that no schedule has objective <= bound; ranks: those that cannot reach it by themselves, None for all.
 
     grid: durations were rounded down to multiples of so many ticks.
     """
