@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
+from itertools import product
 from math import gcd, lcm
-
-from pipesched.prover.elimination import reduced
+from operator import mul
 
 Form = Mapping[str, Fraction]
 """A linear form: a sum of costs, each with its weight."""
@@ -51,20 +50,22 @@ class Cone:
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
-        """The generators of the cone's edges, in whole numbers."""
+        """The generators of the cone's edges, in whole numbers: those of all nonnegative costs, cut by form after
+        form.
+        """
         size = len(self.names)
-        unit = [tuple(Fraction(int(k == at)) for k in range(size)) for at in range(size)]
-        rows = [*dict.fromkeys((*unit, *(form for form in self.forms if any(form))))]
-        found: dict[tuple[int, ...], None] = {}
-        for chosen in combinations(rows, size - 1):
-            edge = _edge(chosen, size)
-            if edge is None:
-                continue
-            for sign in (1, -1):
-                ray = tuple(sign * x for x in edge)
-                if any(x > 0 for x in ray) and all(_times(row, ray) >= 0 for row in rows):
-                    found[_whole(ray)] = None
-        return [dict(zip(self.names, ray, strict=True)) for ray in sorted(found, reverse=True)]
+        rows = [tuple(int(k == at) for k in range(size)) for at in range(size)]
+        edges = [*rows]
+        for form in map(_whole, filter(any, self.forms)):
+            value = {edge: _times(form, edge) for edge in edges}
+            zeros = {edge: {k for k, row in enumerate(rows) if not _times(row, edge)} for edge in edges}
+            made = [edge for edge in edges if value[edge] >= 0]
+            for first, second in product(made, (edge for edge in edges if value[edge] < 0)):
+                both, others = zeros[first] & zeros[second], (x for x in edges if x not in (first, second))
+                if value[first] > 0 and not any(both <= zeros[x] for x in others):  # else a face is between them
+                    made.append(_whole([value[first] * y - value[second] * x for x, y in zip(first, second)]))
+            rows, edges = [*rows, form], made
+        return [dict(zip(self.names, ray, strict=True)) for ray in sorted(edges, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
         """Return 1 if a form is at least 0 on the whole cone, -1 if at most 0, 0 if it is 0, None if its sign
@@ -76,24 +77,12 @@ class Cone:
         return 1 if all(x >= 0 for x in values) else -1 if all(x <= 0 for x in values) else None
 
 
-def _times(row: Sequence[Fraction], ray: Sequence[Fraction]) -> Fraction:
-    return sum((x * y for x, y in zip(row, ray, strict=True)), Fraction(0))
+def _times(row: Sequence[Fraction | int], ray: Sequence[Fraction | int]) -> Fraction | int:
+    return sum(map(mul, row, ray))
 
 
-def _whole(ray: Sequence[Fraction]) -> tuple[int, ...]:
+def _whole(ray: Sequence[Fraction | int]) -> tuple[int, ...]:
     scale = lcm(*(x.denominator for x in ray))
     whole = [int(x * scale) for x in ray]
-    return tuple(x // gcd(*whole) for x in whole)
-
-
-def _edge(rows: Sequence[Sequence[Fraction]], size: int) -> tuple[Fraction, ...] | None:
-    """Return a direction of the line on which all rows are 0, or None if the solutions are not a line."""
-    left, pivots = reduced(rows, size)
-    free = [column for column in range(size) if column not in pivots]
-    if len(free) != 1:
-        return None
-    made = [Fraction(0)] * size
-    made[free[0]] = Fraction(1)
-    for equation, column in zip(left, pivots, strict=False):
-        made[column] = -equation[free[0]]
-    return tuple(made)
+    common = gcd(*whole) or 1
+    return tuple(x // common for x in whole)

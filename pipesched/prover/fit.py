@@ -23,6 +23,7 @@ CASES = 6
 _STEPS = (-2, -1, 0, 1, 2)  # offsets between two values that are tried as thresholds of a case
 _LARGEST = 10_000  # largest weight, and largest denominator of a weight
 _NEAR = 0.01
+_SIMPLE = 0.8  # what each more name of a guard makes of the number of its points, where simple ones are preferred
 _SOME = 2  # points for each column that are fitted first
 _ZERO = 1e-9  # singular values that count as 0, as parts of the largest
 
@@ -107,7 +108,20 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 
 
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
-    """Return a piecewise function through all points, or None if these guards need too many cases."""
+    """Return a piecewise function through all points, or None if these guards need too many cases.
+
+    Of two that begin with the guards of most points, or with simple ones, the one of fewer names is chosen.
+    """
+    found = _cases(columns, values, known, most)
+    if found is None or len(found) <= 2:
+        return found
+    both = filter(None, [found, _cases(columns, values, known, most, _SIMPLE)])
+    return min(both, key=lambda of: sum(sum(map(bool, row)) for x in of for row in (*x.guards, x.weights)))
+
+
+def _cases(
+    columns: Ints, values: Ints, known: Sequence[Guard], most: int, simple: float = 1
+) -> list[Case] | None:
     if (found := through(columns, values)) is not None:
         return [Case((), found)]
     if most <= 1:
@@ -116,14 +130,16 @@ def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES
     sides = np.vstack([held, ~held])
     spend(len(sides) * _SOME * columns.shape[1])
     likely = np.flatnonzero(_likely(columns, values, sides))
-    for at in likely[np.argsort(-sides[likely].sum(axis=1), kind="stable")].tolist():
+    names = np.array([sum(map(bool, g.weights[1:])) for g in known], dtype=np.int64)
+    worth = sides[likely].sum(axis=1) * simple ** names[likely % max(1, len(known))]
+    for at in likely[np.argsort(-worth, kind="stable")].tolist():
         inside = sides[at]
         if (found := through(columns[inside], values[inside])) is None:
             continue
         own = known[at % len(known)].weights
         weights, other = (own, _not(own)) if at < len(known) else (_not(own), own)
         left = [Guard(g.weights, side) for g, side in zip(known, held[:, ~inside], strict=True)]
-        rest = cases(columns[~inside], values[~inside], left, most - 1)
+        rest = _cases(columns[~inside], values[~inside], left, most - 1, simple)
         if rest is None:
             return None
         return [Case((weights,), found), *(Case((other, *each.guards), each.weights) for each in rest)]

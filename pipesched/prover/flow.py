@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipesched.prover.presburger import Map, Set, UnionMap, UnionSet, isl
+from pipesched.prover.presburger import Map, Set, UnionMap, UnionSet, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.scope import evaluate
 from pipesched.prover.statements import Statement
@@ -135,20 +135,16 @@ class Flow:
         return self.rel.points(self.nodes)
 
     @cached_property
-    def _between(self) -> UnionMap:
-        other = self.read("{ [r] -> [q] : r != q }")
-        return self.rel.rank.apply_range(other).apply_range(self.rel.rank.reverse())
-
-    @cached_property
     def near(self) -> UnionMap:
         """The edges within one rank."""
-        rank = self.rel.rank
-        return self.order.union(self.data.intersect(rank.apply_range(rank.reverse())))
+        kind = isl().dim_type
+        return self.order.union(self.rel.union(x.equate(kind.in_, 0, kind.out, 0) for x in parts(self.data)))
 
     @cached_property
     def far(self) -> UnionMap:
         """The edges between ranks."""
-        return self.data.intersect(self._between)
+        ends = isl().dim_type.in_, 0, isl().dim_type.out, 0
+        return self.rel.union(x.order_lt(*ends).union(x.order_gt(*ends)) for x in parts(self.data))
 
 
 def _beside(first: UnionMap, second: UnionMap, wide: int) -> UnionMap:

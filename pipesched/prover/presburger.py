@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from itertools import zip_longest
 from math import lcm
 from typing import Any, TypeAlias
 
@@ -230,10 +231,10 @@ def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
 
 def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
     """Return the union of maps of several spaces. empty: the text of an empty map, which names the parameters."""
-    made = isl().UnionMap.read_from_str(context, empty)
-    for each in maps:
-        made = made.union(isl().UnionMap.from_map(each))
-    return made
+    made = [isl().UnionMap.read_from_str(context, empty), *map(isl().UnionMap.from_map, maps)]
+    while len(made) > 1:  # by halves, as each union copies its first part
+        made = [first.union(second) for first, second in zip_longest(made[::2], made[1::2], fillvalue=made[0])]
+    return made[0]
 
 
 def parts(of: UnionMap | UnionSet) -> list[Map]:

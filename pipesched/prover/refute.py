@@ -11,6 +11,7 @@ from pipesched import compile as compiler
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats.readers import Loaded, checked
+from pipesched.language.claims import judge_all
 from pipesched.language.evaluate import takes
 from pipesched.model.costs import Costs
 from pipesched.prover.sizes import ascending
@@ -81,6 +82,8 @@ class Small:
 
     def at(self, number: int, size: Mapping[str, int], costs: Priced) -> Counterexample | None:
         """Return this size as a counterexample if the claim is false here."""
+        if not self._false(number, size, costs):
+            return None
         report = self.report(size, costs)
         if number >= len(report.claims) or report.claims[number].holds is not False:
             return None
@@ -88,17 +91,29 @@ class Small:
         found = next(x for x in report.diagnostics if x.code is Code.CLAIM and x.message.startswith(said))
         return Counterexample(dict(size), dict(costs), found)
 
+    def _false(self, number: int, size: Mapping[str, int], costs: Priced) -> bool:
+        """Return True if the claim may be false at a size whose order is right."""
+        loaded = self._load(size)
+        if isinstance(loaded, Report) or loaded.unit is None or number >= len(loaded.unit.checked.claims):
+            return False
+        made = compiler.examine(loaded, self._options(size, costs)).analysis
+        claim = loaded.unit.checked.claims[number]
+        return made.finished and judge_all([claim], made, loaded.unit.names)[0].holds is False
+
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:
         """Return the verdict of `verify` at a size."""
         key = (*size.items(), *costs.items())
         if key not in self._reports:
-            asked = Costs({name: Fraction(value) for name, value in costs.items()}) if costs else None
             loaded = self._load(size)
             if isinstance(loaded, Report):
                 return loaded
-            options = Options(dict(size), asked, max_ops=OPERATIONS)
-            self._reports[key] = compiler.examine(loaded, options).report
+            self._reports[key] = compiler.examine(loaded, self._options(size, costs)).report
         return self._reports[key]
+
+    @staticmethod
+    def _options(size: Mapping[str, int], costs: Priced) -> Options:
+        asked = Costs({name: Fraction(value) for name, value in costs.items()}) if costs else None
+        return Options(dict(size), asked, max_ops=OPERATIONS)
 
     def _load(self, size: Mapping[str, int]) -> Loaded | Report:
         """Load the file at a size, or return the findings if it is not a schedule at that size."""

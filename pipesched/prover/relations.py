@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, product
 
 from pipesched.prover.digits import DigitSpace
 from pipesched.prover.guess import Guesses, of_statements
@@ -52,7 +53,7 @@ class Relations:
         for each in self.statements:
             if each.drain:
                 self.domains[each.name] = self._drained(each)
-                for name in ("rank", "places", "order"):
+                for name in ("rank", "order"):
                     self.__dict__.pop(name, None)
 
     @cached_property
@@ -100,22 +101,28 @@ class Relations:
         return self.union(self.rank_of(x) for x in self.statements)
 
     @cached_property
-    def places(self) -> UnionMap:
-        """The map ``S[r, ...] -> [place]``, padded to one length."""
-        longest = max(len(x.place) for x in self.statements)
-        made = []
-        for x in self.statements:
-            loops = iter(self.space.dims[1:])
-            word = [self.space.constant(k) if k is not None else self.space.raw(next(loops)) for k in x.place]
-            word += [self.space.constant(0)] * (longest - len(word))
-            made.append(self.of(x, word))
-        return self.union(made)
-
-    @cached_property
     def order(self) -> UnionMap:
         """Instances mapped to the later instances of their rank."""
-        later = self.places.lex_lt_union_map(self.places)
-        return later.intersect(self.rank.apply_range(self.rank.reverse())).coalesce()
+        ranks = {x.name: self.rank_of(x).range() for x in self.statements}
+        pairs = product(self.statements, repeat=2)
+        return self.union(self._later(x, y) for x, y in pairs if not ranks[x.name].is_disjoint(ranks[y.name]))
+
+    def _later(self, x: Statement, y: Statement) -> Map:
+        """Return the instances of one statement mapped to the later instances of another on their rank."""
+        kind, loops = isl().dim_type, count(1)
+        first, second = (self.domains[each.name].set_tuple_name(each.name) for each in (x, y))
+        same = isl().Map.from_domain_and_range(first, second).equate(kind.in_, 0, kind.out, 0)
+        found = same.subtract(same)
+        for own, other in zip(x.place, y.place, strict=False):
+            if (own is None) != (other is None):
+                raise Unsettled("the order of the operations of a rank")
+            if own is None or other is None:
+                k = next(loops)
+                found = found.union(same.order_lt(kind.in_, k, kind.out, k))
+                same = same.equate(kind.in_, k, kind.out, k)
+            elif own != other:
+                return (found.union(same) if own < other else found).coalesce()
+        return found.coalesce()
 
     def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> Value | None:
         """Return a guess at values of the instances of a statement. of: the meaning of the values; values: the values
