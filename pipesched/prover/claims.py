@@ -252,9 +252,11 @@ class _Part:
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
 
     def _claimed(self) -> PwAff | None:
-        """Return the formula that the claim gives for the peak of every rank; None if it gives none."""
+        """Return the formula that the claim gives for the peak of every rank or of all ranks; None if it gives none."""
         node, facts = self.node, self.facts
-        if node.operator != "==" or not _names_peak(node.left) or ast.names_in(node.right) & set(FIGURES):
+        facts.of_all = isinstance(node.left, ast.Name) and node.left.id == "peak"
+        known = facts.of_all or _names_peak(node.left)
+        if node.operator != "==" or not known or ast.names_in(node.right) & set(FIGURES):
             return None
         scope = self.question.model.sized(facts.space, self.question.model.ranks)
         scope.values |= {"tM": 1, **{rank: facts.space.named("r") for rank in self._variables()}}

@@ -63,12 +63,14 @@ def single(space: Space, of: Map) -> Value:
 class Facts:
     """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
 
-    claimed: the peak in a claim, which is the guess if no expression with few cases fits.
+    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: it is the largest of
+    all ranks, so that some ranks may hold less.
     """
 
     rel: Relations
     timeline: Timeline
     claimed: Value | None = None
+    of_all: bool = False
 
     @cached_property
     def space(self) -> Space:
@@ -149,18 +151,30 @@ class Facts:
             raise Unsettled("peak: a rank runs no F")
         if not self._of("BW"):
             return [self.space.number(1).intersect_domain(self.rel.model.ranks)]
-        found: list[PwAff] = []
+        found, exact = list[PwAff](), True
         for costs, held in zip(generators, self._held(generators), strict=True):
             own, at = self.rel.valued(held), f" at {shown(costs)}" if len(generators) > 1 else ""
             values = {key: _most(self.rel, instances, costs) for key, instances in self.rel.sample.ranks.items()}
-            most = self.guess(values, f"peak{at}", self.claimed)
+            most, exact = self._most(values, f"peak{at}")
             if not self.rel.holds(f"peak{at}: at most this is held", self.rel.reached(own), self.up_to(most)):
                 raise Unsettled("peak: more is held somewhere")
             rank = rank.intersect_domain(own.intersect(self.rel.rank.apply_range(self.ranked(most))).domain())
             found.append(most)
-        if not self.rel.holds("peak: this is held at some time", every, rank.range()):
+        known = self.rel.holds("peak: this is held at some time", every, rank.range()) if exact else self.rel.holds(
+            "peak: this is held at some time on some rank", every.params(), rank.range().params()
+        )
+        if not known:
             raise Unsettled("peak: less is held everywhere")
         return found
+
+    def _most(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> tuple[PwAff, bool]:
+        """Return a guess at the peak of each rank; or the claimed peak of all ranks, and False, if none fits."""
+        try:
+            return self.guess(values, what, None if self.of_all else self.claimed), True
+        except Unsettled:
+            if not self.of_all or self.claimed is None:
+                raise
+            return self.claimed, False
 
     def _held(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
         """Return the memory held at each F and R, by statement, at each generator."""

@@ -53,6 +53,7 @@ class Small:
     given: Mapping[str, int]
     varying: tuple[str, ...]
     _reports: dict[tuple[tuple[str, int], ...], Report] = field(default_factory=dict)
+    _wrong: dict[tuple[tuple[str, int], ...], set[int]] = field(default_factory=dict)
     _loaded: dict[tuple[tuple[str, int], ...], Loaded | Report] = field(default_factory=dict)
 
     @cached_property
@@ -82,23 +83,25 @@ class Small:
 
     def at(self, number: int, size: Mapping[str, int], costs: Priced) -> Counterexample | None:
         """Return this size as a counterexample if the claim is false here."""
-        if not self._false(number, size, costs):
+        if number not in self._false(size, costs):
             return None
         report = self.report(size, costs)
-        if number >= len(report.claims) or report.claims[number].holds is not False:
+        if report.claims[number].holds is not False:
             return None
         said = f"claim {report.claims[number].text} does not hold"
         found = next(x for x in report.diagnostics if x.code is Code.CLAIM and x.message.startswith(said))
         return Counterexample(dict(size), dict(costs), found)
 
-    def _false(self, number: int, size: Mapping[str, int], costs: Priced) -> bool:
-        """Return True if the claim may be false at a size whose order is right."""
-        loaded = self._load(size)
-        if isinstance(loaded, Report) or loaded.unit is None or number >= len(loaded.unit.checked.claims):
-            return False
-        made = compiler.examine(loaded, self._options(size, costs)).analysis
-        claim = loaded.unit.checked.claims[number]
-        return made.finished and judge_all([claim], made, loaded.unit.names)[0].holds is False
+    def _false(self, size: Mapping[str, int], costs: Priced) -> set[int]:
+        """Return the claims that are false at a size and costs, where the order is right."""
+        key = (*size.items(), *costs.items())
+        if key not in self._wrong:
+            loaded, self._wrong[key] = self._load(size), set()
+            if isinstance(loaded, Loaded) and loaded.unit is not None:
+                made = compiler.examine(loaded, self._options(size, costs)).analysis
+                verdicts = judge_all(loaded.unit.checked.claims, made, loaded.unit.names) if made.finished else ()
+                self._wrong[key] = {k for k, verdict in enumerate(verdicts) if verdict.holds is False}
+        return self._wrong[key]
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:
         """Return the verdict of `verify` at a size."""

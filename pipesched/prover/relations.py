@@ -146,7 +146,7 @@ class Relations:
         def digit(k: int) -> PwAff | None:
             if not found:
                 value = make()
-                found.append(None if value is None else space.digits(value))
+                found.append(None if value is None else space.digits(value.intersect_domain(where).gist(where)))
             return found[0] and found[0][k]
 
         first, last = (

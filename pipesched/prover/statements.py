@@ -118,7 +118,8 @@ class Walker:
             yield True, node.yes if condition else node.no
         else:
             yield condition, node.yes
-            yield condition.complement(), node.no
+            if node.no:
+                yield condition.complement(), node.no
 
     def _operation(self, node: ast.Operation, scope: Scope, at: Place) -> None:
         if node.op in OWN_CLOCK:
