@@ -160,8 +160,10 @@ class Facts:
                 raise Unsettled("peak: more is held somewhere")
             rank = rank.intersect_domain(own.intersect(self.rel.rank.apply_range(self.ranked(most))).domain())
             found.append(most)
-        known = self.rel.holds("peak: this is held at some time", every, rank.range()) if exact else self.rel.holds(
-            "peak: this is held at some time on some rank", every.params(), rank.range().params()
+        known = (
+            self.rel.holds("peak: this is held at some time", every, rank.range())
+            if exact
+            else self.rel.holds("peak: this is held at some time on some rank", every.params(), rank.range().params())
         )
         if not known:
             raise Unsettled("peak: less is held everywhere")

@@ -119,9 +119,7 @@ def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES
     return min(both, key=lambda of: sum(sum(map(bool, row)) for x in of for row in (*x.guards, x.weights)))
 
 
-def _cases(
-    columns: Ints, values: Ints, known: Sequence[Guard], most: int, simple: float = 1
-) -> list[Case] | None:
+def _cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int, simple: float = 1) -> list[Case] | None:
     if (found := through(columns, values)) is not None:
         return [Case((), found)]
     if most <= 1:
