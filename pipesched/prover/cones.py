@@ -11,7 +11,6 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import gcd, lcm
-from operator import mul
 
 Form = Mapping[str, Fraction]
 """A linear form: a sum of costs, each with its weight."""
@@ -63,7 +62,9 @@ class Cone:
             for first, second in product(made, (edge for edge in edges if value[edge] < 0)):
                 both, others = zeros[first] & zeros[second], (x for x in edges if x not in (first, second))
                 if value[first] > 0 and not any(both <= zeros[x] for x in others):  # else a face is between them
-                    made.append(_whole([value[first] * y - value[second] * x for x, y in zip(first, second)]))
+                    made.append(
+                        _whole([value[first] * y - value[second] * x for x, y in zip(first, second, strict=True)])
+                    )
             rows, edges = [*rows, form], made
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(edges, reverse=True)]
 
@@ -78,7 +79,7 @@ class Cone:
 
 
 def _times(row: Sequence[Fraction | int], ray: Sequence[Fraction | int]) -> Fraction | int:
-    return sum(map(mul, row, ray))
+    return sum(x * y for x, y in zip(row, ray, strict=True))
 
 
 def _whole(ray: Sequence[Fraction | int]) -> tuple[int, ...]:
