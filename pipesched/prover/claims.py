@@ -128,6 +128,8 @@ class Proof:
             question = self.question.narrowed(part.sizes)
             names = self._names(part)
             less = [{"M": Fraction(1), "K": Fraction(-1)}] if "K" in names else []  # K is a part of M
+            if "C" in names and "C" not in costs_in(node) and _grows(node) and not any("C" in x for x in part.named):
+                less.append({"C": Fraction(-1)})  # later messages make it longer, so the least latency is enough
             cone = Cone.of(names, [*part.named, *less])
             yield question, linear(node, cone, scope)
 
@@ -151,6 +153,14 @@ class Proof:
 def _names_peak(node: ast.Expression) -> bool:
     """Return True for ``peak(r)``."""
     return isinstance(node, ast.Call) and node.function.id == "peak"
+
+
+def _grows(node: ast.Binary) -> bool:
+    """Return True if a claim is a lower bound on the makespan or on the idle time."""
+    sides = {">=": (node.left, node.right), "<=": (node.right, node.left)}.get(node.operator)
+    if sides is None or not isinstance(sides[0], ast.Name) or sides[0].id not in ("makespan", "idle"):
+        return False
+    return ast.names_in(sides[1]).isdisjoint(FIGURES)
 
 
 def _without_sizes(question: Question) -> bool:

@@ -37,6 +37,8 @@ WHOLE = {
     "gpipe_reversed",
     "grouped_interleaved",
     "interleaved",
+    "interleaved v=3",
+    "interleaved v=4",
     "interleaved_overlap",
 }
 WHOLE |= {
