@@ -5,16 +5,17 @@ tW <= min(tF, tI)      is spanned by  F = 1    I = 1    F = I = W = 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import gcd, lcm
+from typing import TypeAlias
 
 Form = Mapping[str, Fraction]
 """A linear form: a sum of costs, each with its weight."""
-MOST = 8  # most costs that may vary
+Row: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,9 @@ class Cone:
         form.
         """
         size = len(self.names)
-        rows = [tuple(int(k == at) for k in range(size)) for at in range(size)]
-        edges = [*rows]
+        rows = edges = [tuple(int(k == at) for k in range(size)) for at in range(size)]
         for form in map(_whole, filter(any, self.forms)):
-            value = {edge: _times(form, edge) for edge in edges}
-            zeros = {edge: {k for k, row in enumerate(rows) if not _times(row, edge)} for edge in edges}
-            made = [edge for edge in edges if value[edge] >= 0]
-            for first, second in product(made, (edge for edge in edges if value[edge] < 0)):
-                both, others = zeros[first] & zeros[second], (x for x in edges if x not in (first, second))
-                if value[first] > 0 and not any(both <= zeros[x] for x in others):  # else a face is between them
-                    made.append(
-                        _whole([value[first] * y - value[second] * x for x, y in zip(first, second, strict=True)])
-                    )
-            rows, edges = [*rows, form], made
+            rows, edges = [*rows, form], [*dict.fromkeys(_cut(rows, edges, form))]
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(edges, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
@@ -76,6 +67,17 @@ class Cone:
         if all(x == 0 for x in values):
             return 0
         return 1 if all(x >= 0 for x in values) else -1 if all(x <= 0 for x in values) else None
+
+
+def _cut(rows: Sequence[Row], edges: Sequence[Row], form: Row) -> Iterator[Row]:
+    """Yield the edges of the part of a cone where a form is at least 0. rows: the forms of the cone."""
+    zeros = {edge: {k for k, row in enumerate(rows) if not _times(row, edge)} for edge in edges}
+    inside = {edge: value for edge in edges if (value := _times(form, edge)) >= 0}
+    yield from inside
+    for first, second in product(inside, (edge for edge in edges if edge not in inside)):
+        both = zeros[first] & zeros[second]
+        if inside[first] and not any(both <= zeros[x] for x in edges if x not in (first, second)):  # one face has both
+            yield _whole([inside[first] * y - _times(form, second) * x for x, y in zip(first, second, strict=True)])
 
 
 def _times(row: Sequence[Fraction | int], ray: Sequence[Fraction | int]) -> Fraction | int:
