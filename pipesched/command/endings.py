@@ -32,7 +32,7 @@ KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's output file: the requested one, the ending's, or the default. forms: instead of the
+    """Return the form of the verb's output file: the requested one, the ending's, or the default. forms: replace the
     verb's.
 
     Raises:

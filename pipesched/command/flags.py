@@ -95,8 +95,7 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Return the output for results, in the form given by an option or by the file's name. forms: instead of the
-    verb's.
+    """Return the output for results, in the form given by an option or by the file's name. forms: replace the verb's.
 
     Raises:
         PipeschedError: PS225, if the two contradict each other.

@@ -33,7 +33,7 @@ from pipesched.language.scope import Kind, Scope
 from pipesched.support.source import Span
 
 FILENAME = "<schedule>"
-_WHOLE = "write whole numbers: `p // 2` for the half of p, rounded down"
+_WHOLE = "write whole numbers: `p // 2` for half of p, rounded down"
 _TIMES = "a product has its `*`: write `p * (r + 1)`"
 _ONE = "give at least two values, as in `min(p, m)`"
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, in parts of an expression

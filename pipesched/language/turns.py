@@ -36,7 +36,8 @@ Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
 class Columns:
     """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE if not named.
 
-    microbatch: None if no operation names its own. second: the second operation of a pair. start: the offsets by rank.
+    microbatch: None if no operation names its microbatch. second: the second operation of a pair. start: the offsets by
+        rank.
     """
 
     site: Column

@@ -116,7 +116,7 @@ def _require_places(given: Given, *, ranged: bool) -> None:
     for name in ("partition", "all_m", "proof") if given["front"] or given["placement"] == "any" else ():
         if given[name]:
             message = f"--{name.replace('_', '-')} is for one placement and one cap"
-            raise fail(Code.USAGE, message, help="leave it out, or --front and --placement any")
+            raise fail(Code.USAGE, message, help="leave out that option, or --front and --placement any")
     if given["plot"] and not (ranged or given["front"]):
         raise fail(Code.USAGE, "a plot needs a range of caps", help="give a range, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:

@@ -196,7 +196,7 @@ class Checker:
                 yield self._proved(at, question, here)
                 holds.add(at)
             else:
-                raise self.refused(f"{here}.outcome", "it is not an outcome, or the order was not proved first")
+                raise self.refused(f"{here}.outcome", "it is not a valid outcome, or the order was not proved first")
 
     def _number(self, name: str, after: int, place: str) -> int:
         """Return the number of a property that follows another one."""

@@ -185,7 +185,7 @@ def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
 
 
 def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Split:
-    """Return the idle time of every rank by its reason."""
+    """Return the idle time of every rank, by cause."""
     work = _work(schedule, times, ticks)
     inner = (found.before >= 0) & ~found.first
 

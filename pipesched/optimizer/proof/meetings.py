@@ -163,7 +163,7 @@ def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _times(home: Home, states: States) -> tuple[Ints, Ints]:
-    """Return (end of I(a) at home, the start of F(b) at home from which its state would follow without a delay)."""
+    """Return (end of I(a) at home, start of F(b) at home that leads to the state if nothing delays it)."""
     r, last = states.at, len(home.f) - 1
     ended = np.where(r < 0, states.first, states.first + home.i[r] + home.inward[0] - home.inward[r])
     ahead = np.minimum(r + 1, last)

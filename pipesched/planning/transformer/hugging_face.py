@@ -257,7 +257,7 @@ def _parsed(source: Source) -> dict[str, object]:
 
 
 def _require_counted(source: Source, config: Config, kind: str) -> None:
-    """Raise PS251 if the family is not a row, or a setting changes what is counted."""
+    """Raise PS251 if the family is unknown, or a setting would change a counted figure."""
     if kind not in FAMILIES:
         says = UNCOUNTED.get(kind)
         message = f"{says}, which is not counted" if says else "belongs to an unknown family"

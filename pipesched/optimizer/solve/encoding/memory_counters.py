@@ -6,9 +6,9 @@ At every t, on a rank:   taken by started operations  -  freed by ended operatio
     "freed >= v"   must be false if it does not hold     one <= u and two <= v      ->   sum <= u + v
     cap            taken >= v  ->  freed >= v - cap
 
-Each sum needs one of the two directions, so a sum of two is a clause for every pair of values. At equal times, releases
-precede allocations, since a rank can order them so. These are the totalizers of Bailleux and Boufkhad, CP 2003, with
-weights.
+Each sum needs only one direction of implication, so adding two sums takes one clause per pair of values. At equal
+times, releases precede allocations, since a rank can order them so. These are the totalizers of Bailleux and Boufkhad,
+CP 2003, with weights.
 """
 
 from __future__ import annotations

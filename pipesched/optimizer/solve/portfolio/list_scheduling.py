@@ -4,7 +4,7 @@
     W          runs in a gap that is long enough, and to free memory if a forward has no room
 
 A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run never deadlocks if the
-placement has a schedule. Events: O(operations x log ranks), without the time of `safe`.
+placement has a schedule. Events take O(operations x log ranks), without the time of `safe`.
 """
 
 from __future__ import annotations

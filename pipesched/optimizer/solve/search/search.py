@@ -49,8 +49,8 @@ def search(
 ) -> State:
     """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
-    The caller has made sure that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
-    and about every second. meter: the clock, with its limit; None for the seconds of the limits from now. floor: lower
+    The caller guarantees that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
+    and about every second. meter: the clock, with its limit; None: the limits' seconds, from now on. floor: lower
     bound in ticks. refutes: called with ticks and a limit of steps; returns (True if it proves without an engine that
     no schedule has at most these ticks, steps taken).
     """

@@ -3,9 +3,9 @@
     m0 microbatches in C ticks, of which the middle repeats K every P  ──>  m microbatches in C + (m - m0) / K * P ticks
 
 An engine decides m0 = 2p microbatches in a second where it is lost among all m. P begins at the work of the busiest
-rank and half of what the best schedule loses for each microbatch; for each P, C falls from the most that could still
-give a better schedule, by halves of what is left to the lower bound. Pushing (`justify`) takes a few ticks more out of
-the ends.
+rank plus half of the best schedule's loss per microbatch; for each P, C falls from the largest value that could still
+give a better schedule, halving the distance to the lower bound. Pushing (`justify`) takes a few ticks more out of the
+ends.
 """
 
 from __future__ import annotations
