@@ -39,7 +39,7 @@ VERBS = (
     "why zb_h1 --p 4",
     "compare 1f1b zb_h1 --p 4",
     "diff zb_h1 zb_h1 --p 4",
-    "plan --model gpt3-175b --gpus 64 --device a100 --only t=8,c=1,b=1 --executor here",
+    "plan --model gpt3-175b --gpus 64 --batch 64 --device a100 --only t=8,c=1,b=1 --executor here",
     "explain PS401",
     "list",
     "emit dualpipe --p 4 --target order",

@@ -70,7 +70,7 @@ VERBS = {
     "fused": ["optimize", "1f1b", *SMALL, *TIMED, "--mem-cap", "100GB"],
     "counted": ["optimize", *SMALL, *TIMED, "--mem-cap", "5"],
     "frontier": ["optimize", *SMALL, *TIMED, "--mem-cap", "3..4"],
-    "plan": ["plan", *TIMED, "--gpus", "64", "--batch", "512", "--only", "t=8,p=8", "--explain", "p=8,v=1"],
+    "plan": ["plan", *TIMED, "--gpus", "64", "--batch", "128", "--only", "t=8,p=8", "--explain", "p=8,v=1"],
     "show": ["show", "1f1b", *SIZE, *TIMED, "--width", "90"],
     "figure": ["show", "1f1b", *SIZE, *TIMED, "--format", "svg"],
     "page": ["show", "1f1b", *SIZE, *TIMED, "--format", "html"],

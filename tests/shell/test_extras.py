@@ -41,7 +41,7 @@ COMMANDS = (  # all that a verb does without an extra
     "why 1f1b --p 2",
     "compare 1f1b zb_h1 --p 2",
     "diff 1f1b 1f1b --p 2",
-    "plan --model gpt3-175b --gpus 64 --device a100 --only t=8,c=1,b=1 --executor here",
+    "plan --model gpt3-175b --gpus 64 --batch 64 --device a100 --only t=8,c=1,b=1 --executor here",
     "explain PS401",
     "fmt best.ps",
     "list",
