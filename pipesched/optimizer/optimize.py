@@ -47,7 +47,7 @@ _STARTING, _PRINTING = 800_000, 8  # steps to start, and per operation to print 
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
-_SEARCH = 0.8  # part of the time for the search
+_SEARCH, _REPEATED = 0.8, 0.6  # parts of the time for the search, and for a schedule of every m before it
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
@@ -139,11 +139,14 @@ def _repeated(
         return None, False
     from pipesched.optimizer.solve.repeat.periodic import periodic
 
+    part = meter.part(_REPEATED)
     try:
-        return periodic(target.instance, request.limits, progress, meter), False
+        found = periodic(target.instance, request.limits, progress, part)
     except KeyboardInterrupt:
         meter.limit = meter.spent + _LEFT
         return None, True
+    meter.spend(part.spent)
+    return found, False
 
 
 def _baselines(target: Target, problem: Problem, meter: Meter) -> Iterator[Known]:

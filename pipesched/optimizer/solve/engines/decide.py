@@ -26,7 +26,7 @@ from pipesched.optimizer.solve.engines import sat_engines
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 
-_PREPARED, _WRITTEN = 100, 4  # steps per operation and per clause
+_PREPARED, _WRITTEN, _LINKED = 100, 4, 2  # steps per operation; per clause, and of a problem without counters
 
 ENGINES = ("cadical", "z3")
 
@@ -143,7 +143,8 @@ def clauses(made: Task) -> Encoding:
 
 def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, int]:
     encoding = clauses(made)
-    question, written = made.question, _WRITTEN * encoding.clauses.count()
+    question, simple = made.question, len(linked_ranks(made.problem)) == made.problem.ranks
+    written = (_LINKED if simple else _WRITTEN) * encoding.clauses.count()
     report = effort.report
     report(written)
     effort = replace(effort, report=lambda steps: report(written + steps))

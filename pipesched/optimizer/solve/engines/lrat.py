@@ -38,7 +38,7 @@ def require() -> None:
         made = None
     if not made:
         message = "CaDiCaL cannot write LRAT here: python-sat is another release, or was built without it"
-        raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify")
+        raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify and --proof")
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, meter: Meter) -> bytes | None:
