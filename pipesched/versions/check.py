@@ -105,7 +105,7 @@ def _left(made: Versions) -> Iterator[Diagnostic]:
         last = np.flatnonzero(made.steps.stage == one)[-1:].tolist()
         yield Diagnostic(
             VersionCode.LEFT_OVER,
-            f"no STEP takes the gradients of microbatches {which} of stage {one}",
+            f"no STEP takes the gradients of microbatch{'es'[: 2 * (len(of) > 1)]} {which} of stage {one}",
             (
                 label(schedule, first, "the first of these gradients"),
                 *(step_label(made, x, "the last STEP of the stage") for x in last),

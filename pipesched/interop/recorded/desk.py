@@ -115,7 +115,8 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         help = "verify its schedule under the communication model of the run, as `--comm one-stream`"
         return None, likely, Diagnostic(InteropCode.RUN_STOPS, message, notes=tuple(_waits(blocked, *cycle)), help=help)
     first = max(roots, key=lambda rank: (rank in job.place, roots[rank], rank not in job.unread, -rank))
-    waiting = f", and {ranks(sorted(blocked.waiting_for(first)))} wait for it"
+    waiting = sorted(blocked.waiting_for(first))
+    for_it = f", and {ranks(waiting)} wait{'s' * (len(waiting) == 1)} for it"
     if first not in job.place:
         said, likely = "left no record that can be read", "it was killed, or could not write its record"
     else:
@@ -129,7 +130,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
     return (
         first,
         likely,
-        Diagnostic(InteropCode.RUN_STOPS, f"the job stops: rank {first} {said}{waiting}", notes=notes, help=help),
+        Diagnostic(InteropCode.RUN_STOPS, f"the job stops: rank {first} {said}{for_it}", notes=notes, help=help),
     )
 
 
