@@ -74,9 +74,9 @@ class Analysis(Extended):
         return timeline(self.schedule, self.dependencies, self.ticks)
 
     @cached_property
-    def clean(self) -> bool:
-        """True if the order and its lowered program are known to be correct."""
-        return False
+    def passed(self) -> frozenset[str]:
+        """The codes that are known not to apply to the order and its lowered program."""
+        return frozenset()
 
     @cached_property
     def finished(self) -> bool:

@@ -46,12 +46,12 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         PipeschedError: PS222, if costs or sizes exceed 64 bits.
     """
     analysis = subject.analysis
-    clean = analysis.clean
-    found = _found(() if clean else ORDER_CHECKS, subject)
+    passed = analysis.passed
+    found = _found((check for check in ORDER_CHECKS if not passed.issuperset(check.codes)), subject)
     sound = not any(x.severity == "error" for x in found)
     told = explained("order", found, analysis.schedule) if subject.written and found else found
     _ = analysis.memory  # fails before anything is derived from the program
-    program, own = clean or analysis.program is not None, analysis.own is not None
+    program, own = bool(passed) or analysis.program is not None, analysis.own is not None
     met = (
         (Needs.PROGRAM, program),
         (Needs.MESSAGES, program and (own or not found)),
@@ -63,11 +63,9 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
         (Needs.INSIDE, analysis.schedule.steps is not None),
     )
     lacks = sum(need.value for need, known in met if not known)
-    checks = sorted([*(_OF_CAPS if clean else PROGRAM_CHECKS), *counting(Check, subject)], key=lambda row: row.place)
+    left = [check for check in PROGRAM_CHECKS if not passed.issuperset(check.codes)]
+    checks = sorted([*left, *counting(Check, subject)], key=lambda row: row.place)
     return [*told, *_found((check for check in checks if not check.needs.value & lacks), subject)], sound
-
-
-_OF_CAPS = [check for check in PROGRAM_CHECKS if Needs.CAPS in check.needs]
 
 
 def _found(checks: Iterable[Check[Subject]], subject: Subject) -> list[Diagnostic]:

@@ -232,7 +232,7 @@ class Together(Record):
             )
             idle = Idle(made.time(makespan[number]), spent.spans[here], spent.work[here])
             facts = {"memory": own, "idle": idle, "verdicts": made.verdicts, "messages": messages[number]}
-            one.__dict__.update(facts, finished=True, clean=True)
+            one.__dict__.update(facts, finished=True, passed=_JUDGED)
 
 
 def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, ...]:
@@ -241,8 +241,30 @@ def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, .
     return tuple(x for row in rows for x in row)
 
 
+_JUDGED = frozenset(
+    [
+        "PS301",
+        "PS302",
+        "PS303",
+        "PS304",
+        "PS305",
+        "PS306",
+        "PS307",
+        "PS310",
+        "PS311",
+        "PS401",
+        "PS402",
+        "PS403",
+        "PS404",
+        "PS405",
+        "PS902",
+    ]
+)
+"""The codes that no schedule has if `_right` is true; a check with any other code judges each schedule by itself."""
+
+
 def _right(made: Analysis, there: Bools) -> bool:
-    """Return True if all checks pass. there: as in `whole`."""
+    """Return True if the joined schedule has none of `_JUDGED`. there: as in `whole`."""
     if not whole(made.schedule, made.dependencies, there) or not made.finished or made.program is None:
         return False
     wrong = [x for check in (check_dataflow, check_placement, check_channels) for x in check(Subject(made))]

@@ -13,9 +13,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from pipesched.check import checks
+from pipesched.check.rows import CheckCode
 from pipesched.common import side_by_side
 from pipesched.compile import Examination, Loaded, Options, examine, load, read
-from pipesched.diagnostics import PipeschedError
+from pipesched.diagnostics import Diagnostic, PipeschedError
+from pipesched.extension import Check
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -32,7 +35,7 @@ def same(made: list[Examination]) -> int:
     for one, expected in zip(made, alone, strict=True):
         assert str(one.report) == str(expected)
         assert one.report.to_json() == expected.to_json()
-    return sum(one.analysis.clean for one in made)
+    return sum(bool(one.analysis.passed) for one in made)
 
 
 def loaded(sizes: Iterator[tuple[str, Options]]) -> Iterator[tuple[Loaded, Options]]:
@@ -120,3 +123,17 @@ def test_costs_that_leave_64_bits_together_are_examined_alone() -> None:
     huge = [replace(one, options=Options(costs=Costs({"F": Fraction(10**14)}))) for one in found]
     assert same(found[:5]) == 5
     assert all(one.report.ok for one in huge) and same(huge) in (0, len(huge))
+
+
+@pytest.mark.parametrize("table", ["ORDER_CHECKS", "PROGRAM_CHECKS"])
+def test_a_check_that_a_sweep_does_not_know_is_run(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new check of the core finds in every size of a sweep what it finds in one; the sizes are still settled."""
+
+    def first(subject: checks.Subject) -> Iterator[Diagnostic]:
+        schedule = subject.analysis.schedule
+        yield Diagnostic(CheckCode.IDLE_RANK, f"found at m = {schedule.microbatches}")
+
+    monkeypatch.setattr(checks, table, (*getattr(checks, table), Check("a new one", ("PS999",), first)))
+    sizes = [Options({"p": 3, "m": m}) for m in (4, 5, 6)]
+    reports = verify_all([(read("1f1b"), size) for size in sizes])
+    assert [[x.message for x in report.diagnostics] for report in reports] == [[f"found at m = {m}"] for m in (4, 5, 6)]
