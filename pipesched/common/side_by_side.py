@@ -232,7 +232,7 @@ class Together(Record):
             )
             idle = Idle(made.time(makespan[number]), spent.spans[here], spent.work[here])
             facts = {"memory": own, "idle": idle, "verdicts": made.verdicts, "messages": messages[number]}
-            one.__dict__.update(facts, finished=True, passed=_JUDGED)
+            one.__dict__.update(facts, finished=True, passed=frozenset(_JUDGED))
 
 
 def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, ...]:
@@ -241,25 +241,7 @@ def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, .
     return tuple(x for row in rows for x in row)
 
 
-_JUDGED = frozenset(
-    [
-        "PS301",
-        "PS302",
-        "PS303",
-        "PS304",
-        "PS305",
-        "PS306",
-        "PS307",
-        "PS310",
-        "PS311",
-        "PS401",
-        "PS402",
-        "PS403",
-        "PS404",
-        "PS405",
-        "PS902",
-    ]
-)
+_JUDGED = {f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 311, 401, 402, 403, 404, 405, 902)}
 """The codes that no schedule has if `_right` is true; a check with any other code judges each schedule by itself."""
 
 

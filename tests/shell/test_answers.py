@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from pipesched.__main__ import main
+from pipesched.shell.app import verbs
 
 TOP = Path(__file__).parents[2]
 HANGING = "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n"
@@ -93,6 +94,12 @@ def test_an_answer_is_as_its_schema_says(name: str, answers: Any) -> None:
         check.validate(answer)
         passed = [x for x in wrong(answer) if check.is_valid(x)]
         assert all(answer.keys() - x.keys() and not (answer.keys() - x.keys()) & required for x in passed)
+
+
+def test_every_verb_has_its_object() -> None:
+    """Every verb is in the schema, but those with a schema of their own, and the one that speaks another protocol."""
+    names = {ref["$ref"].rpartition("/")[2].split("%20")[0] for ref in schemas()[0]["anyOf"]}
+    assert names == set(verbs()) - {"verify", "optimize", "lsp"}
 
 
 def test_the_page_names_the_keys() -> None:
