@@ -62,14 +62,14 @@ def part(made: Examination) -> Batches | None:
     bubble = claimed_bubble(analysis) if length is not None else None
     if length is None or bubble is None:
         return None
-    return Batches(_size(analysis) or 0, length, bubble, analysis.costs.unit or NO_UNIT)
+    return Batches(batch_of(analysis) or 0, length, bubble, analysis.costs.unit or NO_UNIT)
 
 
 def claimed(made: Analysis) -> Fraction | None:
     """Return the claim name `period`: the time of one more batch; None if it cannot be determined."""
     if made.schedule.steps is None:
         return made.fact(repeated)
-    found, size = made.fact(_kernel), _size(made)
+    found, size = made.fact(_kernel), batch_of(made)
     return None if found is None or size is None else found.each * size
 
 
@@ -88,7 +88,7 @@ def _kernel(made: Analysis) -> Period | None:
     return period(made)
 
 
-def _size(made: Analysis) -> int | None:
+def batch_of(made: Analysis) -> int | None:
     """Return the microbatches of a batch; None if batches differ."""
     steps, m = made.schedule.steps, made.schedule.microbatches
     if steps is None:

@@ -15,6 +15,7 @@ from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
 from pipesched.check.rows import CheckCode
 from pipesched.examine import Examination
+from pipesched.insight.batches import batch_of
 from pipesched.insight.period import Period
 from pipesched.insight.recognize import Known
 from pipesched.model.lists import Sited
@@ -211,7 +212,10 @@ def _growth(why: Why) -> Iterator[str]:
         added, idle, imbalance = growth.makespan, growth.idle, growth.parts["imbalance"]
     else:
         return
-    head = f"{'growth' if lasting is None else 'period'}: each further microbatch adds {said(added)} to the makespan"
+    count = (batch_of(why.analysis) or 1) if why.analysis.schedule.steps else 1
+    added, idle, imbalance = added * count, [x * count for x in idle], [x * count for x in imbalance]
+    what = f"batch of {count} microbatches" if count > 1 else "microbatch"
+    head = f"{'growth' if lasting is None else 'period'}: each further {what} adds {said(added)} to the makespan"
     cause = "" if lasting is None else f"; {_lasting(why, lasting)}"
     if not any(idle) and not any(imbalance):
         yield f"{head} and nothing to the idle time of any rank{cause}"

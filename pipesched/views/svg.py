@@ -231,6 +231,8 @@ class _Page:
             yield "", "two halves: an overlap"
         if not self.paper:
             yield "", "bars: warm-up | steady | cool-down"
+        if self.chart.stepped:
+            yield "", "triangles: STEP"
         if self.how.memory:
             yield "", "grey: activations held, at the right the peak"
         if caption.timeless(self.chart):

@@ -91,6 +91,9 @@ class Cells(Record):
             yield "<g>"
             for i in (low + np.flatnonzero(inside[low:high])).tolist():
                 yield self._slot(i, rank)
+                if i in self.chart.stepped:
+                    x, y = frame.x(min(int(times.end[i]), frame.end)), frame.y(rank) + frame.row
+                    yield f'<g><title>STEP</title><path class="t" d="M{number(x)} {y}l-4 6h8z"/></g>'
             yield "</g>"
 
     def copies(self) -> Iterator[str]:

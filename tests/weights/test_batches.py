@@ -12,6 +12,9 @@ from pipesched.examine import Options
 from pipesched.insight.batches import claimed, claimed_bubble
 from pipesched.model.costs import Costs
 from pipesched.support.source import Source
+from pipesched.views import svg
+from pipesched.views.chart import text
+from pipesched.views.chart.chart import chart
 
 LIBRARY = ("pipedream", "pipedream_2bw", "pipemare", "vertical_sync")
 DEEP = """\
@@ -84,3 +87,20 @@ def test_versions_are_held_in_bytes() -> None:
     report = pipesched.verify("1f1b", p=8, m=64, model="megatron-7.5b").to_json()
     assert weights == report["bytes"]["ranks"][0]["parameters"]  # type: ignore[index]
     assert most[2] - most[0] == 7 * weights
+
+
+def test_why_says_what_a_further_batch_adds() -> None:
+    """Where STEPs take batches, the period of a batch, as the verdict says it: four microbatches of 9/2."""
+    said = str(pipesched.why("pipedream_2bw", p=4, m=16, costs="F=1,B=2,C=1"))
+    assert "each further batch of 4 microbatches adds 18 to the makespan" in said
+
+
+def test_steps_are_drawn() -> None:
+    """A picture in characters has a sign after each last backward of a batch, and its meaning; a figure a triangle."""
+    drawn = {
+        name: chart(examined(read(name), Options({"p": 2, "m": 4})).analysis.schedule) for name in ("pipedream", "1f1b")
+    }
+    said = text.render(drawn["pipedream"])
+    assert said.count("!") == 2 * 4 + 1 and "B1   !" in said and "! STEP" in said
+    assert svg.render(drawn["pipedream"]).count("<title>STEP</title>") == 8
+    assert "STEP" not in text.render(drawn["1f1b"]) + svg.render(drawn["1f1b"])

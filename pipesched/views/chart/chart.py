@@ -62,6 +62,12 @@ class Chart(Record):
     def scale(self) -> int:
         return self.analysis.ticks.scale
 
+    @cached_property
+    def stepped(self) -> frozenset[int]:
+        """The operations after which a STEP stands inside the order."""
+        steps = self.schedule.steps
+        return frozenset() if steps is None else frozenset((steps.at - 1).tolist())
+
     def part(self, rank: int) -> slice:
         """Return the range of a rank's operations."""
         return slice(*self.schedule.start[rank : rank + 2].tolist())

@@ -193,6 +193,8 @@ def legend(layout: Layout) -> Iterator[str]:
     unseen = caption.timeless(layout.chart)
     if unseen:
         yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} of no duration cannot be seen")
+    if layout.chart.stepped and not layout.mixed:
+        yield from wrapped(layout, "! STEP, which takes no time, after operations with room for the sign")
     if any(layout.phases):
         yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
 

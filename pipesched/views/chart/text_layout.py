@@ -181,7 +181,8 @@ class Layout(Record):
         else:
             choices, filler = ([first, first[1:]][self._form :][:1] if self.how.color else [first]), letter
         text = next((choice for choice in choices if len(choice) <= width), filler * width)
-        return text.ljust(width)
+        last = index + int(self.chart.schedule.paired[index])
+        return text.ljust(width) if len(text) == width or last not in self.chart.stepped else f"{text:<{width - 1}}!"
 
     @cached_property
     def _form(self) -> int:
