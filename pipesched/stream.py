@@ -307,9 +307,6 @@ def header(data: object) -> Stream:
     known = type(version) is int and version in (VERSION, STEPPED)
     _need(known, "version", f"this reader knows versions {VERSION} and {STEPPED}, not {version}")
     later = version == STEPPED
-    rule = _rule(data["versions"]) if later and "versions" in data else ""
-    sync = "any" if later and "sync" in data else ""
-    _need(data.get("sync", "any") == "any", "sync", "`any`, in version 3")
     routes = tuple(
         _route(x, f"placement[{i}]", -later) for i, x in enumerate(_list(data.get("placement"), "placement"))
     )
@@ -327,12 +324,18 @@ def header(data: object) -> Stream:
     slices = data.get("slices", 1)
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
-    _need(
-        cut,
-        "slices",
-        "how many microbatches are one sequence, all on one route; omitted if microbatches are independent",
-    )
-    return Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, versions=rule, sync=sync)
+    _need(cut, "slices", "how many microbatches are one sequence, on one route; omitted if microbatches are independent")
+    said = _later(data) if later else {}
+    made = Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, **said)
+    _need(made.version == version, "versions", "version 3 is for streams that version 2 cannot say")
+    return made
+
+
+def _later(data: Mapping[str, object]) -> dict[str, str]:
+    """Return the keys of version 3 that are there."""
+    _need(data.get("sync", "any") == "any", "sync", "`any`, in version 3")
+    rule = {"versions": _rule(data["versions"])} if "versions" in data else {}
+    return {**rule, "sync": "any"} if "sync" in data else rule
 
 
 def _rule(value: object) -> str:

@@ -48,9 +48,8 @@ def _of_node(node: ast.Node, block: Span, claims: Sequence[Span]) -> Iterator[De
             yield from (Definition(x, "argument", node, (node.span,)) for x in parameters or ())
         case ast.For(variable=variable):
             yield Definition(variable, "loop variable", node, (node.span,))
-        case ast.Stages(variable=variable, microbatch=microbatch, family=family):
-            both = (variable, "stage"), (microbatch, "microbatch"), (family and family[0], "member of the family")
-            yield from (Definition(name, kind, node, (node.span,)) for name, kind in both if name)
+        case ast.Stages():
+            yield from _of_line(node)
         case ast.Frozen(variable=ast.Name() as variable):
             yield Definition(variable, "stage", node, (node.span,))
         case ast.Rank(rank=ast.Name() as rank):
@@ -63,6 +62,11 @@ def _of_node(node: ast.Node, block: Span, claims: Sequence[Span]) -> Iterator[De
         yield Definition(node.route, "route", node, (block,))
     for child in ast.children(node):
         yield from _of_node(child, node.span if isinstance(node, _BLOCKS) else block, claims)
+
+
+def _of_line(node: ast.Stages) -> Iterator[Definition]:
+    named = (node.variable, "stage"), (node.microbatch, "microbatch"), (node.family and node.family[0], "member")
+    yield from (Definition(name, kind, node, (node.span,)) for name, kind in named if name)
 
 
 _BLOCKS = (ast.Rank, ast.For, ast.Repeat, ast.If)

@@ -213,7 +213,8 @@ def _growth(why: Why) -> Iterator[str]:
     else:
         return
     count = (batch_of(why.analysis) or 1) if why.analysis.schedule.steps else 1
-    added, idle, imbalance = added * count, [x * count for x in idle], [x * count for x in imbalance]
+    added *= count
+    idle, imbalance = tuple(x * count for x in idle), tuple(x * count for x in imbalance)
     what = f"batch of {count} microbatches" if count > 1 else "microbatch"
     head = f"{'growth' if lasting is None else 'period'}: each further {what} adds {said(added)} to the makespan"
     cause = "" if lasting is None else f"; {_lasting(why, lasting)}"

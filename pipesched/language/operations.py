@@ -14,7 +14,7 @@ An operation is stored as two integers, its site and stage * microbatches + micr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -52,6 +52,11 @@ class Turn:
         if turn >= self.next:
             self.named.add(turn)
             self.skip()
+
+    def leave(self, others: Collection[int]) -> None:
+        """Mark microbatches of the range that the chunk does not run."""
+        for microbatch in sorted(others):
+            self.name(microbatch)
 
     def skip(self) -> None:
         """Skip the microbatches that were named before their turn."""
@@ -115,6 +120,21 @@ class Rule(NamedTuple):
     when: Callable[[], object] | None
 
 
+def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[list[Entry]]]:
+    """Return the chunk of each route and stage on a rank, and the ranges of microbatches of each chunk."""
+    ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
+    number = {way: chunk for chunk, way in enumerate(sorted({*ways.values()}))}
+    taken: list[list[Entry]] = [[] for _ in number]
+    for (route, _), way in ways.items():
+        taken[number[way]].append(placement.ranges[route])
+    return {at: number[way] for at, way in ways.items()}, taken
+
+
+def _between(ends: Entry, taken: Sequence[Entry]) -> set[int]:
+    """Return the microbatches between two ends that no range takes."""
+    return set(range(*ends)).difference(*(range(*each) for each in taken))
+
+
 class Emitter:
     """The operations of one rank. limit: the most that may be written. letters: the allowed kinds.
 
@@ -125,17 +145,11 @@ class Emitter:
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
         self.rank, self.limit, slices = rank, limit, placement.slices
-        ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
-        number = {way: chunk for chunk, way in enumerate(sorted({*ways.values()}))}
-        self.chunk_of = {at: number[way] for at, way in ways.items()}
-        taken: list[list[tuple[int, int]]] = [[] for _ in number]
-        for (route, _), chunk in self.chunk_of.items():
-            taken[chunk].append(placement.ranges[route])
-        ends = [(min(low for low, _ in each), max(high for _, high in each)) for each in taken]
-        self.chunks = chunks = [(*between, stage) for between, (_, stage) in zip(ends, number, strict=True)]
-        self.others = [
-            set(range(*x)).difference(*(range(*y) for y in each)) for x, each in zip(ends, taken, strict=True)
-        ]
+        self.chunk_of, taken = _chunks(placement, rank)
+        stages = {chunk: stage for (_, stage), chunk in self.chunk_of.items()}
+        ends = [(min(each)[0], max(high for _, high in each)) for each in taken]
+        self.chunks = chunks = [(*between, stages[chunk]) for chunk, between in enumerate(ends)]
+        self.others = [_between(*of) for of in zip(ends, taken, strict=True)]
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
@@ -150,8 +164,7 @@ class Emitter:
             along = slices if result is Result.GRADIENT else 1
             self.turns[result] = turns = [Turn(low, end, along) for low, end, _ in chunks]
             for turn, others in zip(turns, self.others, strict=True):
-                for microbatch in sorted(others):
-                    turn.name(microbatch)
+                turn.leave(others)
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 
@@ -194,12 +207,16 @@ class Emitter:
         self._require(op, chunk)
         low, end, _ = self.chunks[chunk or 0]
         if not low <= microbatch < end or microbatch in self.others[chunk or 0]:
-            but = f" but not {ranges(sorted(others))}" if (others := self.others[chunk or 0]) else ""
-            here = f"chunk {chunk or 0} of rank {self.rank} runs {low} .. {end}{but}"
+            here = f"chunk {chunk or 0} of rank {self.rank} runs {self._runs(chunk or 0)}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
         self._limited()
         return chunk or 0, microbatch
+
+    def _runs(self, chunk: int) -> str:
+        """Return the microbatches of a chunk, in words."""
+        (low, end, _), others = self.chunks[chunk], sorted(self.others[chunk])
+        return f"{low} .. {end}" + (f" but not {ranges(others)}" if others else "")
 
     def _limited(self) -> None:
         if len(self.sites) >= self.limit:
@@ -271,12 +288,12 @@ class Emitter:
             message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
             help = "an I must come first" + letters * fused
             return Halt(Code.NO_PENDING_W, message, "every I has had its W", help)
-        low, end, stage = self.chunks[chunk or 0]
+        stage = self.chunks[chunk or 0][2]
         here, label = f"{name}[{chunk or 0}] on {on}", "there is no next microbatch"
         if op in OLDEST:
             of = OLDEST[op].name
             message = f"{here}: every {of} of stage {stage} so far has had its {name}"
             return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
-        message = f"{here}: all microbatches {low} .. {end} of stage {stage} have had their {name}"
+        message = f"{here}: all microbatches {self._runs(chunk or 0)} of stage {stage} have had their {name}"
         help = "check the bounds of the loops: they request more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)

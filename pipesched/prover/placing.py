@@ -49,9 +49,7 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
     """
     lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
     for _, line in lines:
-        if line.family or line.microbatch or line.condition:
-            what = "a family of routes" if line.family else "single microbatches" if line.microbatch else "`when`"
-            raise NotAffine(line.span, f"stages are placed by {what}")
+        _require_plain(line)
     routes = list(dict.fromkeys(name for name, _ in lines))
     home: list[Map] = [None] * len(routes)
     ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)
@@ -78,6 +76,13 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
     if any(line.reads for _, line in lines):
         _require_reads(read, stages, file, several=len(routes) > 1)
     return Placing(tuple(home), _chunks(home, file, space.context), stages, read.intersect_range(stages), tuple(ends))
+
+
+def _require_plain(line: ast.Stages) -> None:
+    """Require a line without a family of routes, single microbatches and `when`; raise NotAffine otherwise."""
+    if line.family or line.microbatch or line.condition:
+        what = "a family of routes" if line.family else "single microbatches" if line.microbatch else "`when`"
+        raise NotAffine(line.span, f"stages are placed by {what}")
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:

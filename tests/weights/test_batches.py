@@ -55,6 +55,13 @@ def test_periods_with_messages_are_exact(source: Source, p: int, message: int, e
     assert claimed(made) == expected and claimed_bubble(made) == 1 - 3 / expected
 
 
+@pytest.mark.parametrize("p", range(2, 9))
+def test_a_flush_after_every_p_microbatches_costs_its_bubble(p: int) -> None:
+    """A batch of p microbatches takes (2 p - 1) (tF + tB): 21/4 a microbatch at p = 4, 45/8 at p = 8, in place of 3."""
+    made = examined(read("1f1b"), Options({"p": p, "m": p})).analysis
+    assert claimed(made) == 3 * (2 * p - 1)
+
+
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb_h1", "v_half", "interleaved", "dualpipe", "zb_h2", "zb_v"])
 def test_a_batch_after_another_adds_the_span(name: str) -> None:
     """Repeated without a barrier, these orders add their span with every batch, not their makespan: on zb_h2 and zb_v
