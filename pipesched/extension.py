@@ -169,9 +169,7 @@ class Statement(Row):
 
 
 class Decider(Row):
-    """Decides the orders of rules in a file. decide: runs the operations of all ranks, from their emitters, the
-    placement, the costs of the file, the checked file, and its budget.
-    """
+    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget."""
 
     decide: Lazy[Callable[..., None]]
 

@@ -174,17 +174,6 @@ class Stream:
             source -= 1
         return self.reads.get(stage, (source,))
 
-    def read_by(self, stage: int, route: int) -> tuple[int, ...]:
-        """Return the stages that read a stage on a route, the nearest first."""
-        readers, ranks = self.readers[stage], self.placement[route].ranks
-        while len(readers) == 1 and ranks[readers[0]] < 0:
-            readers = self.readers[readers[0]]
-        return readers
-
-    def home(self, stage: int) -> int:
-        """Return the rank of a stage on the first route that has it."""
-        return next(route.ranks[stage] for route in self.placement if route.ranks[stage] >= 0)
-
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """The stages that read each stage, the nearest first."""

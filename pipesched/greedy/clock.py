@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -71,7 +71,8 @@ class Clock:
         self.scale, self.pairs = ticks.scale, {key: _full(each, placement) for key, each in ticks.pair.items()}
         self.times, self.delays = [_full(row, placement) for row in ticks.compute], _full(ticks.message, placement)
         self.rank_of = placement.table.tolist()
-        self.near = [placement.near(route) for route in range(placement.routes)]
+        every = [(placement.read(s), (s,), placement.readers[s]) for s in range(placement.stages)]
+        self.near = [_near(placement, route) if placement.left_out else every for route in range(placement.routes)]
         sizes = costs.held(placement.stages, self.microbatches)
         self.sizes = np.broadcast_to(sizes.whole, placement.table.shape).tolist()
         for emitter in emitters:
@@ -204,6 +205,13 @@ class Clock:
             for result, of, i in self._waits(emitter.rank, Op[written.op], key)[:1]:
                 why = f"waits for the {result.words} of stage {of}, microbatch {i}"
             yield Label(written.span, f"rank {emitter.rank}: {written.op}{stage}.{microbatch}: {why}")
+
+
+def _near(placement: Placement, route: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Return for each stage on a route that leaves out some: the stage that it reads, itself, and its reader."""
+    runs: list[int] = np.flatnonzero(placement.rank_of[route] >= 0).tolist()
+    before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
+    return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(placement.stages)]
 
 
 def _full(table: Ints, placement: Placement) -> list[list[int]]:

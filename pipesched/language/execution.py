@@ -117,19 +117,15 @@ class Names:
         """Return the value of a name of the file; None if it has none."""
         return self.values.get(f"v_{name}")
 
-    def number(self, node: ast.Expression) -> int:
-        """Return the value of an expression."""
-        value: int = eval(self.code[id(node)], self.values)
+    def number(self, node: ast.Expression, *of: int) -> int:
+        """Return the value of an expression, or of the function for it at `of`."""
+        value: int = self.function(node)(*of) if of else eval(self.code[id(node)], self.values)
         return value
 
     def function(self, node: ast.Expression) -> Callable[..., int]:
         """Return the function for an expression of a stage or a rank."""
         made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
-
-    def value(self, node: ast.Expression, *of: int) -> int:
-        """Return the value of an expression, or of the function for it at `of`."""
-        return self.function(node)(*of) if of else self.number(node)
 
     def run(self, item: ast.Let | ast.Rank) -> None:
         """Execute statements, which may define names."""

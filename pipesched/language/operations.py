@@ -14,7 +14,7 @@ An operation is stored as two integers, its site and stage * microbatches + micr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -46,17 +46,20 @@ class Turn:
     def __post_init__(self) -> None:
         self.next = self.low
 
+    @classmethod
+    def of(cls, chunk: tuple[int, int, int], slices: int, others: Collection[int]) -> Turn:
+        """Return the turns of a chunk. others: the microbatches between that it does not run."""
+        made = cls(*chunk[:2], slices)
+        for microbatch in sorted(others):
+            made.name(microbatch)
+        return made
+
     def name(self, microbatch: int) -> None:
         """Mark a microbatch as run."""
         turn = mirrored(microbatch, self.slices)
         if turn >= self.next:
             self.named.add(turn)
             self.skip()
-
-    def leave(self, others: Collection[int]) -> None:
-        """Mark microbatches of the range that the chunk does not run."""
-        for microbatch in sorted(others):
-            self.name(microbatch)
 
     def skip(self) -> None:
         """Skip the microbatches that were named before their turn."""
@@ -120,19 +123,19 @@ class Rule(NamedTuple):
     when: Callable[[], object] | None
 
 
-def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[list[Entry]]]:
-    """Return the chunk of each route and stage on a rank, and the ranges of microbatches of each chunk."""
+def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tuple[int, int, int]], list[set[int]]]:
+    """Return the chunk of each route and stage on a rank; the first microbatch, the end and the stage of each chunk;
+    and the microbatches between that it does not run.
+    """
     ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
-    number = {way: chunk for chunk, way in enumerate(sorted({*ways.values()}))}
-    taken: list[list[Entry]] = [[] for _ in number]
+    taken: dict[Entry, list[Entry]] = {way: [] for way in sorted({*ways.values()})}
     for (route, _), way in ways.items():
-        taken[number[way]].append(placement.ranges[route])
-    return {at: number[way] for at, way in ways.items()}, taken
-
-
-def _between(ends: Entry, taken: Sequence[Entry]) -> set[int]:
-    """Return the microbatches between two ends that no range takes."""
-    return set(range(*ends)).difference(*(range(*each) for each in taken))
+        taken[way].append(placement.ranges[route])
+    ends = [(min(each)[0], max(high for _, high in each), stage) for (_, stage), each in taken.items()]
+    runs = zip(ends, taken.values(), strict=True)
+    others = [{*range(low, high)}.difference(*(range(*x) for x in each)) for (low, high, _), each in runs]
+    number = {way: chunk for chunk, way in enumerate(taken)}
+    return {at: number[way] for at, way in ways.items()}, ends, others
 
 
 class Emitter:
@@ -145,11 +148,8 @@ class Emitter:
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
         self.rank, self.limit, slices = rank, limit, placement.slices
-        self.chunk_of, taken = _chunks(placement, rank)
-        stages = {chunk: stage for (_, stage), chunk in self.chunk_of.items()}
-        ends = [(min(each)[0], max(high for _, high in each)) for each in taken]
-        self.chunks = chunks = [(*between, stages[chunk]) for chunk, between in enumerate(ends)]
-        self.others = [_between(*of) for of in zip(ends, taken, strict=True)]
+        self.chunk_of, self.chunks, self.others = _chunks(placement, rank)
+        chunks = self.chunks
         self.sites: list[int] = []
         self.keys: list[int] = []
         self.second: list[int] = []
@@ -162,9 +162,9 @@ class Emitter:
         self.turns: dict[Result, list[Turn]] = {}
         for result in {op.kind.makes[0] for op in COMPUTES if op not in OLDEST}:
             along = slices if result is Result.GRADIENT else 1
-            self.turns[result] = turns = [Turn(low, end, along) for low, end, _ in chunks]
-            for turn, others in zip(turns, self.others, strict=True):
-                turn.leave(others)
+            self.turns[result] = [
+                Turn.of(chunk, along, others) for chunk, others in zip(chunks, self.others, strict=True)
+            ]
         self.rules: list[Rule] = []
         self.holds, self.part = [0] * len(chunks), Fraction(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -50,6 +51,10 @@ class Route:
         """The name of the route, with its number in its family from the second member on."""
         return f"{self.name}{self.member + 1}" if self.member else self.name
 
+    def ranks(self, stages: int) -> list[int]:
+        """Return the rank of every stage, -1 if it is left out."""
+        return [-1 if (rank := self.stages[stage].rank) is None else rank for stage in range(stages)]
+
 
 def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     """Evaluate the placement.
@@ -67,19 +72,14 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         _line(line, routes, names, max_ops)
     found = sorted(routes.values(), key=lambda route: route.member)
     _require_families(found)
-    m = None if any(line.route and line.route.id == "m" for line in lines) else names.get("m")
-    ranges = _ranges(found, m if type(m) is int else None)  # not a list, function or truth value named m
+    ranges = _ranges(found, names.get("m"))
     stages = _stages(found)
     microbatches = max(high for _, high in ranges)
-    least = (1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)) * stages * microbatches
-    if least > max_ops:
-        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
-        raise _too_many(what, lines[0].span)
+    _require_few(checked, stages, microbatches, max_ops)
     reads = _reads(found, stages, microbatches, max_ops)
     left_out, shared = _require_all_run(found, stages, reads), any(line.microbatch for line in lines)
-    found, ranges = _merged(found, ranges) if shared else (found, ranges)
-    table = [[-1 if (rank := route.stages[s].rank) is None else rank for s in range(stages)] for route in found]
-    rank_of = np.array(table, dtype=np.int32)
+    found, ranges = _merged(found, ranges, stages) if shared else (found, ranges)
+    rank_of = np.array([route.ranks(stages) for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
     if ranks > most_ranks(max_ops):
         message = f"{ranks} ranks; the limit is {most_ranks(max_ops)}"
@@ -87,10 +87,20 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     route_of = np.zeros(microbatches, dtype=np.int32)
     for number, (low, high) in enumerate(ranges):
         route_of[low:high] = number
-    called, group = [route.called for route in found], {route.called: 0 for route in found}
-    ways = tuple(f"{x or 'route'}{n}" for n, x in enumerate(called)) if len(called) > len(group) else tuple(called)
-    chunks = tuple([*group].index(x) for x in called) if shared else ()
-    return Placement(rank_of, route_of, ranks, ways, _frozen(checked, names, stages), reads, 1, left_out, chunks)
+    called = [route.called for route in found]
+    alike, chunks = [*dict.fromkeys(called)], tuple[int, ...]()
+    if shared:  # microbatches were placed one by one
+        chunks = tuple(map(alike.index, called))
+        called = [f"{x or 'route'}{n}" for n, x in enumerate(called)] if len(alike) < len(called) else called
+    frozen = _frozen(checked, names, stages)
+    return Placement(rank_of, route_of, ranks, tuple(called), frozen, reads, left_out=left_out, shared=chunks)
+
+
+def _require_few(checked: Checked, stages: int, microbatches: int, max_ops: int) -> None:
+    least = (1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)) * stages * microbatches
+    if least > max_ops:
+        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
+        raise _too_many(what, checked.items(ast.Stages)[0].span)
 
 
 def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
@@ -121,8 +131,8 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
 
 def _ends(node: ast.Stages | ast.Frozen, names: Names, *of: int) -> tuple[int, int]:
     """Return the half-open range of stages that a line names. of: the number of a member, in a family."""
-    low = names.value(node.low, *of)
-    return low, low + 1 if node.high is None else names.value(node.high, *of)
+    low = names.number(node.low, *of)
+    return low, low + 1 if node.high is None else names.number(node.high, *of)
 
 
 def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: int) -> None:
@@ -132,14 +142,11 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
     if not 0 < len(members) <= most:
         wrong = f"route {name} has {len(members)} members"
         raise _wrong(wrong, node.span, f"{members.start} .. {members.stop}", code=Code.ROUTES)
-    rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
-    runs = names.function(node.condition) if node.condition else None
-    there = sum(len(route.stages) for route in routes.values())
+    line, there = _placing(node, names), sum(len(route.stages) for route in routes.values())
     for k in members:
-        of = (k,) if node.family else ()
+        of = (k,) * bool(node.family)
         low, high = _ends(node, names, *of)
-        first, end = node.microbatches or (None, None)
-        taken = (names.value(first, *of), names.value(end, *of)) if first and end else None
+        taken = node.microbatches and (names.number(node.microbatches[0], *of), names.number(node.microbatches[1], *of))
         each = range(*taken) if node.microbatch and taken else range(-1, 0)
         if (high - low) * len(each) > max_ops:
             raise _too_many(f"{(high - low) * len(each)} stages at least; the limit is {max_ops}", node.span)
@@ -150,11 +157,20 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
             if there > most:
                 message = f"more than {most} stages, counted over all routes"
                 raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")
-            for at in ((stage, k, i) for stage in range(low, high)):
-                rank = rank_of(*at) if runs is None or runs(*at) else None
-                placed = Placed(rank, node, tuple(read(*at) for read in reads))
-                _require_place(at[0], placed, route.stages.get(at[0]))
-                route.stages[at[0]] = placed
+            for stage in range(low, high):
+                _require_place(stage, placed := line(stage, k, i), route.stages.get(stage))
+                route.stages[stage] = placed
+
+
+def _placing(node: ast.Stages, names: Names) -> Callable[[int, int, int], Placed]:
+    """Return the function that places a stage by its line, from stage, member and microbatch."""
+    rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
+    runs = names.function(node.condition) if node.condition else None
+
+    def placed(*at: int) -> Placed:
+        return Placed(rank_of(*at) if runs is None or runs(*at) else None, node, tuple(read(*at) for read in reads))
+
+    return placed
 
 
 def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
@@ -201,16 +217,14 @@ def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[in
     return bool(out)
 
 
-def _merged(routes: list[Route], ranges: list[tuple[int, int]]) -> tuple[list[Route], list[tuple[int, int]]]:
+def _merged(
+    routes: list[Route], ranges: list[tuple[int, int]], stages: int
+) -> tuple[list[Route], list[tuple[int, int]]]:
     """Return routes and ranges, with microbatches in a row that go the same way on one route."""
-    found: list[tuple[str, list[int | None], Route, tuple[int, int]]] = []
-    for route, (low, high) in zip(routes, ranges, strict=True):
-        way = [route.stages[stage].rank for stage in sorted(route.stages)]
-        if found and found[-1][:2] == (route.called, way) and found[-1][3][1] == low:
-            found[-1] = (*found[-1][:3], (found[-1][3][0], high))
-        else:
-            found.append((route.called, way, route, (low, high)))
-    return [x[2] for x in found], [x[3] for x in found]
+    ways = [(route.called, route.ranks(stages)) for route in routes]
+    fresh = [n for n, way in enumerate(ways) if not n or way != ways[n - 1] or ranges[n][0] != ranges[n - 1][1]]
+    ends = [ranges[n - 1][1] for n in [*fresh[1:], len(routes)]]
+    return [routes[n] for n in fresh], [(ranges[n][0], end) for n, end in zip(fresh, ends, strict=True)]
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
@@ -263,8 +277,9 @@ def _stages(routes: list[Route]) -> int:
     return stages
 
 
-def _ranges(routes: list[Route], microbatches: int | None) -> list[tuple[int, int]]:
-    """Return the microbatches of each route; together they cover 0 .. m exactly once."""
+def _ranges(routes: list[Route], m: object) -> list[tuple[int, int]]:
+    """Return the microbatches of each route; together they are all of 0 .. m, each once."""
+    microbatches = m if type(m) is int and all(x.name != "m" for x in routes) else None  # no list or route named m
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):
         help = "declare the parameter m, or write `for microbatch 0 .. n` here"

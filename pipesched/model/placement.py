@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -107,18 +106,6 @@ class Placement(Record):
     def chain(self) -> bool:
         """True if every stage reads the stage before it and no other."""
         return not (self.reads or self.left_out)
-
-    def near(self, route: int) -> list[tuple[tuple[int, ...], ...]]:
-        """Return for each stage on a route: the stages that it reads, itself, and those that read it."""
-        if not self.left_out:
-            return self._near
-        runs: list[int] = np.flatnonzero(self.rank_of[route] >= 0).tolist()
-        before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
-        return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(self.stages)]
-
-    @cached_property
-    def _near(self) -> list[tuple[tuple[int, ...], ...]]:
-        return [(self.read(s), (s,), self.readers[s]) for s in range(self.stages)]
 
     @property
     def skip(self) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError, printable
 from pipesched.runtime.execute.exchange import everybody
 from pipesched.runtime.execute.messages import Message
+from pipesched.runtime.execute.passed import home
 from pipesched.runtime.execute.reduce import Held, holders
 from pipesched.runtime.execute.replicas import replicated
 from pipesched.runtime.execute.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
@@ -181,7 +182,7 @@ def infer_boundaries(
         return cast("list[tuple[Boundary, ...]]", given)
     found: list[tuple[Boundary, ...]] = [() for _ in keywords]
     for stage in range(stream.stages):
-        maker = stream.home(max(stage - 1, 0))
+        maker = home(stream, max(stage - 1, 0))
         made: list[Boundary] | str | None = None
         if maker == rank:
             own = cast("Sequence[Tensor | Sequence[Tensor]] | None", examples)

@@ -45,6 +45,7 @@ from pipesched.runtime.execute.fingerprints import agree
 from pipesched.runtime.execute.frozen import check_frozen, wanting
 from pipesched.runtime.execute.imitated import Imitated
 from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, Tags
+from pipesched.runtime.execute.passed import read_by
 from pipesched.runtime.execute.reduce import Held, Reduction
 from pipesched.runtime.execute.replicas import check_replicas, replicated
 from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
@@ -395,7 +396,7 @@ class Runtime:
         with self._keeping(stage, x, inputs):
             if stage.leaving is not None:
                 made = stage.forward(x.microbatch, inputs, keywords)
-                for reader in self.stream.read_by(x.stage, x.route):
+                for reader in read_by(self.stream, x.stage, x.route):
                     self._put(ACTIVATION, x, reader, made)
                 return
             output, loss = stage.forward_last(x.microbatch, inputs, keywords, self._score(x.microbatch))
@@ -426,7 +427,7 @@ class Runtime:
 
     def _backward(self, x: Instruction) -> None:
         """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
-        found = [self._get(GRADIENT, x, reader) for reader in self.stream.read_by(x.stage, x.route)]
+        found = [self._get(GRADIENT, x, reader) for reader in read_by(self.stream, x.stage, x.route)]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
         for source in self.stream.read(x.stage, x.route):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pipesched.runtime.execute.passed import read_by
 from pipesched.stream import NEIGHBOUR, Instruction, Stream
 
 ACTIVATION, GRADIENT, SYNC, TIED = "F", "B", "SYNC", "TIED"
@@ -95,7 +96,7 @@ class Tags:
     def of(cls, stream: Stream, width: int) -> Tags:
         ways = [route for route in range(len(stream.placement)) if -1 in stream.placement[route].ranks] or [0]
         pairs = (
-            (source, x) for route in ways for source in range(stream.stages) for x in stream.read_by(source, route)
+            (source, x) for route in ways for source in range(stream.stages) for x in read_by(stream, source, route)
         )
         far = tuple(sorted({pair for pair in pairs if pair[0] + 1 != pair[1]}))
         return cls(len(stream.placement), stream.stages, stream.microbatches, max(width, 1), far)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message
+from pipesched.runtime.execute.passed import read_by
 from pipesched.stream import BATCH, COMPUTES, Instruction, Stream
 
 LOST = "F, run again"
@@ -82,11 +83,11 @@ class _Rank:
         self._shared[key] = own.entering if local and not counted else 0
         self._needs(key, own, LOST if key in self._again else "F")
         if key in self._again:
-            for reader in self._stream.read_by(x.stage, x.route):
+            for reader in read_by(self._stream, x.stage, x.route):
                 self.has(self._between(ACTIVATION, x, x.stage, reader), own.leaving)
 
     def _backward(self, x: Instruction, key: tuple[int, int], own: StageBytes) -> None:
-        for reader in self._stream.read_by(x.stage, x.route):
+        for reader in read_by(self._stream, x.stage, x.route):
             self.uses(self._between(GRADIENT, x, reader, x.stage))
         self._needs(key, own, x.op)
         for source in self._stream.read(x.stage, x.route):

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.passed import home
 from pipesched.runtime.execute.shapes import Boundary, text
 from pipesched.runtime.execute.tied import Note
 from pipesched.stream import Stream
@@ -124,7 +125,7 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
         taken, made = boundaries[stage : stage + 2]
         if taken != made:
             message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches leave it out"
-            raise RunError(Fault(BOUNDARY, message, Place(stream.home(stage)), (), "leave out stages of one shape"))
+            raise RunError(Fault(BOUNDARY, message, Place(home(stream, stage)), (), "leave out stages of one shape"))
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:

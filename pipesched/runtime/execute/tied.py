@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place, RunError
+from pipesched.runtime.execute.passed import home
 from pipesched.runtime.execute.shapes import TensorSpec
 from pipesched.stream import Stream
 
@@ -108,7 +109,7 @@ class _Model:
 
     def __init__(self, stream: Stream, notes: Sequence[Note]) -> None:
         self.routes = [route.ranks for route in stream.placement]
-        self.rank_of = [stream.home(stage) for stage in range(stream.stages)]
+        self.rank_of = [home(stream, stage) for stage in range(stream.stages)]
         first = (next(x for x, ranks in enumerate(self.routes) if ranks[s] >= 0) for s in range(stream.stages))
         at = [(self.rank_of[stage], f"{route}/{stage}") for stage, route in enumerate(first)]
         self.shown: list[Shown] = [notes[rank]["shown"][key] for rank, key in at]
