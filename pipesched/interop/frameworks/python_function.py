@@ -5,6 +5,7 @@ takes.
         return rows                     {0: [F, F, None, B], 1: …}          objects that print so; None is a bubble
                                         an object with `pipeline_order`     a schedule of torch
                                         instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
+    posting.traced(step, p, "package")  code that posts its own messages, traced on tokens
     def order(p, m, rank):              one row; called for every rank
         yield "F0.0"                    a finding names the line of the yield
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import GeneratorType
 
 from pipesched.common.functions import Unknown, found
@@ -82,6 +84,8 @@ def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
 
 def _recorded(order: object, version: str, most: int) -> Recorded:
     """Convert a function's result to rows of texts."""
+    if isinstance(order, Recorded):
+        return replace(order, version=version)
     rows: list[str | list[str]] = []
     places: list[list[Place | None]] = []
     actions: list[list[tuple[object, Place | None]]] = []
