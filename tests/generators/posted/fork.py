@@ -1,4 +1,4 @@
-"""1F1B with `set_input_tensor`, a step function each way, and exchanges in batches, as forks of Megatron-LM call them."""
+"""1F1B with `set_input_tensor`, a step function each way, and exchanges in batches, in the style of Megatron-LM forks."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A schedule of nodes in a V with functions for each message and each half of a backward, in Colossal-AI's calling style.
+"""A schedule of nodes in a V, a function for each message and each half of a backward, in Colossal-AI's calling style.
 
 Messages are tables of tensors, sends return handles, and `inputs` says which gradients are wanted.
 """
