@@ -1,4 +1,4 @@
-"""1F1B with `set_input_tensor`, a step function each way, and exchanges in batches, in the style of Megatron-LM forks."""
+"""1F1B with `set_input_tensor`, a step function each way, and exchanges in batches, as Megatron-LM forks have it."""
 
 import torch
 
