@@ -139,6 +139,20 @@ class Module(Base):
         module0.rank.compute(made.label, ended)
         return [made], criterion0(made, *labels0) if criterion0 is not None else None
 
+    def half(self, wanted: Sequence[Tensor], stage: int, microbatch: int) -> None:
+        """Record a backward, or the half of it that gives the wanted gradients."""
+        store = self.weights if self.weights is not None and self.weights.enabled else None
+        if wanted and all(x.weight for x in wanted):
+            self.rank.compute(("W" if microbatch in self.halves else "B", stage, microbatch))
+            return
+        if not wanted and store is None:
+            self.rank.compute(("B", stage, microbatch))
+            return
+        self.halves.add(microbatch)
+        self.rank.compute(("I", stage, microbatch))
+        if store is not None:
+            store.put(lambda: self.rank.compute(("W", stage, microbatch)))
+
     def ended(self, outputs: Sequence[object], gradients: Sequence[object]) -> tuple[str, int, int]:
         """Take the gradient of an output, set that of the input, and return the name of the backward."""
         output = outputs[0]
@@ -160,16 +174,7 @@ def backward(
         raise Undecided("the start of a backward")
     module, (_, stage, microbatch) = outputs[0].made[0], outputs[0].label
     module.ended(outputs, [x for x in _listed(grad_tensors) if x is not None])
-    wanted, store = [x for x in _listed(inputs) if isinstance(x, Tensor)], module.weights
-    if wanted and all(x.weight for x in wanted):
-        module.rank.compute(("W" if microbatch in module.halves else "B", stage, microbatch))
-    elif wanted or (store is not None and store.enabled):
-        module.halves.add(microbatch)
-        module.rank.compute(("I", stage, microbatch))
-        if store is not None and store.enabled:
-            store.put(lambda: module.rank.compute(("W", stage, microbatch)))
-    else:
-        module.rank.compute(("B", stage, microbatch))
+    module.half([x for x in _listed(inputs) if isinstance(x, Tensor)], stage, microbatch)
 
 
 def _listed(tensors: object) -> Sequence[object]:
