@@ -168,3 +168,11 @@ def test_a_wrong_placement_is_refused_at_its_line(what: str) -> None:
     (found,) = pipesched.verify(Source("f.ps", HEAD + lines + ONE_LIST), p=2, m=4).diagnostics
     assert str(found.code) == code and said in found.message, found
     assert found.where is not None and found.where.source.text[: found.where.start].count("\n") >= 1
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("recycle", {"p": 2, "n": 3, "m": 6}), ("skippipe", {"p": 4, "m": 4})])
+def test_gradients_are_those_of_the_undivided_model(name: str, sizes: dict[str, int]) -> None:
+    """On processes: three copies of a stage sum their gradients, and a model that leaves out the same stages agrees."""
+    made = pipesched.run(name, **sizes, steps=2, pace=0)
+    assert isinstance(made, pipesched.Rehearsal) and made.ok and made.error < 1e-12
+    assert made.counted == made.peak
