@@ -218,7 +218,7 @@ class Timeline:
         """
         found = zero.union(tight.range())
         for _ in range(ROUNDS):
-            fewer = zero.union(tight.intersect_domain(found).range()).coalesce()
+            fewer = zero.union(tight.intersect_domain(found).range())
             if self.rel.holds(f"{what}: a way leads there", found, fewer):
                 return found
             found = fewer
