@@ -33,7 +33,7 @@ _NUMBER, _TEXT = rb"(?:K.|M..|J....|\x8a\x08.{8})", rb"(?:h.|j....)"
 _LIST = rb"\](?:\((?:%s)*e|(?!\())"
 _FRAME = rb"\}\((?:" + _TEXT + rb"(?:" + _TEXT + rb"|" + _NUMBER + rb"))*u"
 _ANY = [rb"[N\x88\x89]", _NUMBER, _TEXT + _TEXT + rb"\x86", _TEXT, _LIST % (_LIST % _NUMBER), _LIST % _TEXT]
-_VALUE = rb"(?>" + rb"|".join((*_ANY, _LIST % _FRAME)) + rb")"
+_VALUE = rb"(?:" + rb"|".join((*_ANY, _LIST % _FRAME)) + rb")"
 _WANTED = {
     "record_id": _NUMBER,
     "collective_seq_id": _NUMBER,
