@@ -77,6 +77,8 @@ def _entries(
             continue
         if schedule.has(COPIES):
             return [], "it copies activations to host memory"
+        if (schedule.placement.rank_of < 0).any():
+            return [], "its microbatches skip stages"
         made.append(entry_of(schedule))
     return made, "" if made else "no size of the grid fits it"
 
