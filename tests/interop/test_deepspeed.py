@@ -136,7 +136,7 @@ def test_instructions_of_any_function() -> None:
     report = pipesched.verify("python:own.py:step", p=1)
 
     assert report.ok and report.operations == 2
-    assert any("left out" in note and "Other" in note for note in report.notes)
+    assert any("omitted" in note and "Other" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_instructions_of_any_function() -> None:
         ("TrainSchedule", {"p": 2}, "PS855", "m is not given"),
         ("TrainSchedule", {"p": 2, "m": 2, "phase": 1}, "PS855", "takes no phase"),
         ("pipe_schedules.py:Engine", {"p": 2, "m": 2}, "PS855", "not a subclass of DeepSpeed's PipeSchedule"),
-        ("pipe_schedules.py:Nothing", {"p": 1, "m": 2}, "PS853", "BackwardPass(0) of stage 0 finds nothing"),
+        ("pipe_schedules.py:Nothing", {"p": 1, "m": 2}, "PS853", "BackwardPass(0) of stage 0 finds its buffer empty"),
         ("pipe_schedules.py:Unnamed", {"p": 1, "m": 2}, "PS853", "ForwardPass names buffer None"),
         ("pipe_schedules.py:Endless", {"p": 1, "m": 2, "max_ops": 1000}, "PS853", "still yields after"),
         ("no_such.py:Schedule", {"p": 1, "m": 2}, "PS850", "no_such"),

@@ -73,7 +73,7 @@ QWEN = PUBLISHED["Qwen/Qwen3-30B-A3B"]["config"]
         ({"model_type": "jamba"}, "PS251", "not attention"),
         ({"model_type": "qwen2_vl"}, "PS251", "images"),
         ({"model_type": "lama"}, "PS251", "llama"),
-        ({}, "PS251", "not known"),
+        ({}, "PS251", "unknown family"),
         ({**LLAMA, "is_encoder_decoder": True}, "PS251", "an encoder and a decoder"),
         ({**LLAMA, "vision_config": {}}, "PS251", "images"),
         ({**QWEN, "decoder_sparse_step": 2}, "PS251", "some layers"),

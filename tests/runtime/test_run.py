@@ -240,7 +240,7 @@ class TestWhatItTells:
         out = capsys.readouterr().out
         assert "2 steps of mlp, forward only\n" in out and "\n    outputs as in the undivided model: " in out
         assert main(["run", str(file), "--pace", "0", "--fault", "weights@1"]) == 1
-        differs = r"error\[PS827\]: the output of microbatch \d in step \d is not that of the model"
+        differs = r"error\[PS827\]: the output of microbatch \d in step \d differs from that of the undivided model"
         assert re.search(r"PS824.*copies of stage" if name == "dualpipe" else differs, capsys.readouterr().err)
         assert main(["run", str(file), "--engine", "torch"]) == 1
         assert "PS814" in capsys.readouterr().err
