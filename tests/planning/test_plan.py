@@ -230,9 +230,7 @@ def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixt
     for only, expected in lacking.items():
         assert main(["plan", *SMALL_PLAN, "--only", only, "--json"]) == 0
         rules = json.loads(capsys.readouterr().out)["rules"]
-        assert len(rules) == 6 and all(
-            (rule["holds"] is None) == ("not applicable" in rule["text"]) for rule in rules
-        )
+        assert len(rules) == 6 and all((rule["holds"] is None) == ("not applicable" in rule["text"]) for rule in rules)
         found = [rule["text"].split("not applicable here, ")[1] for rule in rules if rule["holds"] is None]
         assert sorted(found) == sorted([*expected, *["no choice recomputes"] * ("recompute" in only)])
 
