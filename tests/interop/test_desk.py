@@ -23,10 +23,12 @@ from tests.oracles.incidents import incident
 from tests.readers.typed import typed
 
 _GLOO = """
-import sys, torch, torch.distributed as d
+import os, sys, torch, torch.distributed as d
 d.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 for _ in range(3): d.all_reduce(torch.ones(4))
 sys.stdout.buffer.write(torch._C._distributed_c10d._dump_fr_trace(True, sys.argv[2] == "stacks"))
+sys.stdout.buffer.flush()
+os._exit(0)  # gloo's threads end with the process; torch may abort when it ends them
 """
 
 
@@ -76,6 +78,19 @@ def test_what_is_missing_is_said_and_not_guessed(tmp_path: Path) -> None:
     text = told.out.decode()
     assert f"no record of rank {others[0]}\n" in text
     assert f"error[PS891]: nccl_trace_rank_{others[1]} is cut off or damaged" in text
+    assert f"the job stops: rank {made.rank} called nothing more" in text
+
+
+def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None:
+    """If nothing in it is of a dump, it is damaged; beside the own dump of a rank, such a file is ignored."""
+    made = incident(1, "stop", "collective")
+    made.lost, made.damaged = set(), set()
+    write(made, tmp_path)
+    (tmp_path / "log_rank_0.txt").write_text("started")
+    other = next(rank for rank in range(1, len(made.posted)) if rank != made.rank)
+    (tmp_path / f"nccl_trace_rank_{other}").write_text("garbage")
+    text = typed("verify", "--recorded", str(tmp_path)).out.decode()
+    assert text.count("PS891") == 1 and f"nccl_trace_rank_{other} is cut off or damaged" in text
     assert f"the job stops: rank {made.rank} called nothing more" in text
 
 

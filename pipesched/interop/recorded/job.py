@@ -140,6 +140,8 @@ def of_folder(folder: str) -> Job:
     """
     files = recorded_runs.read_files(folder)
     kinds = {name: recorded_runs.kind_of(data) for name, data in files.items()}
+    if "dump" in kinds.values():
+        kinds |= dict.fromkeys(_damaged(kinds), "dump")
     makes: Mapping[str, Callable[[Mapping[str, bytes]], Job]] = {
         "dump": _dumps,
         "trace": partial(_of_names, posted=False),
@@ -150,6 +152,13 @@ def of_folder(folder: str) -> Job:
             with _without_cycles():
                 return make({name: data for name, data in files.items() if kinds[name] == kind})
     raise fail(InteropCode.NO_RECORD, f"{folder} has no record of a rank", help=recorded_runs.GIVE)
+
+
+def _damaged(kinds: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the files of no kind whose names end in the number of a rank that has no dump."""
+    ranked = {name: int(found[1]) for name in kinds if (found := RANK.search(name))}
+    there = {rank for name, rank in ranked.items() if kinds[name] == "dump"}
+    yield from (name for name, rank in ranked.items() if kinds[name] is None and rank not in there)
 
 
 @contextmanager
