@@ -182,6 +182,15 @@ The built-in schedules at sizes and costs of your choice; drop a CSV of computes
 """
 
 
+def _docstring(_app: Sphinx, _of: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """Let each field of a docstring be lines of one paragraph; what is raised stays a list."""
+    inside = False
+    for at, line in enumerate(lines):
+        inside = line.startswith("Raises:") or (inside and bool(line.strip()))
+        if not inside:
+            lines[at] = line.removeprefix("    ")
+
+
 def _finished(app: Sphinx, failed: Exception | None) -> None:
     """Add the page that plays schedules, and an index that is the first page."""
     if failed is not None:
@@ -204,4 +213,5 @@ def setup(app: Sphinx) -> None:
     app.add_config_value("played_ranks", "", "")
     app.add_lexer("ps", Language)
     app.connect("source-read", _read)
+    app.connect("autodoc-process-docstring", _docstring)
     app.connect("build-finished", _finished)

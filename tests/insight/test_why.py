@@ -60,7 +60,7 @@ def by_hand(schedule: Schedule, costs: Costs) -> list[dict[str, Fraction]]:
     run, _ = played(schedule, costs)
     latency = rows(costs, schedule.stages)["C"]
     assert latency is not None
-    made_by = simulate.producers(run.orders, schedule.stages)
+    made_by = simulate.producers(run.orders, schedule.stages, simulate.left_out(schedule))
 
     def cause(spot: Spot) -> tuple[Spot, Fraction] | None:
         """Return the last operation that a slot waits for, and the message in between."""
@@ -143,7 +143,7 @@ def path_is_whole(schedule: Schedule, costs: Costs) -> None:
     """The law of the path: from 0 to the makespan without a gap, along orders and messages."""
     run, _ = played(schedule, costs)
     by_stage = rows(costs, schedule.stages)
-    made_by = simulate.producers(run.orders, schedule.stages)
+    made_by = simulate.producers(run.orders, schedule.stages, simulate.left_out(schedule))
     dependencies, ticks = Dependencies.of(schedule), costs.ticks(schedule.stages)
     times = timeline(schedule, dependencies, ticks)
     path = critical_path(times, causes(schedule, dependencies, times, ticks))

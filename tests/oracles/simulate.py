@@ -11,7 +11,7 @@ Nothing here is fast, and nothing here knows of event graphs, columns or clocks.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -86,8 +86,14 @@ def slots(order: Sequence[Compute]) -> Iterator[list[int]]:
         yield slot
 
 
-def producers(orders: list[list[Compute]], stages: int) -> dict[Spot, Spot]:
-    """Return the producer of the input of each operation, if it has one."""
+def left_out(schedule: Schedule) -> set[tuple[int, int]]:
+    """Return each stage that a microbatch skips: the one after it reads the one before it."""
+    table = schedule.placement.table.tolist()
+    return {(stage, i) for stage, row in enumerate(table) for i, rank in enumerate(row) if rank < 0}
+
+
+def producers(orders: list[list[Compute]], stages: int, skipped: Collection[tuple[int, int]] = ()) -> dict[Spot, Spot]:
+    """Return the producer of the input of each operation, if it has one. skipped: as `left_out`."""
     where: dict[tuple[str, int, int], Spot] = {}
     for rank, order in enumerate(orders):
         for i, x in enumerate(order):
@@ -95,18 +101,23 @@ def producers(orders: list[list[Compute]], stages: int) -> dict[Spot, Spot]:
     found = {}
     for rank, order in enumerate(orders):
         for i, x in enumerate(order):
-            wanted = _wanted(x, stages)
+            wanted = _wanted(x, stages, skipped)
             spots = [where[kind, stage, x.microbatch] for kind, stage in wanted if (kind, stage, x.microbatch) in where]
             if spots:
                 found[rank, i] = min(spots)
     return found
 
 
-def _wanted(x: Compute, stages: int) -> list[tuple[str, int]]:
+def _wanted(x: Compute, stages: int, skipped: Collection[tuple[int, int]]) -> list[tuple[str, int]]:
     """Return the possible producers of the input of an operation."""
+    before, behind = x.stage - 1, x.stage + 1
+    while (before, x.microbatch) in skipped:
+        before -= 1
+    while (behind, x.microbatch) in skipped:
+        behind += 1
     match x.op:
         case Op.F:
-            return [("F", x.stage - 1)] if x.stage else []
+            return [("F", before)] if x.stage else []
         case Op.W:
             return [("I", x.stage)]
         case Op.R:
@@ -114,7 +125,7 @@ def _wanted(x: Compute, stages: int) -> list[tuple[str, int]]:
         case _ if x.stage == stages - 1:
             return [("F", x.stage)]
         case _:
-            return [("I", x.stage + 1), ("B", x.stage + 1)]
+            return [("I", behind), ("B", behind)]
 
 
 def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fraction:
@@ -133,7 +144,7 @@ def slot_cost(order: Sequence[Compute], slot: list[int], costs: Costs) -> Fracti
 def run(schedule: Schedule, costs: Costs) -> Played:
     """Sweep over the ranks until nothing changes. An input of the same rank exists or not: there is no wait for it."""
     orders = orders_of(schedule)
-    made_by = producers(orders, schedule.stages)
+    made_by = producers(orders, schedule.stages, left_out(schedule))
     left = [list(slots(order)) for order in orders]
     start: dict[Spot, Fraction] = {}
     end: dict[Spot, Fraction] = {}
@@ -178,7 +189,7 @@ def longest(schedule: Schedule, costs: Costs) -> Fraction:
     """Return the longest chain of dependencies, slots with their full cost, messages between ranks with their
     latency."""
     orders = orders_of(schedule)
-    made_by = producers(orders, schedule.stages)
+    made_by = producers(orders, schedule.stages, left_out(schedule))
     slot_of = {(rank, i): (rank, slot[0]) for rank, order in enumerate(orders) for slot in slots(order) for i in slot}
     members: dict[Spot, list[int]] = defaultdict(list)
     for (_, i), head in slot_of.items():
