@@ -9,8 +9,8 @@
     overhead       idle time of all ranks / work of all ranks            1F1B: (p - 1) / m, which half of the
                                                                          literature calls the bubble fraction
 
-A quantity without a rank means the largest over ranks. If all ranks have the same work, the bubble is idle / makespan
-of any of them.
+A quantity given without a rank is its maximum over all ranks. If all ranks have the same work, the bubble is idle /
+makespan of any of them.
 """
 
 from __future__ import annotations

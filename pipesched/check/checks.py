@@ -40,7 +40,7 @@ class Subject(Extended):
 
 
 def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
-    """Run all checks; return their findings, and whether the order of compute has no error.
+    """Run all checks; return their findings, and whether the compute order is free of errors.
 
     Raises:
         PipeschedError: PS222, if costs or sizes exceed 64 bits.

@@ -157,7 +157,7 @@ class Meetings:
             start += len(calls)
 
     def _stuck(self, model: Model) -> dict[int, list[tuple[int, int]]]:
-        """Return the nodes that never end, each with its waits for such nodes."""
+        """Return the nodes that never finish, each with its waits for other such nodes."""
         node, waits = self._graph(model)
         count = [len(of) for of in waits]
         after: list[list[int]] = [[] for _ in node]

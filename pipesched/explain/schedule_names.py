@@ -119,7 +119,7 @@ def _meant(target: str) -> str | None:
 
 
 def target(found: Sequence[Diagnostic], text: str) -> Sequence[Diagnostic]:
-    """Suggest the option for a size given instead of a file."""
+    """Suggest the option for a size that was given where a file is expected."""
     size = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:=\s*([\w.,]*)|:\s*([0-9][0-9.,]*)?)", text)
     if size is not None and size[1].lower() != "c" and _named(text) is None:  # a drive of Windows
         help = f"write `{as_option(size[1], size[2] or size[3] or '')}`"

@@ -72,7 +72,9 @@ def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Op
     ordered = _ordered(first)
     found = [] if ordered is None else [_hoisted(ordered.made), _placed_again(ordered.made)]
     if ordered is None or not (found := [one for one in found if one is not None]):
-        return loaded, options.owning(Mend(changed="nothing; no operation is added, removed or renamed, only moved"))
+        return loaded, options.owning(
+            Mend(changed="nothing: operations are only moved, never added, removed or renamed")
+        )
     best = min(found, key=lambda one: one.makespan)
     changed = "; ".join(filter(None, (ordered.changed, best.changed)))
     made = Mend(True, changed, (*ordered.labels, *best.labels), tuple(_costs(first, best)))

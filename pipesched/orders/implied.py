@@ -180,7 +180,7 @@ READ = 20
 """The bad words or cells after which reading stops."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
-"""By option, the things that it counts, in singular and plural."""
+"""For each option, the singular and plural names of what it counts."""
 
 
 def table_of(rows: Rows) -> Column:

@@ -21,7 +21,7 @@ PLAN = (
     Option("tokens", amount, "Tokens to train on, to predict the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Most bytes of a GPU [default: as its driver offers].", "80GB"),
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
-    Option("trainer", text, "Only choices that this trainer runs, with its configuration.", "NAME[==RELEASE]"),
+    Option("trainer", text, "Show only choices that this trainer can run, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
     Option("optimize", seconds, "Let the optimizer order the first rows, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),

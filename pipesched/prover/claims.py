@@ -233,7 +233,7 @@ class _Part:
         space = self.facts.space
         polynomials = [space.polynomial(x, ranks) for x in (a, d, b, c)]
         if not polynomials[0].mul(polynomials[1]).sub(polynomials[2].mul(polynomials[3])).is_zero():
-            raise Unsettled("the quotients are not found to be equal")
+            raise Unsettled("the quotients could not be shown to be equal")
         said = " ".join(self.node.span.text.split())
         self.question.evidence.equal(
             f"{said}: a d == b c of these quotients a / b and c / d",

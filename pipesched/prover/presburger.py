@@ -42,7 +42,7 @@ class TooHard(Exception):
 
 
 class _Left:
-    """The remaining budget of our own steps for a question, and the memory limit of the process."""
+    """The budget of our own steps left for a question, and the process's memory limit."""
 
     steps = STEPS
     memory = MEMORY

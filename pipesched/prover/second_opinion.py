@@ -71,7 +71,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class _Steps:
-    """The remaining steps of Z3 for all inclusions."""
+    """Z3's remaining step budget, shared by all inclusion checks."""
 
     def __init__(self, z3: Any) -> None:
         self.z3, self.left = z3, IN_ALL

@@ -286,7 +286,7 @@ def _schedule(flow: Flow, edges: UnionMap) -> UnionMap:
 
 
 def _word(rel: Relations, x: Statement, after: str, clocks: Callable[[], UnionMap]) -> Iterator[PwAff]:
-    """Yield the numbers of a statement's clock, as found by isl's scheduler."""
+    """Yield the components of a statement's clock, as found by isl's scheduler."""
     for k in count():
         what = f"clock {k}{after} at {x.name}"
         number = rel.model.evidence.guess(what, rel.space, lambda k=k: _scheduled(clocks, x, k))  # type: ignore[misc]

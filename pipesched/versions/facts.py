@@ -67,7 +67,7 @@ class Versions:
 
     @cached_property
     def trained(self) -> Bools:
-        """True for each stage * microbatches + microbatch with a gradient of weights."""
+        """At index stage * microbatches + microbatch: True if that microbatch has a weight gradient on that stage."""
         wanted = self.schedule.placement.wants[Result.WEIGHTS]
         return np.repeat(wanted, self.schedule.microbatches) & (self.done >= 0)
 

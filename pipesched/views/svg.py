@@ -48,7 +48,7 @@ _TOP = 52
 
 @dataclass(frozen=True)
 class Svg:
-    """A request for a figure. style: default, zero-bubble or megatron. force: any number of operations.
+    """A request for a figure. style: default, zero-bubble or megatron. force: draw any number of operations.
 
     pixels: the pixels per tick, None for as many as fit. words: text that replaces the cost.
     """

@@ -31,7 +31,7 @@ class Setup:
 
     @property
     def copies(self) -> int:
-        """The number of ranks with the same parameters: d c."""
+        """The number of ranks that hold the same parameters: d * c."""
         return self.x.data * self.x.context
 
     @cached_property

@@ -128,7 +128,7 @@ def _reduction_waits(program: Program) -> Added:
 
 
 def _with(program: Program, added: list[Added]) -> Program:
-    """Insert instructions into a program. The sort is stable: instructions added at one place keep their order."""
+    """Insert instructions into a program. The sort is stable: instructions added at the same place keep their order."""
     size = len(program)
     extra = sum(len(more.at) for more in added)
     at = np.concatenate([4 * np.arange(size) + _ITSELF, *(more.at for more in added)])

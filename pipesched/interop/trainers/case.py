@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def stages(self) -> int | None:
-        """The number of all stages of the model."""
+        """The total number of stages of the model."""
         return None if self.ranks is None or self.chunks is None else self.ranks * self.chunks
 
 

@@ -29,7 +29,7 @@ class Mark:
     text: Sequence[str] = ()
 
     def of(self, settings: Settings) -> Setting | str | None:
-        """Find the setting or the word that shows that a configuration is the project's, or None."""
+        """Return the setting or word that identifies a configuration as the project's, or None."""
         if settings.kind not in self.texts:
             return None
         keys = [(x, x.key.replace("_", "-")) for x in settings]

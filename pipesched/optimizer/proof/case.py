@@ -106,7 +106,7 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return each rank's operations in order, each as a line of a program. Raises FaultError, PS715, for two
+    """Return each rank's operations in order, each represented as a program line. Raises FaultError, PS715, for two
     routes or microbatches that overtake each other.
     """
     if schedule.placement.routes > 1:

@@ -75,7 +75,7 @@ def _row(
     source: str,
     node_size: int = 8,
 ) -> tuple[str, Device]:
-    """Build a row. tera: FLOP/s; giga: bytes of memory; of node, network and host bytes per second, in one direction.
+    """Build a row. tera: TFLOP/s. giga: memory in GB, then node, network and host bandwidth in GB/s, one way.
 
     shape: GB/s of its memory, multiprocessors, the constant of its products, and the total that torch reports, in units
         of 10^8 bytes.

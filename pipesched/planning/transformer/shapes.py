@@ -30,7 +30,7 @@ from pipesched.planning.transformer.trainers import TRAINERS, Trainer
 PICO = 10**12
 Picoseconds: TypeAlias = int
 TILES = ((256, 128, Fraction(1)), (128, 128, Fraction("0.93")), (128, 64, Fraction("0.8")), (64, 64, Fraction("0.6")))
-"""Rows and columns of a tile of a product, and the share of the rate of the largest one."""
+"""Tile sizes of a matrix product (rows, columns), each with its rate as a share of the largest tile's."""
 ALIGNED = 64
 EAGER = Fraction("3.5")
 """Bytes that elementwise work of torch's own kernels passes, over those of compiled ones: 8B on 8 H100 takes 1.157

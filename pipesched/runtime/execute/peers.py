@@ -325,7 +325,7 @@ def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
     for address in found:
         if not _local(address):
             return address
-    message = f"rank {rank} has no address at which the ranks of other machines reach it"
+    message = f"rank {rank} has no address at which ranks on other machines can reach it"
     raise RunError(Fault(NEEDS, message, Place(rank), help="set MASTER_ADDR to the address of the first machine"))
 
 

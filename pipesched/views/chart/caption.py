@@ -36,7 +36,7 @@ def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
 
 
 def timeless(chart: Chart) -> int:
-    """Return the number of slots that take no time; for O and L, of copies that take none."""
+    """Return the number of slots that take no time; an O or L counts if its copy takes none."""
     instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
     if (copies := chart.times.copies) is not None:
         instant[copies.op[copies.end > copies.start]] = False

@@ -127,7 +127,7 @@ def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _begun(chunk: Chunk, t: int) -> list[Ints]:
-    """Return, by kind, the work done before t by the first n operations, for every n that can have begun."""
+    """For each kind, return the work that the first n operations have done by time t, for each possible n."""
     made = []
     for work, times in zip(chunk.work, chunk.times, strict=True):
         n = int(np.searchsorted(times, t))
