@@ -153,7 +153,7 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
         for i in each:
             route = routes.setdefault((name, k, i), Route(name, k - members.start, node.span))
             route.microbatches = (i, i + 1) if node.microbatch else taken or route.microbatches
-            there += sum(stage not in route.stages for stage in range(low, high))
+            there += len({*range(low, high)} - route.stages.keys())
             if there > most:
                 message = f"more than {most} stages, counted over all routes"
                 raise _too_many(message, node.span, f": a stage counts as {OPS_A_STAGE} operations")

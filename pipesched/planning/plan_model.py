@@ -144,8 +144,8 @@ class Model:
         kept_whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
         each = a.dtype_bytes + kept_whole.gradient_bytes + kept_whole.optimizer_bytes
         yield ""
-        whole = gigabytes(each * parameters.total(a))
-        yield f"parameters, gradients and optimizer state: {each} bytes per parameter, {whole} in total"
+        total = gigabytes(each * parameters.total(a))
+        yield f"parameters, gradients and optimizer state: {each} bytes per parameter, {total} in total"
         yield from (f"left out: {one}" for one in a.left_out)
 
     def to_json(self) -> dict[str, object]:
