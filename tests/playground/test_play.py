@@ -346,6 +346,15 @@ def test_a_damaged_link_is_said(visit: Any) -> None:
         assert page.evaluate("document.getElementById('panels').children.length") == 1
 
 
+def test_a_cost_that_cannot_be_played_is_said(visit: Any) -> None:
+    """A link with a finer or a negative cost shows the usual one in its field, plays it, and says so."""
+    for cost in ("0.0001", "-1"):
+        page = visit(f"#F={cost}&a=gpipe,2,,4")
+        assert page.evaluate("document.getElementById('cost-F').value") == "1"
+        assert page.evaluate("playground.costsNow().ticks.F / playground.costsNow().scale") == 1
+        assert "no cost of F" in page.evaluate("document.getElementById('said').textContent")
+
+
 def test_two_schedules_share_their_axis(visit: Any) -> None:
     """A tick is as wide in both pictures, so that their lengths can be compared; sliders change sizes and redraw."""
     page = visit("#a=gpipe,4,,8&b=zb_h1,4,,8")

@@ -379,7 +379,13 @@ async function fragment() {
 async function open() {
   const asked = new URLSearchParams(location.hash.slice(1));
   panels.splice(0).forEach((panel) => panel.root.remove());
-  for (const [name, usual] of COSTS) element(`cost-${name}`).value = asked.get(name) ?? usual;
+  for (const [name, usual] of COSTS) {
+    const input = element(`cost-${name}`);
+    input.value = asked.get(name) ?? usual;
+    if (input.validity.valid && (input.value !== "" || usual === "")) continue;
+    input.value = usual;
+    element("said").textContent = `the link has no cost of ${name} from 0 to 1000000 with three decimals: ${usual || "the usual"} is taken`;
+  }
   for (const key of ["a", "b"]) {
     const csv = asked.get(`${key}.csv`), named = asked.get(key) ?? (key === "a" && csv === null ? "1f1b,4,2,8" : null);
     if (csv === null && named === null) continue;
