@@ -47,8 +47,23 @@ class Refused:
 
     choice: Choice
     kind: str
-    reason: str
+    reason: str | Over
     over: int = 0
+
+
+@dataclass(frozen=True)
+class Over:
+    """The bytes of a rank that exceed the cap, and what they are for; text only if somebody reads it."""
+
+    rank: int
+    bytes: int
+    cap: Fraction
+    spread: int
+    what: str
+
+    def __str__(self) -> str:
+        free = f", {gigabytes(self.spread)} of it kept free," if self.spread else ""
+        return f"rank {self.rank} needs {gigabytes(self.bytes)} of {gigabytes(self.cap)}{free} for {self.what}"
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
     if reason := refuses(problem.space, choice):
         return Refused(choice, reason, reason)
     stages, x, p, v, m, most = stages_of(problem), choice.training, choice.p, choice.v, choice.m, 0
+    cap = problem.whole_cap
     own, saved, of = stages.state(choice), stages.saved(choice), reserve_of(x)
     more, spread = (of.changing, int(of.spread)) if of else (Fraction(0), 0)
     for rank, mine in enumerate(choice.held):
@@ -89,12 +105,11 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
         live = zip(choice.row.before(p, v, m, rank), mine, strict=True)
         alive = sum(count * saved[stage] for count, stage in live) * x.microbatch // x.context
         total = fixed + alive * (more.denominator + more.numerator) // more.denominator
-        if total + spread > problem.cap:
-            alone = fixed + spread > problem.cap
+        if total + spread > cap:
+            alone = fixed + spread > cap
             what = "parameters, gradients and optimizer" if alone else "memory held at the first backward"
-            shown = f"rank {rank} needs {gigabytes(fixed if alone else total)} of {gigabytes(problem.cap)}"
-            shown += f", {gigabytes(spread)} of it kept free," if spread else ""
-            return Refused(choice, f"{what} over the cap", f"{shown} for {what}", total)
+            over = Over(rank, fixed if alone else total, problem.cap, spread, what)
+            return Refused(choice, f"{what} over the cap", over, total)
         most = max(most, total)
     return Bound(least(stages, choice), most)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, partial, wraps
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar, cast
@@ -43,12 +43,17 @@ class Problem:
     overlap: Fraction | None = None
     constants: Constants | None = None
 
-    @property
+    @cached_property
     def on(self) -> Machine | None:
         """The machine for times by shape; None with a flat efficiency."""
         if self.efficiency is not None:
             return None
         return machine(self.device, self.space.training.trainer or DEFAULT, self.constants)
+
+    @cached_property
+    def whole_cap(self) -> int:
+        """The cap in whole bytes."""
+        return int(self.cap)
 
     @property
     def flat(self) -> Fraction:
@@ -210,7 +215,7 @@ class Stages:
         overlap, alone = float(self.problem.hidden(x.zero)), self._shaped(choice) or self._flat(choice)
 
         def stage(kind: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-            gather, scatter = map(float, traffic.each_microbatch(self.model, x, counts[kind], self._between(x.zero)))
+            gather, scatter = map(float, traffic.each_microbatch(x, counts[kind], self._copies(x)))
             (forward, inputs, weights), parts = alone[kind]
             *more, whole = traffic.waits((gather, scatter), (forward, inputs, weights), len(layers[kind]), overlap)
             if choice.row.fused:
@@ -224,7 +229,18 @@ class Stages:
 
     def _between(self, zero: int) -> Device:
         """Return the device with the rates that messages between copies reach."""
-        return self.problem.on.between(zero) if self.problem.on else self.problem.device
+        on = self.problem.on
+        return self._remembered(("between", zero), lambda: on.between(zero) if on else self.problem.device)
+
+    def _remembered(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        if key not in self.memo:
+            self.memo[key] = make()
+        return cast("Made", self.memo[key])
+
+    def _copies(self, x: Training) -> traffic.Shares:
+        """Return the seconds of messages between copies for each parameter of a rank."""
+        key = "copies", x.tensor, x.context, x.data, x.expert, x.zero
+        return self._remembered(key, lambda: traffic.shares(self.model, x, self._between(x.zero)))
 
     def _flat(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
         """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies."""
@@ -265,7 +281,8 @@ class Stages:
             return float(activations.boundary(self.model, x) / rate)
 
         rates = [link(x, device, *two) for two in pairwise(choice.ranks)]
-        said = {rate: seconds(rate) for rate in dict.fromkeys(rates)}
+        of = x.tensor, x.microbatch, x.context
+        said = {rate: self._remembered((*of, rate), partial(seconds, rate)) for rate in dict.fromkeys(rates)}
         after = [said[rate] for rate in rates]
         return _nano(*map(max, [0.0, *after], [*after, 0.0]))
 
@@ -273,10 +290,10 @@ class Stages:
     def once(self, choice: Choice) -> tuple[Once, ...]:
         """Return the messages that each stage sends once per step."""
         x, counts, layers = choice.training, self._counts(choice), self.layers(choice)
-        beside, between = float(self.problem.hidden(x.zero)), self._between(x.zero)
+        beside, shares = float(self.problem.hidden(x.zero)), self._copies(x)
 
         def stage(kind: int) -> Once:
-            found = traffic.between_copies(self.model, x, counts[kind], between)
+            found = traffic.between_copies(counts[kind], shares)
             gather, scatter = (NANO * float(one) for one in found)
             gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
             sent = (gradients * beside, parameters * beside)

@@ -24,9 +24,11 @@ norms and residuals in fp32: each product keeps a copy of its input, and each mi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from pipesched.planning.transformer import parameters
 from pipesched.planning.transformer.config import OWN, Training, Transformer
@@ -191,27 +193,48 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
     Raises:
         PipeschedError: PS235.
     """
-    placed = layers_of(a, x, stages)
-    return tuple(_stage(a, x, layers, first=n == 0, last=n == stages - 1) for n, layers in enumerate(placed))
+    way, made = replace(x, batch=None, data=1, zero=0, layout=None), list[StageBytes]()
+    for stage, layers in enumerate(layers_of(a, x, stages)):
+        many = Counter(map(a.kind, layers))
+        made.append(_stage(a, way, tuple(many.items()), first=stage == 0, last=stage == stages - 1))
+    return tuple(made)
 
 
-def _stage(a: Transformer, x: Training, layers: range, *, first: bool, last: bool) -> StageBytes:
+@lru_cache(maxsize=4096)
+def _stage(a: Transformer, x: Training, many: tuple[tuple[int, int], ...], *, first: bool, last: bool) -> StageBytes:
+    """Return the bytes of a stage. many: the number of its layers of each kind."""
     edge, zero, ends = boundary(a, x), Fraction(0), logits(a, x, a.dtype_bytes)
     extra = embedding(a, x) * first + head(a, x) * last
     out = (ends if last else edge) * bool(x.keep_outputs)
-    saved = sum((layer(a, x, i) for i in layers), out + extra)
-    left = sum((stored(a, x, i) for i in layers), zero)
-    kinds = {a.has_experts(i): i for i in layers}.values()
-    most = [sum((one.bytes for one in items(a, x, i)), zero) for i in kinds]
-    whole, inner = map(max, zip(*([_working(a, x, i) for i in kinds] or [(edge, zero)]), strict=True))
+    each = [(_of_layer(a, x, kind), number) for kind, number in many]
+    saved = sum((number * one.saved for one, number in each), out + extra)
+    left = sum((number * one.stored for one, number in each), zero)
+    whole, inner = max((one.whole for one, _ in each), default=edge), max((one.inner for one, _ in each), default=zero)
     if last:  # a B has freed the head's activations before it reaches a layer; an I frees the logits at its end
         freed = logits(a, x, 4) + out
         left = max(left + edge + ends - freed, zero)
         whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
-    alone = max([edge, extra, *most])
+    alone = max([edge, extra, *(one.most for one, _ in each)])
     if first:
         return StageBytes(saved, alone, zero, zero, (whole, zero, whole))
     return StageBytes(saved, alone, edge, left, (whole, inner, edge))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The bytes of a layer: saved from F, stored from I to W, made at most by an F, working in a B and in an I."""
+
+    saved: Fraction
+    stored: Fraction
+    most: Fraction
+    whole: Fraction
+    inner: Fraction
+
+
+@lru_cache(maxsize=1024)
+def _of_layer(a: Transformer, x: Training, index: int) -> _Layer:
+    most = sum((one.bytes for one in items(a, x, index)), Fraction(0))
+    return _Layer(layer(a, x, index), stored(a, x, index), most, *_working(a, x, index))
 
 
 def _again(a: Transformer, x: Training, index: int) -> Fraction:

@@ -121,6 +121,10 @@ class Transformer:
         """Return True if a layer, counted from 0, has experts."""
         return self.experts is not None and layer >= self.experts.dense_layers
 
+    def kind(self, layer: int) -> int:
+        """Return the first layer whose sizes are those of a layer, counted from 0."""
+        return self.experts.dense_layers if self.experts is not None and self.has_experts(layer) else 0
+
 
 @dataclass(frozen=True)
 class Training:

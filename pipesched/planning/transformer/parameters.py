@@ -59,9 +59,9 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
     Raises:
         PipeschedError: PS235.
     """
-    made, of = [], {a.has_experts(index): layer(a, x, index) for index in (0, a.layers - 1)}
+    made, of = [], {kind: layer(a, x, kind) for kind in {a.kind(0), a.kind(a.layers - 1)}}
     for stage, layers in enumerate(layers_of(a, x, stages)):
-        parts = [part for index in layers for part in of[a.has_experts(index)]]
+        parts = [part for index in layers for part in of[a.kind(index)]]
         first = embedding(a, x) if stage == 0 else ()
         last = head(a, x) if stage == stages - 1 else ()
         if a.tied and stages == 1:

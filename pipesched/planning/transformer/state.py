@@ -64,7 +64,7 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
     made, live = [], TRAINERS[x.trainer].live if x.trainer else (0, 0)
     matrix = Fraction(a.hidden * max(a.feed_forward, (a.heads + 2 * a.kv_heads) * a.head_size), x.tensor)
     for stage, layers in enumerate(layers_of(a, x, stages)):
-        units = [parameters.layer(a, x, i) for i in {a.has_experts(i): i for i in layers}.values()]
+        units = [parameters.layer(a, x, i) for i in {*map(a.kind, layers)}]
         units += [parameters.embedding(a, x)] if stage == 0 else []
         units += [parameters.head(a, x)] if stage == stages - 1 else []
         counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)

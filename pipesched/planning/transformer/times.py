@@ -60,7 +60,8 @@ def costs(
     device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
     parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
     between = replace(on, device=device).between(x.zero) if on else device
-    copies = [traffic.each_microbatch(a, x, parameters.counts(of), between) for of in parts]
+    shares = traffic.shares(a, x, between)
+    copies = [traffic.each_microbatch(x, parameters.counts(of), shares) for of in parts]
     found: dict[str, list[Fraction]] = {kind: [] for kind in "FIWBC"}
     computed = _by_shape(a, way, on, stages) if on else _flat(a, way, device, stages, efficiency)
     for stage, (layers, alone) in enumerate(zip(layers_of(a, x, stages), computed, strict=True)):

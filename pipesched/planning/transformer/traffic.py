@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pipesched.planning.transformer.activations import tokens
 from pipesched.planning.transformer.config import Training, Transformer
@@ -29,6 +29,8 @@ from pipesched.planning.transformer.devices import Device
 from pipesched.planning.transformer.state import copies
 
 Seconds = TypeVar("Seconds", Fraction, float)
+Shares: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
+"""Seconds of a gather and of a scatter between copies for each parameter: of other parts, and of experts."""
 
 
 @dataclass(frozen=True)
@@ -118,31 +120,34 @@ def waits(
     return late[0] + first, late[1] + second, late[2] + more(second), late[1] + late[2] + whole + more(whole)
 
 
-def between_copies(
-    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
-) -> tuple[Fraction, Fraction]:
-    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without experts and of
-    experts.
+def shares(a: Transformer, x: Training, device: Device) -> Shares:
+    """Return the seconds of one gather and of one scatter between copies, for a parameter of a rank: first one that is
+    not of an expert, then one of an expert.
     """
-    gather = scatter = Fraction(0)
-    whole = x.tensor * x.context * x.data
-    for count, of_experts in zip(counts, (False, True), strict=True):
+    whole, made = x.tensor * x.context * x.data, list[tuple[Fraction, Fraction]]()
+    for of_experts in (False, True):
         n = copies(x, of_experts=of_experts)
         apart = whole // (n * x.replicas)
-        share = count * Fraction(n - 1, n) / ring(device, n, apart)
-        gather += share * (a.dtype_bytes if x.zero else x.gradient_bytes)
-        scatter += share * x.gradient_bytes
+        share = Fraction(n - 1, n) / ring(device, n, apart)
+        scatter = share * x.gradient_bytes
         if x.replicas > 1:
             between = ring(device, x.replicas, apart * n)
-            scatter += count * x.gradient_bytes * Fraction(2 * (x.replicas - 1), n * x.replicas) / between
-    return gather, scatter
+            scatter += x.gradient_bytes * Fraction(2 * (x.replicas - 1), n * x.replicas) / between
+        made.append((share * (a.dtype_bytes if x.zero else x.gradient_bytes), scatter))
+    return made[0], made[1]
 
 
-def each_microbatch(
-    a: Transformer, x: Training, counts: tuple[Fraction, Fraction], device: Device
-) -> tuple[Fraction, Fraction]:
+def between_copies(counts: tuple[Fraction, Fraction], each: Shares) -> tuple[Fraction, Fraction]:
+    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without experts and of
+    experts. each: as `shares`.
+    """
+    (gather, scatter), (of_experts, back) = each
+    return counts[0] * gather + counts[1] * of_experts, counts[0] * scatter + counts[1] * back
+
+
+def each_microbatch(x: Training, counts: tuple[Fraction, Fraction], each: Shares) -> tuple[Fraction, Fraction]:
     """Return the seconds of ZeRO's messages per microbatch: one gather, which F and I each need, and the scatter of
     W.
     """
-    gather, scatter = between_copies(a, x, counts, device) if x.zero >= 2 else (Fraction(0), Fraction(0))
+    gather, scatter = between_copies(counts, each) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter
