@@ -13,6 +13,7 @@ from functools import cached_property
 
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
+from pipesched.model.costs import PAIRS
 from pipesched.prover.cones import Cone
 from pipesched.prover.facts import Facts, single, valued, whole
 from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
@@ -27,6 +28,7 @@ _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
 _DEGREE = dict.fromkeys(FIGURES, 1)
 _COUNTED = {**_DEGREE, "peak": 0}
 _MEMORY = {"M", "K"}
+_TIMES = {*FIGURES} - {"peak", "host"}
 VARY, FORMS = 7, 12  # most costs that vary, and most conditions on them
 
 
@@ -54,6 +56,7 @@ class Proof:
             NotAffine: the claim's condition is not of a supported form.
         """
         node = self._node
+        self._require_sums()
         proved: list[Cone] = []
         for question, cones in self._parts():
             if question.settled(lambda own=question: _without_sizes(own)):  # type: ignore[misc]
@@ -94,11 +97,28 @@ class Proof:
         """The costs to which the proof is limited, as text; empty if it covers the claim's whole condition."""
         if self.counted:
             return "at tM == 1"
+        found = [f"t{pair} == t{pair[0]} + t{pair[1]}" for pair in self._summed]
         _, of_sizes = _sides(self._node)
-        if not of_sizes or positive(self.claim.condition):
-            return ""
-        assert isinstance(self._node.left, ast.Binary)
-        return f"where {self._node.left.right.span.text} > 0"
+        if of_sizes and not positive(self.claim.condition):
+            assert isinstance(self._node.left, ast.Binary)
+            found.append(f"{self._node.left.right.span.text} > 0")
+        return f"where {' and '.join(found)}" if found else ""
+
+    @cached_property
+    def _summed(self) -> list[str]:
+        """The overlap pairs whose cost no claim can name: a proof takes it as the sum of both parts."""
+        if ast.names_in(self._node).isdisjoint(_TIMES):
+            return []
+        kinds = self.question.settled(lambda: self.question.timeline.kinds)
+        return [pair for pair in PAIRS if f"t{pair}" not in COSTS and pair in kinds.values()]
+
+    def _require_sums(self) -> None:
+        """Require that the file gives no other cost of these pairs; raise Unsettled if it does."""
+        items = self.question.file.items
+        given = {entry.name for item in items if isinstance(item, ast.Costs) for entry in item.entries}
+        for pair in self._summed:
+            if pair in given or any(isinstance(item, ast.Parts) for item in items):
+                raise Unsettled(f"the file gives the cost of an overlap of {pair[0]} and {pair[1]}")
 
     @cached_property
     def _node(self) -> ast.Binary:

@@ -27,5 +27,7 @@ def domain(sizes: Set, also: Sequence[str] = ()) -> str:
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""
     for pattern, with_ in _RULES:
         conditions = re.sub(pattern, with_, conditions)
+    if also and " or " in re.sub(r"\((?:[^()]|\([^()]*\))*\)", "", conditions):
+        conditions = f"({conditions})"
     whole = " and ".join([*also, *filter(None, [conditions])])
     return "no size" if conditions == "false" else f"every size with {whole}" if whole else "every size"

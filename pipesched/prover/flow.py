@@ -14,7 +14,6 @@ from functools import cached_property
 
 from pipesched.prover.presburger import Map, Set, UnionMap, UnionSet, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
-from pipesched.prover.scope import evaluate
 from pipesched.prover.statements import Statement
 
 
@@ -25,7 +24,7 @@ def every_key(rel: Relations) -> Set:
     made: Set | None = None
     for home, ends in zip(model.placing.home, model.placing.ends, strict=True):
         scope = model.sized(space, None)
-        low, high = (0, scope.values["m"]) if ends is None else (evaluate(x, scope) for x in ends)
+        low, high = (0, scope.values["m"]) if ends is None else ends.of(scope)
         j = space.named("j")
         inside = j.ge_set(scope.lifted(low)).intersect(j.lt_set(scope.lifted(high)))
         if model.digits:

@@ -4,10 +4,9 @@ microbatches of a route.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
-from itertools import combinations
 from typing import Any
 
 from pipesched.language import ast
@@ -29,15 +28,56 @@ class Placing:
     chunks: tuple[Map, ...]
     stages: Set
     reads: Map
-    ends: tuple[tuple[ast.Expression, ast.Expression] | None, ...]
+    ends: tuple[Ends | None, ...]
 
 
 Names = Callable[[Space, Set | None], Scope]
 
 
-def _route(line: ast.Stages) -> str:
-    """Return the name of the route in a stage line; "" if the file has one route without a name."""
-    return line.route.id if line.route else ""
+@dataclass(frozen=True)
+class Ends:
+    """The microbatches of a route. bound: k, the number of a member of a family of routes, by its name."""
+
+    low: ast.Expression
+    high: ast.Expression
+    bound: Mapping[str, int]
+
+    def of(self, scope: Scope) -> tuple[Value, Value]:
+        """Return the first microbatch and the end."""
+        inside = scope.inner(**self.bound)
+        return evaluate(self.low, inside), evaluate(self.high, inside)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A stage line of one route: of one member, if the line places a family. of: its name, and which member."""
+
+    node: ast.Stages
+    of: tuple[str, int] = ("", 0)
+    bound: Mapping[str, int] = field(default_factory=dict)
+
+
+def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
+    """Yield the stage lines of every route.
+
+    Raises:
+        NotAffine: a family has no fixed number of members, or a line places single microbatches or has a `when`.
+    """
+    for item in file.items:
+        if not isinstance(item, ast.Stages):
+            continue
+        if item.microbatch or item.condition:
+            raise NotAffine(item.span, f"stages are placed by {'single microbatches' if item.microbatch else '`when`'}")
+        name = item.route.id if item.route else ""
+        if item.family is None:
+            yield Line(item, (name, 0))
+            continue
+        variable, *ends = item.family
+        low, high = (evaluate(end, names(space, None)) for end in ends)
+        if not (isinstance(low, int) and isinstance(high, int) and 0 < high - low <= CHUNKS):
+            raise NotAffine(item.span, f"how many routes `{name}` has varies, or there are more than {CHUNKS}")
+        for k in range(low, high):
+            yield Line(item, (name, k - low), {variable.id: k})
 
 
 def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
@@ -47,42 +87,34 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
     Raises:
         NotAffine: the placement is not affine.
     """
-    lines = [(_route(item), item) for item in file.items if isinstance(item, ast.Stages)]
-    for _, line in lines:
-        _require_plain(line)
-    routes = list(dict.fromkeys(name for name, _ in lines))
+    lines = [*_lines(file, names, space)]
+    routes = sorted(dict.fromkeys(line.of for line in lines), key=lambda of: of[1])  # member by member
     home: list[Map] = [None] * len(routes)
-    ends: list[tuple[ast.Expression, ast.Expression] | None] = [None] * len(routes)
+    ends: list[Ends | None] = [None] * len(routes)
     reads: list[Map] = []
     alone: list[Set] = [space.universe.complement()] * len(routes)
-    for name, line in lines:
-        route = routes.index(name)
+    for line in lines:
+        route, node = routes.index(line.of), line.node
         found, taken = _line(line, names(space, None))
         before = home[route]
         if before is not None and not found.domain().is_disjoint(
-            alone[route] if line.high is None else before.domain()
+            alone[route] if node.high is None else before.domain()
         ):
-            raise NotAffine(line.span, "a stage is placed twice at some sizes")
-        if line.high is None:
+            raise NotAffine(node.span, "a stage is placed twice at some sizes")
+        if node.high is None:
             alone[route] = alone[route].union(found.domain())
             reads = [each.subtract_domain(found.domain()) for each in reads]
         home[route] = found if before is None else before.subtract_domain(found.domain()).union(found)
         reads += taken
-        ends[route] = line.microbatches or ends[route]
+        ends[route] = Ends(*node.microbatches, line.bound) if node.microbatches else ends[route]
     stages = home[0].domain()
     read = reduce(lambda one, other: one.union(other), reads)
     _require_stages(home, stages, file)
     _require_routes(home, ends, file, names(wide, None))
-    if any(line.reads for _, line in lines):
+    _require_families(routes, home, file, space.context)
+    if any(line.node.reads for line in lines):
         _require_reads(read, stages, file, several=len(routes) > 1)
     return Placing(tuple(home), _chunks(home, file, space.context), stages, read.intersect_range(stages), tuple(ends))
-
-
-def _require_plain(line: ast.Stages) -> None:
-    """Require a line without a family of routes, single microbatches and `when`; raise NotAffine otherwise."""
-    if line.family or line.microbatch or line.condition:
-        what = "a family of routes" if line.family else "single microbatches" if line.microbatch else "`when`"
-        raise NotAffine(line.span, f"stages are placed by {what}")
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
@@ -96,12 +128,19 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
         raise NotAffine(file.name.span, "at some sizes a stage is placed nowhere")
 
 
-def _require_routes(
-    home: list[Map], ends: list[tuple[ast.Expression, ast.Expression] | None], file: ast.File, scope: Scope
-) -> None:
-    """Require that routes take consecutive microbatches and never share a rank for a stage; raise NotAffine
-    otherwise.
-    """
+def _require_families(routes: list[tuple[str, int]], home: list[Map], file: ast.File, context: Any) -> None:
+    """Require that a rank has as many stages of each member of a family; raise NotAffine otherwise."""
+    ranks: dict[str, list[Set]] = {}
+    for (name, member), each in zip(routes, home, strict=True):
+        if any(other == name for other, k in routes if k):
+            own = [chunk.domain() for chunk in _chunks([each], file, context)]
+            first = ranks.setdefault(name, own)
+            if len(own) != len(first) or not all(map(isl().Set.is_equal, own, first)):
+                raise NotAffine(file.name.span, f"at some sizes a rank has fewer stages of route {member} of `{name}`")
+
+
+def _require_routes(home: list[Map], ends: list[Ends | None], file: ast.File, scope: Scope) -> None:
+    """Require that routes take consecutive microbatches; raise NotAffine otherwise."""
     if len(home) == 1 and ends[0] is None:
         return
     at = file.name.span
@@ -110,14 +149,12 @@ def _require_routes(
     for each in ends:
         if each is None:
             raise NotAffine(at, "a route does not say which microbatches it takes")
-        low, high = (scope.lifted(evaluate(x, scope)) for x in each)
+        low, high = map(scope.lifted, each.of(scope))
         if not whole.is_subset(low.eq_set(last).intersect(low.le_set(high))):
             raise NotAffine(at, "the microbatches of routes do not follow each other at some sizes")
         last = high
     if not whole.is_subset(last.eq_set(scope.lifted(evaluate(ast.Name(at, "m"), scope)))):
         raise NotAffine(at, "a microbatch takes no route at some sizes")
-    if len(home) > 2 and (len(home) & (len(home) - 1) or any(not a.is_disjoint(b) for a, b in combinations(home, 2))):
-        raise NotAffine(at, "a stage may have a number of copies that is not a power of 2")
 
 
 def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:
@@ -129,9 +166,10 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
         raise NotAffine(file.name.span, "each stage must read earlier stages, and be read by one")
 
 
-def _line(line: ast.Stages, scope: Scope) -> tuple[Map, list[Map]]:
+def _line(of: Line, scope: Scope) -> tuple[Map, list[Map]]:
     """Return the ranks of the stages in one line, and the stages that they read."""
-    space = scope.space
+    space, line = scope.space, of.node
+    scope.values |= of.bound
     variable = space.named("s")
     low = evaluate(line.low, scope)
     high = low if line.high is None else evaluate(line.high, scope)

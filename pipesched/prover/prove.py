@@ -5,9 +5,10 @@ First every p is tried at once; properties that stay open are tried at p = 2, 3 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import checked, reader_of
@@ -15,7 +16,9 @@ from pipesched.language import ast
 from pipesched.language.evaluate import require_parameters
 from pipesched.model.numbers import Value
 from pipesched.prover.claims import Fails, Proof
+from pipesched.prover.cones import Cone
 from pipesched.prover.domains import domain
+from pipesched.prover.forms import parts
 from pipesched.prover.model import SIZES
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
@@ -26,6 +29,8 @@ from pipesched.prover.scope import NotAffine
 from pipesched.support.source import Source
 
 ONE_BY_ONE = (2, 3, 4)
+TIMES, COSTS_TRIED = tuple("FBIWOLC"), 16
+MOST_PIECES = 100  # of the statements at one p, beyond which only a user asks for it
 PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
 
 
@@ -88,7 +93,10 @@ class _Prover:
         """Yield the answers for p = 2, 3 and 4 that prove an open property. open: numbers of the open properties."""
         for p in ONE_BY_ONE:
             if any(size["p"] == p for size in self.small.sizes):
-                made = self._answer(Question(self.file, {**self.question.given, "p": p}), open)
+                question = Question(self.file, {**self.question.given, "p": p})
+                if question.pieces > MOST_PIECES:
+                    continue
+                made = self._answer(question, open)
                 if any(finding.outcome == PROVED and finding.number in open for finding in made.findings):
                     yield made
 
@@ -147,7 +155,17 @@ class _Prover:
             cones = proof.generators()
             return [{}, *interior(cones), *(edge for cone in cones for edge in cone)]
         except (Unsettled, NotAffine):
-            return [{}, *SOME]
+            return [{}, *SOME, *self._allowed(question, claim)]
+
+    @staticmethod
+    def _allowed(question: Question, claim: ast.Claim) -> Sequence[Mapping[str, int]]:
+        """Return costs that the condition of a claim allows, of an order that has no supported form."""
+        try:
+            found = question.settled(lambda: parts(claim.condition, question.model.names(question.model.space_of())))
+        except Unsettled:
+            return []
+        cones = [Cone.of(TIMES, part.named).generators for part in found if part.forms]
+        return [*({key: sum(x[key] for x in cone) for key in TIMES} for cone in cones), *chain(*cones)][:COSTS_TRIED]
 
 
 def values(question: Question) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from textwrap import shorten
 from typing import TypeVar
 
 from pipesched.language import ast
@@ -22,6 +23,7 @@ from pipesched.prover.timeline import Timeline, Times, clock
 from pipesched.prover.written import conditions
 
 Found = TypeVar("Found")
+_WIDE = 150  # most characters of a quoted line
 
 
 def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = None) -> Question:
@@ -67,7 +69,8 @@ class Question:
         except TooHard:
             raise Unsettled("it takes more steps or memory than are given") from None
         except NotAffine as error:
-            raise Unsettled(f"line {error.span.line}: `{error.span.text}`: {error.reason}") from None
+            quoted = shorten(error.span.text, _WIDE, placeholder=" …")
+            raise Unsettled(f"line {error.span.line}: `{quoted}`: {error.reason}") from None
         except isl().Error:
             raise Unsettled("isl does not decide it") from None
         except Stuck:
@@ -80,6 +83,11 @@ class Question:
             return bool(self.settled(lambda: (self.model.sizes, self.model.statements)))
         except Unsettled:
             return False
+
+    @cached_property
+    def pieces(self) -> int:
+        """The number of convex pieces of all statements; 0 if they have no supported form."""
+        return sum(x.domain.n_basic_set() for x in self.model.statements) if self.affine else 0
 
     @cached_property
     def divides(self) -> bool:

@@ -21,7 +21,7 @@ from pipesched.prover.guess import Guesses, of_statements
 from pipesched.prover.model import Model
 from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, maps_to, parts, union
 from pipesched.prover.sampling import OF, Sample
-from pipesched.prover.scope import Value, evaluate
+from pipesched.prover.scope import Value
 from pipesched.prover.statements import Statement
 
 
@@ -307,7 +307,7 @@ class Relations:
         made: Map | None = None
         for route in range(count):
             ends = model.placing.ends[route]
-            low = self.space.number(0) if ends is None or named else scope.lifted(evaluate(ends[0], scope))
+            low = self.space.number(0) if ends is None or named else scope.lifted(ends.of(scope)[0])
             own = chunk.fix_val(isl().dim_type.out, 0, self.space.value(route))
             own = own.project_out(isl().dim_type.out, 0, 1).flat_range_product(self.to(x, turn.add(low)))
             made = own if made is None else made.union(own)

@@ -101,7 +101,7 @@ class Sample:
         scope = self.model.names(self.model.space)
         scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
         whole = 0, evaluate(ast.Name(self.model.file.name.span, "m"), scope)
-        of = [whole if x is None else tuple(evaluate(e, scope) for e in x) for x in self.model.placing.ends]
+        of = [whole if x is None else x.of(scope) for x in self.model.placing.ends]
         return [(int(low), int(high)) for low, high in of]
 
     def columns(self, statement: int) -> Ints:

@@ -299,7 +299,26 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
         quotient = left.scale_down_val(scope.space.value(right)).floor()
         scope.floors.append(quotient)
         return quotient if node.operator == "//" else left.sub(quotient.scale_val(scope.space.value(right)))
+    if scope.space.width == 1 and (made := _by_values(node, left, right, scope)) is not None:
+        return made
     return _by_cases(node, left, right, scope)
+
+
+def _by_values(node: ast.Binary, left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
+    """Return a quotient or remainder by an expression that is a number case by case; None if it is not, or is 0."""
+    found = [(own, one) for where, one in right.get_pieces() if not (own := where.intersect(scope.context)).is_empty()]
+    if not all(one.is_cst() and not one.get_constant_val().is_zero() for _, one in found):
+        return None
+    total: PwAff | None = None
+    for where, one in found:
+        spend(1)
+        number = one.get_constant_val()
+        quotient = left.scale_down_val(number).floor()
+        scope.floors.append(quotient)
+        own = quotient if node.operator == "//" else left.sub(quotient.scale_val(number))
+        own = own.intersect_domain(where)
+        total = own if total is None else total.union_add(own)
+    return total
 
 
 def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:

@@ -23,7 +23,7 @@ from pipesched.support.source import Span
 
 UNROLLED = 64  # most iterations of a loop that is unrolled because its variable is a factor of a product
 MOST = 400  # most statements of a file
-OWN_CLOCK = {"O", "L"}
+KNOWN, OWN_CLOCK = {*"FIWBR"}, {*"OL"}  # kinds: those with relations here, and the copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +122,9 @@ class Walker:
                 yield condition.complement(), node.no
 
     def _operation(self, node: ast.Operation, scope: Scope, at: Place) -> None:
-        if node.op in OWN_CLOCK:
-            raise NotAffine(node.span, f"{node.op} is a copy, which has a clock of its own")
+        if node.op not in KNOWN:
+            why = "is a copy, which has a clock of its own" if node.op in OWN_CLOCK else "is a kind not known here yet"
+            raise NotAffine(node.span, f"{node.op} {why}")
         chunk, microbatch = (None if x is None else evaluate(x, scope) for x in (node.chunk, node.microbatch))
         self._add(node.op, node, scope, at, (chunk, microbatch))
         at.number += 1

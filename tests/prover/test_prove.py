@@ -13,6 +13,7 @@ import pipesched
 from pipesched.__main__ import main
 from pipesched.language.typecheck import check_text
 from pipesched.library.inputs import read
+from pipesched.prover import statements
 from pipesched.prover.presburger import TooHard, bounded
 from pipesched.prover.prove_report import Theorems
 from pipesched.prover.question import Question
@@ -157,6 +158,84 @@ def test_what_is_not_known_is_said_with_its_place() -> None:
         "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  greedy { B  F when held < p - r }\n}\n"
     )
     assert found.exit_status == 3 and "line 4" in str(found) and "greedy" in str(found)
+
+
+def test_a_kind_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with operations of a kind that has no relations here is not settled; the reason names kind and line."""
+    monkeypatch.setattr(statements, "KNOWN", {*"FB"})
+    found = theorems(
+        "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  repeat m { F }\n  repeat m { R B }\n}\n"
+    )
+    assert "proved" not in outcomes(found)[0] and "line 5: `R`: R is a kind not known here yet" in str(found)
+
+
+BOUNDS = """\
+claim peak == min(p, m) * tM
+claim peak == p
+claim peak == p - 1 when p > 1 and m >= p
+claim makespan >= (m + p - 1) * (tF + tB)
+claim makespan >= (m + p) * (tF + tB) - tF
+claim idle >= (p - 1) * (tF + tB)
+claim idle >= (p - 1) * (tF + tB) + tC
+claim (m + p - 1) * (tF + tB) <= makespan
+"""
+
+
+def test_bounds_on_all_ranks_hold_at_every_latency() -> None:
+    """A peak, makespan or idle time without a rank is that of all; 1F1B is never shorter than without latencies."""
+    found = theorems(MINE.partition("claim")[0] + BOUNDS).answers[0].findings[2:]
+    refuted = {k: dict(x.counterexample.parameters) for k, x in enumerate(found) if x.counterexample is not None}
+    assert refuted == {2: {"p": 2, "m": 2}, 4: {"p": 1, "m": 1}, 6: {"p": 1, "m": 1}}
+    assert {x.outcome for k, x in enumerate(found) if k not in refuted} == {"proved"}
+
+
+JOINED = """\
+schedule joined(p, m)
+stage s in 0 .. p on rank s
+rank r { repeat m { F }  I  repeat m - 1 { overlap(I, W) }  W }
+claim work(r) == m * (tF + tI + tW)
+claim peak(r) == m * tM
+"""
+
+
+def test_the_cost_of_a_pair_that_no_claim_can_name_is_assumed_and_said() -> None:
+    """An overlap of I and W may cost less than both: a proof says that it takes the sum, and none is given where the
+    file has another cost of it or parts; `verify` shows why.
+    """
+    *_, work, peak = theorems(JOINED).answers[0].findings
+    assert work.line().endswith("(tF + tI + tW): where tIW == tI + tW") and peak.line().endswith("tM")
+    parts = "parts F = 1 of (a 4, b 6 on comm)\nparts I = 1 of (b 6 on comm, a 8)\nparts W = 1 of (a 4)\n"
+    for costs in ("costs IW = 1\n", parts):
+        *_, work, peak = theorems(JOINED + costs).answers[0].findings
+        assert (work.outcome, peak.outcome) == ("refuted", "proved")
+        assert pipesched.verify(Source("mine.ps", JOINED + costs), p=2, m=3).exit_status == 1
+
+
+FAMILY = """\
+schedule family(p, m, n = 3)
+require m % n == 0
+let q = m // n
+route a[k] in 0 .. n: stage s in 0 .. p on rank if k % 2 == 0 then s else p - 1 - s for microbatch k * q .. (k + 1) * q
+rank r { for k in 0 .. n { repeat q { F[k] } }  for k in 0 .. n { repeat q { B[k] } } }
+claim peak(r) == m * tM
+claim work(r) == m * tF
+"""
+
+
+@pytest.mark.parametrize("members", [2, 3, 4])
+def test_a_family_of_routes_is_known_by_its_members(members: int) -> None:
+    """Any number of copies of a stage; a rank with fewer stages of one member is an error of every size."""
+    found = theorems(FAMILY, n=members).answers[0]
+    assert [x.outcome for x in found.findings] == ["proved", "proved", "proved", "refuted"]
+    assert f"m % {members} == 0 and p >= 1" in found.domain
+    lame = theorems(FAMILY.replace("else p - 1 - s", "else s + 1"), n=members)
+    assert outcomes(lame) == [["refuted"]] and "PS216" in str(lame)
+
+
+def test_a_quotient_by_few_values_is_known_at_one_p() -> None:
+    """At p = 2 a round has 2 or 3 microbatches, so that `m // n` has a form; the text of the domain is as wide."""
+    found = pipesched.prove("interleaved_n", p=2)
+    assert found.ok and "(m <= 3 or (m % 2 == 0 and m >= 4))" in found.answers[0].domain
 
 
 LINEAR = "stage s in 0 .. p on rank s\nrank r { repeat m { F B } }\n"

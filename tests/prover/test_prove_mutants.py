@@ -169,11 +169,9 @@ def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Count
         if counterexample is not None:
             counts["false, refuted"] += 1
             size = counterexample.parameters["p"], counterexample.parameters["m"]
-            counts["false, refuted at the smallest size"] += (sum(size), size) <= (
-                sum(smallest(found)),
-                smallest(found),
-            )
-        if counterexample is None or size != smallest(found):
+            first = (sum(size), size) <= (sum(smallest(found)), smallest(found))
+            counts["false, refuted at the smallest size"] += first
+        if counterexample is None or not first:
             counts[f"missed: {number} {smallest(found)} {counterexample and size} {found[smallest(found)]}"] += 1
     return counts
 
