@@ -146,7 +146,7 @@ def counted(schedule: Schedule, program: Program | None, trained: Trained, relea
         "activations": np.maximum(-(-live.held // int(share)), _before(schedule, -(-live.kept // int(share)))),
         "for W": _until_w(schedule, stored if by_layer else np.zeros_like(stored)),
         "versions": _versions(schedule, trained, parts),
-        "messages": _messages(schedule, program, _table([activations.boundary(a, of_slice)] * schedule.stages, times)),
+        "messages": _messages(schedule, program, _table(activations.edges(a, of_slice, schedule.stages), times)),
         "working": sum(
             np.where(schedule.op == op, _of(schedule, x), 0) for op, x in zip(_BACKWARDS, working, strict=True)
         )
@@ -330,7 +330,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: True,
         lambda s: (
             f"t = {s.x.tensor}{' with sequence parallelism' * s.x.sequence_parallel}, c = {s.x.context}; "
-            f"microbatch of {s.x.microbatch} x {s.a.sequence:,} tokens; {s.x.attention} attention: "
+            f"microbatch of {s.x.microbatch} x {s.a.length} tokens; {s.x.attention} attention: "
             f"{'no scores' if s.x.attention == 'flash' else 'scores'} are kept"
         ),
     ),

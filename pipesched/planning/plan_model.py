@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,10 +43,9 @@ class Model:
     def kinds(self) -> list[tuple[str, int, int]]:
         """The kinds of layers: name, first layer, number of layers."""
         (a, _), made = self.trained, []
-        for expert in (False, True):
-            of = [index for index in range(a.layers) if a.has_experts(index) == expert]
-            if of:
-                made.append(("layer with experts" if expert else "layer", of[0], len(of)))
+        for kind, number in Counter(map(a.kind, range(a.layers))).items():
+            part = "encoder " if a.encoder and not kind else "decoder " if a.encoder else ""
+            made.append((f"{part}layer{' with experts' * a.has_experts(kind)}", kind, number))
         return made
 
     @property
@@ -54,7 +54,8 @@ class Model:
         a, x = self.trained
         ends = parameters.head(a, x)[: 1 if a.tied else 2]
         layers = [(name, number, parameters.layer(a, x, index)) for name, index, number in self.kinds]
-        return [("embedding", 1, parameters.embedding(a, x)), *layers, ("head", 1, ends)]
+        between = [("end of the encoder", 1, parameters.middle(a, x, range(a.layers)))] if a.encoder else []
+        return [("embedding", 1, parameters.embedding(a, x)), *layers, *between, ("head", 1, ends)]
 
     @property
     def work(self) -> list[tuple[str, int, tuple[Fraction, ...]]]:
@@ -62,8 +63,7 @@ class Model:
         a, x = self.trained
         made = []
         for name, index, number in self.kinds:
-            linear = 2 * activations.tokens(a, x) * flops.entries(a, x, index)
-            attention = flops.attention(a, x)
+            linear, attention = flops.products_of(a, x, index), flops.attention(a.at(index), x)
             made.append((name, number, (linear + attention, linear + 2 * attention, linear)))
         logits = 2 * activations.tokens(a, x) * a.hidden * a.vocabulary / x.tensor
         return [*made, ("head", 1, (logits, logits, logits))]
@@ -106,7 +106,7 @@ class Model:
         a, x = self.trained
         yield f"{head(a)}: {parameters.total(a):,}"
         yield (
-            f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.sequence:,} "
+            f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.length} "
             f"tokens, {a.dtype}; NAME,tensor=8 and the like set other sizes"
         )
         rows = [
@@ -127,12 +127,12 @@ class Model:
         ]
         yield from ("", table(("FLOPs of one, on a rank", "", "F", "I", "W"), rows, left=(0, 1)))
         whole = flops.of_model(a)
-        yield f"a token of training: {quantity(whole / a.sequence, _FLOPS)}, with attention to {a.sequence:,} tokens"
+        yield f"a token of training: {quantity(whole / a.tokens, _FLOPS)}, with attention to {a.length} tokens"
         for name, index, _ in self.kinds:
             kept = self.kept(index)
             rows = [[tensor, gigabytes(size)] for tensor, size in kept]
             rows.append(["all", gigabytes(sum((size for _, size in kept), Fraction(0)))])
-            yield from ("", table((f"bytes that a {name} keeps, on a rank", ""), rows))
+            yield from ("", table((f"bytes that {'an' if name[0] == 'e' else 'a'} {name} keeps, on a rank", ""), rows))
         yield from ("", table(("bytes sent by a rank", ""), [[said, gigabytes(size)] for said, size in self.sent]))
         if (n := state.copies(x)) > 1:
             rows = [

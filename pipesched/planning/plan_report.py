@@ -82,7 +82,7 @@ def facts(plan: Outcome) -> Iterator[str]:
     a, device = problem.space.transformer, problem.device
     yield (
         f"{head(a)} on {request.gpus:,} {device.name}, {device.node_size} per node; a step of {request.batch:,} "
-        f"sequences of {a.sequence:,} tokens; at most {gigabytes(problem.cap)} per GPU"
+        f"sequences of {a.length} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     refused = f" or are not what {launcher(request.trainer).named} runs" if request.trainer else ""
@@ -141,7 +141,8 @@ def per_gpu(one: Prediction) -> Fraction:
 def _bars(plan: Outcome) -> Iterator[str]:
     """Yield the basis of the error bars, or why there are no times."""
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
-        yield f"± {found.why}" if found.timed else f"{found.why}; rows are in the predicted order"
+        bar = f"± {found.why}" if found.percent is not None else found.why
+        yield bar if found.timed else f"{found.why}; rows are in the predicted order"
 
 
 def _legend(plan: Outcome) -> str:

@@ -1,6 +1,6 @@
 """A ``config.json`` of Hugging Face is a model: its parameters are the published count, to the last one.
 
-tests/data/hugging_face.json has the sizes of 29 models of 19 families with the counts that papers and model cards
+tests/data/hugging_face.json has the sizes of 36 models of 21 families with the counts that papers and model cards
 print; nothing of it was computed here.
 """
 
@@ -35,7 +35,7 @@ def test_parameters_are_the_published_count(name: str, tmp_path: Path) -> None:
     assert parameters.total(model) == PUBLISHED[name]["parameters"]
     assert training.tensor == 1 and model.name == tmp_path.name
     stages = parameters.by_stage(model, training, 2)
-    twice = model.vocabulary * model.hidden if model.tied else 0
+    twice = model.vocabulary * model.hidden if model.tied or model.encoder else 0
     assert sum(part.count for stage in stages for part in stage) == parameters.total(model) + twice
 
 
@@ -63,13 +63,17 @@ def test_sizes_can_be_changed_beside_its_name(tmp_path: Path) -> None:
 
 
 LLAMA = PUBLISHED["meta-llama/Meta-Llama-3-8B"]["config"]
+T5 = PUBLISHED["google-t5/t5-small"]["config"]
 QWEN = PUBLISHED["Qwen/Qwen3-30B-A3B"]["config"]
 
 
 @pytest.mark.parametrize(
     ("config", "code", "said"),
     [
-        ({"model_type": "t5"}, "PS251", "an encoder and a decoder"),
+        ({"model_type": "bart"}, "PS251", "another form than T5"),
+        ({**T5, "num_decoder_layers": "2"}, "PS233", "layers"),
+        ({**T5, "num_decoder_layers": 0}, "PS234", "decoder"),
+        ({**T5, "num_layers": 0}, "PS233", "layers"),
         ({"model_type": "jamba"}, "PS251", "not attention"),
         ({"model_type": "qwen2_vl"}, "PS251", "images"),
         ({"model_type": "lama"}, "PS251", "llama"),

@@ -72,6 +72,9 @@ def first_broken(rules: Iterable[Rule], x: Setup) -> str:
     return next((rule.says.format(x=x) for rule in rules if rule.broken(x)), "")
 
 
+ONE_STACK = Rule(lambda x: x.a.encoder, "no configuration of an encoder with a decoder is written", "interop/launch")
+
+
 def only_schedules(names: Mapping[str, str], source: str) -> Rule:
     """Return the rule that a trainer runs only these schedules."""
     return Rule(lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs only {' and '.join(names)}", source)

@@ -212,7 +212,7 @@ class Prediction:
     @property
     def tokens_per_second(self) -> Fraction:
         """Tokens per second of the whole cluster."""
-        return (self.choice.training.batch or 0) * self.problem.space.transformer.sequence / self.seconds
+        return (self.choice.training.batch or 0) * self.problem.space.transformer.tokens / self.seconds
 
     @cached_property
     def model_flops(self) -> Fraction:

@@ -200,7 +200,7 @@ class Space:
     def _layouts(self, row: Row, stages: int) -> list[tuple[int, ...] | None]:
         """Return the layout of every split to try; for looped stages only nearly even splits."""
         splits = self._listed("split", SPLITS if row.chunks or "split" in self.only else self._near(stages))
-        ends = _ends(self.transformer, stages) if stages > 1 else None
+        ends = _ends(self.transformer, stages) if stages > 1 and not self.transformer.encoder else None
         found = dict.fromkeys(ends if how == "ends" else None for how in splits)
         if stages > self.transformer.layers and ends:
             found.pop(None, None)

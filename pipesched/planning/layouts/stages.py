@@ -6,6 +6,7 @@ for one sequence and multiplied. Nanoseconds and bytes are rounded down, since t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -129,7 +130,8 @@ class Stages:
         """Return, for every stage, the first one with the same number of layers of each kind."""
         seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
         for stage, layers in enumerate(self.layers(choice)):
-            sort = (len(layers), sum(map(self.model.has_experts, layers)), stage == 0, stage == last)
+            many = tuple(Counter(map(self.model.kind, layers)).items())
+            sort = (many, self.model.joins(layers), stage == 0, stage == last)
             found.append(seen.setdefault(sort, stage))
         return tuple(found)
 
@@ -153,19 +155,19 @@ class Stages:
     def saved(self, choice: Choice) -> tuple[int, ...]:
         """Return the least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
-        copies = [activations.weights(a, x, index) for index in self._sorts]  # not for each token: left out of a bound
-        each = [activations.layer(a, x, index) - of for index, of in zip(self._sorts, copies, strict=True)]
-        ends = {0: activations.embedding(a, x), len(layers) - 1: activations.head(a, x)}
+        # copies of weights are not for each token, so they are left out of a bound
+        each = {kind: activations.layer(a, x, kind) - activations.weights(a, x, kind) for kind in self._sorts}
+        ends = {0: activations.embedding(a.at(0), x), len(layers) - 1: activations.head(a, x)}
 
         def stage(kind: int) -> int:
-            return int(sum(each[a.has_experts(layer)] for layer in layers[kind]) + ends.get(kind, 0))
+            return int(sum(each[a.kind(layer)] for layer in layers[kind]) + ends.get(kind, 0))
 
         return self._each(choice, stage)
 
     @property
-    def _sorts(self) -> tuple[int, int]:
-        """The indices of a layer without experts and of one with experts, if the model has them."""
-        return 0, self.model.experts.dense_layers if self.model.experts else 0
+    def _sorts(self) -> set[int]:
+        """The first layer of each kind."""
+        return {self.model.kind(0), self.model.kind(self.model.layers - 1)}
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def state(self, choice: Choice) -> tuple[int, ...]:
@@ -186,7 +188,7 @@ class Stages:
         return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
     @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
-    def _sent(self, choice: Choice) -> list[list[tuple[float, ...]]]:
+    def _sent(self, choice: Choice) -> dict[int, list[tuple[float, ...]]]:
         """Return the seconds of messages of one microbatch between the ranks of a layer of each kind, in F and in the
         backward: over t, over c, to experts.
         """
@@ -197,7 +199,7 @@ class Stages:
             return tuple(float(traffic.seconds(x, self.problem.device, one)) for one in alone)
 
         ways = (traffic.forward, traffic.backward)
-        return [[seconds(way(self.model, x, index)) for way in ways] for index in self._sorts]
+        return {index: [seconds(way(self.model, x, index)) for way in ways] for index in self._sorts}
 
     def costs(self, choice: Choice) -> Costs:
         """Return the costs of the timeline of a choice on the device, in milliseconds."""
@@ -249,7 +251,7 @@ class Stages:
 
         def stage(kind: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
             f, i, w, again = (one * tokens / rate for one in work[kind])
-            mine = [sent[self.model.has_experts(layer)] for layer in layers[kind]]
+            mine = [sent[self.model.kind(layer)] for layer in layers[kind]]
             there, back = (tuple(sum(one[side][k] for one in mine) for k in range(3)) for side in (0, 1))
             parts = (f + i + w - again, again, *map(sum, zip(there, back, strict=True)))
             return (f + sum(there), i + sum(back), w), parts
@@ -275,16 +277,18 @@ class Stages:
         """Return the message time of each stage: the longer of its messages to the next and to the previous stage."""
         x, device, on = choice.training, self.problem.device, self.problem.on
 
-        def seconds(rate: Fraction) -> float:
+        def seconds(part: Transformer, rate: Fraction) -> float:
             if on is not None:
-                return shapes.message(self.model, x, on, rate) / PICO
-            return float(activations.boundary(self.model, x) / rate)
+                return shapes.message(part, x, on, rate) / PICO
+            return float(activations.boundary(part, x) / rate)
 
         rates = [link(x, device, *two) for two in pairwise(choice.ranks)]
-        of = x.tensor, x.microbatch, x.context
-        said = {rate: self._remembered((*of, rate), partial(seconds, rate)) for rate in dict.fromkeys(rates)}
-        after = [said[rate] for rate in rates]
-        return _nano(*map(max, [0.0, *after], [*after, 0.0]))
+        slowest, made = map(min, [*rates[:1], *rates], [*rates, *rates[-1:]]) if rates else [None], list[float]()
+        for rate, layers in zip(slowest, self.layers(choice), strict=True):
+            part = self.model.at(layers.start)
+            key = "message", part is self.model, x.tensor, x.microbatch, x.context, rate
+            made.append(self._remembered(key, partial(seconds, part, rate)) if rate is not None else 0.0)
+        return _nano(*made)
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def once(self, choice: Choice) -> tuple[Once, ...]:

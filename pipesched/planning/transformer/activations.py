@@ -75,8 +75,25 @@ def shared_tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def boundary(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes of a message between stages: 2 s b h, divided by t under sequence parallelism."""
+    """Return the bytes of a message between stages: a layer's input, and behind an encoder its output as well, which
+    each stage of the decoder passes on (Megatron-core 0.12, schedules.py, get_tensor_shapes).
+    """
+    return residual(a, x) + encoded(a, x)
+
+
+def residual(a: Transformer, x: Training) -> Fraction:
+    """Return the bytes of a layer's input: 2 s b h, divided by t under sequence parallelism."""
     return shared_tokens(a, x) * a.hidden * a.dtype_bytes
+
+
+def encoded(a: Transformer, x: Training) -> Fraction:
+    """Return the bytes of an encoder's output, which every layer of the decoder reads; 0 without an encoder."""
+    return residual(a.at(0), x) if a.encoder else Fraction(0)
+
+
+def edges(a: Transformer, x: Training, stages: int) -> list[Fraction]:
+    """Return the bytes of a message of every stage."""
+    return [boundary(a.at(layers.start), x) for layers in layers_of(a, x, stages)]
 
 
 def entry(a: Transformer, x: Training) -> int:
@@ -88,11 +105,11 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes that layer `index`, counted from 0, keeps for one microbatch."""
     measured = x.kept.layer if x.kept else 1
     if x.recompute == "full":
-        return boundary(a, x) * measured
+        return residual(a.at(index), x) * measured
     if x.recompute == "operations":
         return _by_operation(a, x) * measured
     found = sum((one.bytes for one in items(a, x, index)), Fraction(0)) + weights(a, x, index)
-    return (found - (scores(a, x) if x.recompute == "selective" else 0)) * measured
+    return (found - (scores(a.at(index), x) if x.recompute == "selective" else 0)) * measured
 
 
 def _by_operation(a: Transformer, x: Training) -> Fraction:
@@ -102,7 +119,7 @@ def _by_operation(a: Transformer, x: Training) -> Fraction:
     """
     queries, f, t = a.heads * a.head_size, a.feed_forward, x.tensor
     inside = Fraction(2 * queries + f, t) + a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
-    return tokens(a, x) * entry(a, x) * inside + boundary(a, x) * (3 if t > 1 else 2 if a.gated else 1)
+    return tokens(a, x) * entry(a, x) * inside + residual(a, x) * (3 if t > 1 else 2 if a.gated else 1)
 
 
 def weights(a: Transformer, x: Training, index: int) -> Fraction:
@@ -113,8 +130,9 @@ def weights(a: Transformer, x: Training, index: int) -> Fraction:
 
 def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
     """Return the tensors that the forward of a layer makes and its backward reads."""
-    inner = _experts(a, x) if a.has_experts(index) else _feed_forward(a, x, a.feed_forward)
-    return (*_attention(a, x), *inner)
+    of = a.at(index)
+    inner = _experts(a, x) if a.has_experts(index) else _feed_forward(of, x, a.feed_forward)
+    return (*_attention(of, x), *inner)
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
@@ -122,7 +140,7 @@ def scores(a: Transformer, x: Training) -> Fraction:
     if x.attention == "flash":
         return Fraction(0)
     each = entry(a, x) + (_mask_bytes(a, x) + entry(a, x) if a.dropout else 0)
-    return tokens(a, x) * a.sequence * each * a.heads / x.tensor
+    return tokens(a, x) * a.tokens * each * a.heads / x.tensor
 
 
 def embedding(a: Transformer, x: Training) -> Fraction:
@@ -134,7 +152,7 @@ def head(a: Transformer, x: Training) -> Fraction:
     """Return the inputs of the last norm and of the head, and the logits in fp32: 4 s b h / t (1 + V / h), section
     4.3.
     """
-    return 2 * boundary(a, x) + logits(a, x, 4)
+    return 2 * residual(a, x) + logits(a, x, 4)
 
 
 def logits(a: Transformer, x: Training, size: int) -> Fraction:
@@ -160,10 +178,11 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
-    h, z = a.hidden, entry(a, x)
-    outside = (4 * shared_tokens(a, x)) * h * z  # two norms, and the outputs of attention and feed-forward
     again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
-    left = outside + tokens(a, x) * z * (_heads(a, x) + _outputs(a, x, index)) + again
+    outputs, a = _outputs(a, x, index), a.at(index)
+    h, z = a.hidden, entry(a, x)
+    outside = ((6 if a.encoder else 4) * shared_tokens(a, x)) * h * z  # of each norm, attention, feed-forward part
+    left = outside + z * (_projected(a, x) + tokens(a, x) * outputs) + again
     return left * (x.kept.stored if x.kept else 1)
 
 
@@ -196,15 +215,20 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
     way, made = replace(x, batch=None, data=1, zero=0, layout=None), list[StageBytes]()
     for stage, layers in enumerate(layers_of(a, x, stages)):
         many = Counter(map(a.kind, layers))
-        made.append(_stage(a, way, tuple(many.items()), first=stage == 0, last=stage == stages - 1))
+        ends = a.joins(layers)
+        made.append(_stage(a, way, tuple(many.items()), ends, first=stage == 0, last=stage == stages - 1))
     return tuple(made)
 
 
 @lru_cache(maxsize=4096)
-def _stage(a: Transformer, x: Training, many: tuple[tuple[int, int], ...], *, first: bool, last: bool) -> StageBytes:
-    """Return the bytes of a stage. many: the number of its layers of each kind."""
-    edge, zero, ends = boundary(a, x), Fraction(0), logits(a, x, a.dtype_bytes)
-    extra = embedding(a, x) * first + head(a, x) * last
+def _stage(
+    a: Transformer, x: Training, many: tuple[tuple[int, int], ...], joins: tuple[bool, bool], *, first: bool, last: bool
+) -> StageBytes:
+    """Return the bytes of a stage. many: the number of its layers of each kind. joins: as `Transformer.joins`."""
+    of = a.at(many[0][0]) if many else a
+    edge, zero, ends = boundary(of, x), Fraction(0), logits(a, x, a.dtype_bytes)
+    extra = embedding(of, x) * first + embedding(a, x) * joins[1] + head(a, x) * last
+    extra += _norm(a.at(0), x) * joins[0] + (encoded(a, x) if of.encoder or joins[1] else zero)
     out = (ends if last else edge) * bool(x.keep_outputs)
     each = [(_of_layer(a, x, kind), number) for kind, number in many]
     saved = sum((number * one.saved for one, number in each), out + extra)
@@ -249,10 +273,11 @@ def _working(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fractio
 
     An I stores the other gradients and frees nothing.
     """
-    every, edge, again = items(a, x, index), boundary(a, x), _again(a, x, index)
+    every, again, a = items(a, x, index), _again(a, x, index), a.at(index)
+    edge = residual(a, x)
     inside = sum((one.bytes for one in every if one.name.startswith(INSIDE)), Fraction(0))
     freed = sum((one.bytes for one in every), Fraction(0)) - sum((one.bytes for one in _attention(a, x)), Fraction(0))
-    size = Fraction(2 * entry(a, x) * a.sequence * a.heads, x.tensor)
+    size = Fraction(2 * entry(a, x) * a.tokens * a.heads, x.tensor)
     two = size * tokens(a, x) if x.attention == "standard" else Fraction(0)
     late = again if x.recompute == "selective" else Fraction(0)
     whole = max(inside, late + two - freed) + edge + again - late
@@ -266,19 +291,45 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
     yield Saved("input of q, k, v", shared_tokens(a, x) * a.hidden * z * (3 if x.autocast else 1))
     if a.latent is not None:  # the compressed vectors, before and after their norms, are on every rank
         yield Saved("compressed vectors", 2 * z * n * (a.latent.query + a.latent.key_value))
-    yield Saved("q, k, v", n * z * _heads(a, x))
+    yield Saved("q, k, v", z * _projected(a, x))
     yield Saved(SCORES, scores(a, x))
     if x.attention == "flash" and x.kernels in OWN:
         yield Saved("sums of the scores", 4 * n * a.heads / t)
     value = a.head_size if a.latent is None else a.latent.value
     yield Saved("input of the projection", n * z * a.heads * value / t)
     yield from _mask(a, x)
+    if a.encoder is not None:
+        yield from _cross(a, x)
+
+
+def _cross(a: Transformer, x: Training) -> Iterator[Saved]:
+    """Yield the other tensors of attention to an encoder; its q, k, v and scores count with those of the layer. All
+    layers share the encoder's output, of which autocast makes a copy for k and one for v.
+    """
+    z = entry(a, x)
+    yield Saved("input of the norm before attention to the encoder", _norm(a, x))
+    yield Saved("input of its q", shared_tokens(a, x) * a.hidden * z)
+    if x.autocast:
+        yield Saved("copies of the encoder's output", 2 * shared_tokens(a.at(0), x) * a.hidden * z)
+    if x.attention == "flash" and x.kernels in OWN:
+        yield Saved("sums of its scores", 4 * tokens(a, x) * a.heads / x.tensor)
+    yield Saved("input of its projection", tokens(a, x) * z * a.heads * a.head_size / x.tensor)
+    yield from _mask(a, x)
+
+
+def _projected(a: Transformer, x: Training) -> Fraction:
+    """Return the entries of q, k and v of a layer on a rank; a decoder has a second q, and k and v of the encoder."""
+    own = tokens(a, x) * _heads(a, x)
+    if a.encoder is None:
+        return own
+    queries = Fraction(a.heads * a.head_size, x.tensor)
+    return own + tokens(a, x) * queries + tokens(a.at(0), x) * (_heads(a, x) - queries)
 
 
 def _norm(a: Transformer, x: Training) -> Fraction:
     """Return the bytes that a norm keeps: its input, and the quotient for torch's RMS norm, which is in fp32."""
     apart = x.kernels in OWN and a.norm == "rms"
-    return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else boundary(a, x)
+    return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else residual(a, x)
 
 
 def _heads(a: Transformer, x: Training) -> Fraction:
@@ -312,7 +363,9 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
 
 def _inside(a: Transformer, x: Training) -> int:
     """Return the tensors of the inner size that the feed-forward part keeps: gate, value, product, and torch's SiLU."""
-    return 2 if not a.gated else 4 if x.kernels in OWN else 3
+    if not a.gated:
+        return 1 if a.relu else 2
+    return 4 if x.kernels in OWN else 3
 
 
 def _apart(x: Training) -> int:

@@ -8,8 +8,9 @@ moments of Adam).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from pipesched.planning.transformer.kept import Kept
@@ -55,6 +56,18 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class Encoder:
+    """An encoder in front of the decoder, as in T5: the model's first layers. sequence: its tokens of a sequence; 0: as
+    many as the decoder's.
+
+    The other layers also attend to its output, between their attention and their feed-forward part.
+    """
+
+    layers: int
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
 class More:
     """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
 
@@ -72,9 +85,11 @@ class More:
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder of equal layers. heads: the heads of queries; kv_heads: the heads of keys and values.
+    """A decoder of equal layers, or an encoder and a decoder; `layers` counts both. heads: the heads of queries;
+    kv_heads: the heads of keys and values.
 
-    gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. tied: the head uses the embedding's
+    gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. relu: its activation is ReLU, whose
+    backward reads only its output. tied: the head uses the embedding's
     matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. more:
     parameters that the usual layer lacks. name: the name of the file. left_out: features of the model that are not
     counted. places: where each key is written.
@@ -89,8 +104,10 @@ class Transformer:
     head_size: int = 0
     feed_forward: int = 0
     gated: bool = False
+    relu: bool = False
     experts: Experts | None = None
     latent: Latent | None = None
+    encoder: Encoder | None = None
     tied: bool = False
     learned_positions: bool = True
     biases: bool = True
@@ -111,6 +128,8 @@ class Transformer:
         ):
             if not getattr(self, key):
                 object.__setattr__(self, key, size)
+        if self.encoder is not None and not self.encoder.sequence:
+            object.__setattr__(self, "encoder", replace(self.encoder, sequence=self.sequence))
 
     @property
     def dtype_bytes(self) -> int:
@@ -123,7 +142,34 @@ class Transformer:
 
     def kind(self, layer: int) -> int:
         """Return the first layer whose sizes are those of a layer, counted from 0."""
+        if self.encoder is not None:
+            return self.encoder.layers if layer >= self.encoder.layers else 0
         return self.experts.dense_layers if self.experts is not None and self.has_experts(layer) else 0
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a sequence, of the encoder and the decoder."""
+        return self.sequence + (self.encoder.sequence if self.encoder else 0)
+
+    @property
+    def length(self) -> str:
+        """The tokens of a sequence as text: ``2,048``, with an encoder ``512 + 128``."""
+        return f"{self.encoder.sequence:,} + {self.sequence:,}" if self.encoder else f"{self.sequence:,}"
+
+    def at(self, layer: int) -> Transformer:
+        """Return the transformer that a layer, counted from 0, is part of: the encoder by itself, or the whole one."""
+        return self if self.encoder is None or layer >= self.encoder.layers else _encoder(self)
+
+    def joins(self, layers: range) -> tuple[bool, bool]:
+        """Return whether these layers contain the last one of an encoder, and the first one of its decoder."""
+        last = self.encoder.layers - 1 if self.encoder else -2
+        return last in layers, last + 1 in layers
+
+
+@lru_cache(maxsize=64)
+def _encoder(a: Transformer) -> Transformer:
+    assert a.encoder is not None
+    return replace(a, layers=a.encoder.layers, sequence=a.encoder.sequence, encoder=None)
 
 
 @dataclass(frozen=True)

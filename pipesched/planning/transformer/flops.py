@@ -16,6 +16,7 @@ attention's backward are not counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -47,8 +48,9 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
     """
     made, n = [], tokens(a, x)
     for stage, layers in enumerate(layers_of(a, x, stages)):
-        linear = 2 * n * sum((entries(a, x, index) for index in layers), Fraction(0))
-        attending = len(layers) * attention(a, x)
+        many = Counter(map(a.kind, layers))
+        linear = sum((number * products_of(a, x, kind) for kind, number in many.items()), Fraction(0))
+        attending = sum((number * attention(a.at(kind), x) for kind, number in many.items()), Fraction(0))
         logits = 2 * n * a.hidden * a.vocabulary / x.tensor if stage == stages - 1 else Fraction(0)
         scores = Fraction(0) if x.attention == "flash" else attending  # without scores none are recomputed
         products = 2 * n * len(layers) * sum(k * outer for k, outer in every_second(a, x.tensor))
@@ -58,6 +60,19 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
             StageFlops(linear + attending, linear + 2 * attending + again[x.recompute], linear, again[x.recompute])
         )
     return tuple(made)
+
+
+def products_of(a: Transformer, x: Training, index: int) -> Fraction:
+    """Return the FLOPs of a layer's products in a forward; keys and values of an encoder's output are computed for its
+    tokens.
+    """
+    a = a.at(index)
+    made = 2 * tokens(a, x) * entries(a, x, index)
+    if a.encoder is not None:
+        keys = 2 * a.hidden * a.head_size * max(Fraction(a.kv_heads, x.tensor), Fraction(1))
+        own = _projections(a, x.tensor) - keys
+        made += 2 * tokens(a, x) * own + 2 * tokens(a.at(0), x) * keys
+    return made
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
@@ -74,9 +89,11 @@ def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction
 
 
 def attention(a: Transformer, x: Training) -> Fraction:
-    """Return the forward FLOPs of attention, of queries with keys and of scores with values: 4 b s^2 h for a GPT."""
+    """Return the forward FLOPs of attention, of queries with keys and of scores with values: 4 b s^2 h for a GPT. A
+    decoder's queries also meet the keys of its encoder.
+    """
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
-    return 2 * tokens(a, x) * a.sequence * a.heads * (key + value) / x.tensor
+    return 2 * tokens(a, x) * a.tokens * a.heads * (key + value) / x.tensor
 
 
 def of_model(a: Transformer, sequences: int = 1) -> Fraction:

@@ -105,6 +105,19 @@ def _falcon(x: Counts) -> Mapping[str, int]:
     return {"norms": 2 if two else 1}
 
 
+_T5 = Family(
+    {**_LLAMA, "dropout": True},
+    lambda x: {"of_embedding": 2 * x["relative_attention_num_buckets"] * x["heads"]},
+    keys={
+        "layers": "num_layers",
+        "hidden": "d_model",
+        "heads": "num_heads",
+        "head_size": "d_kv",
+        "feed_forward": "d_ff",
+        "sequence": "n_positions",
+    },
+    defaults={"tie_word_embeddings": True, "n_positions": 512, "relative_attention_num_buckets": 32},
+)
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(_LLAMA, _llama),
     "mistral": Family(_LLAMA),
@@ -152,16 +165,17 @@ FAMILIES: Mapping[str, Family] = {
         experts={**_MOE, "shared": "shared_expert_intermediate_size"},
     ),
     "qwen3_moe": Family(_LLAMA, _by_head, experts=_MOE),
+    **dict.fromkeys(("t5", "mt5"), _T5),
     "deepseek_v2": Family(_LLAMA, experts=_DEEPSEEK, latent=True, defaults={"q_lora_rank": 0}),
     "deepseek_v3": Family(_LLAMA, lambda x: {"of_router": x["n_routed_experts"]}, experts=_DEEPSEEK, latent=True),
 }
 """The families by their ``model_type``."""
 
 _HYBRID = "has layers that are not attention"
-_TWO = "has an encoder and a decoder"
+_TWO = "has an encoder and a decoder of another form than T5's"
 _SEES = "has an encoder of images or sound: give its text model's config.json"
 UNCOUNTED: Mapping[str, str] = {
-    **dict.fromkeys(("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "whisper", "m2m_100"), _TWO),
+    **dict.fromkeys(("umt5", "longt5", "bart", "mbart", "pegasus", "marian", "whisper", "m2m_100"), _TWO),
     **dict.fromkeys(("mamba", "mamba2", "jamba", "zamba", "zamba2", "bamba", "falcon_h1", "nemotron_h"), _HYBRID),
     **dict.fromkeys(("qwen3_next", "recurrent_gemma", "granitemoehybrid", "lfm2", "minimax", "rwkv"), _HYBRID),
     **dict.fromkeys(("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mllama", "llama4", "gemma3", "idefics3"), _SEES),
@@ -169,7 +183,7 @@ UNCOUNTED: Mapping[str, str] = {
 """Families that people ask for, and why they are refused."""
 
 _CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
-    ("is_encoder_decoder", lambda x, all: x is True, _TWO),
+    ("is_encoder_decoder", lambda x, all: x is True and all.get("model_type") not in ("t5", "mt5"), _TWO),
     ("text_config", lambda x, all: isinstance(x, dict), _SEES),
     ("vision_config", lambda x, all: isinstance(x, dict), _SEES),
     ("decoder_sparse_step", lambda x, all: x not in (None, 1), "has experts in some layers only"),
@@ -287,6 +301,12 @@ def _completed(found: dict[str, object], given: Config, kind: str) -> None:
     found.setdefault("model.tied", False)
     if kind == "falcon" and not given.get("new_decoder_architecture"):
         found["model.kv_heads"] = 1 if given.get("multi_query", True) else found.get("model.heads", 1)
+    if kind in ("t5", "mt5") and isinstance(encoder := found.get("model.layers"), int):
+        decoder = given.get("num_decoder_layers", encoder)
+        found["model.layers"] = encoder + decoder if isinstance(decoder, int) else decoder
+        found["model.encoder.layers"] = encoder
+        inside = str(given.get("feed_forward_proj", "relu"))
+        found |= {"model.gated": inside.startswith("gated"), "model.relu": inside == "relu"}
     if kind in ("bloom", "falcon"):
         found.pop("model.feed_forward", None)  # four times the hidden size
     if kind.startswith("deepseek"):
@@ -322,5 +342,5 @@ def _counts(found: Config, given: Config) -> dict[str, int]:
     counts.setdefault("kv_heads", counts["heads"])
     counts.setdefault("head_size", counts["hidden"] // counts["heads"])
     counts |= {name: int(bool(given.get(name))) for name in _FLAGS}
-    others = ("n_routed_experts", "num_ln_in_parallel_attn")
+    others = ("n_routed_experts", "num_ln_in_parallel_attn", "relative_attention_num_buckets")
     return counts | {name: value if isinstance(value := given.get(name), int) else 0 for name in others}

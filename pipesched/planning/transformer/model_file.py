@@ -9,6 +9,7 @@
                                   expert = 1            e: ranks that share the experts
     [model.experts]               zero = 1              0 nothing, 1 optimizer, 2 gradients too, 3 parameters too
     [model.latent]                recompute = "none"    none, selective, operations, full
+    [model.encoder]               layers = 12           of the model's layers the first ones; sequence = 512
 
 Every wrong value is a finding at its line.
 """
@@ -33,6 +34,7 @@ from pipesched.planning.transformer import hugging_face
 from pipesched.planning.transformer.config import (
     DTYPES,
     RECOMPUTE,
+    Encoder,
     Experts,
     Latent,
     More,
@@ -124,18 +126,18 @@ _SECTIONS: Mapping[str, type] = {
     "model": Transformer,
     "model.experts": Experts,
     "model.latent": Latent,
+    "model.encoder": Encoder,
     "model.more": More,
     "training": Training,
 }
-_NOT_WRITTEN = ("experts", "latent", "more", "left_out", "places")
+_NOT_WRITTEN = ("experts", "latent", "encoder", "more", "left_out", "places")
 
 
 _NOT_PLANNED: Mapping[str, str] = {
     "lora": "LoRA is not planned: every parameter has a gradient here",
     "frozen": "frozen layers are not planned: every parameter has a gradient here; `verify --frozen` takes stages",
     "adapter": "adapters are not planned: every parameter has a gradient here",
-    "encoder": "an encoder is not planned: all layers are those of one decoder",
-    "decoder": "an encoder with a decoder is not planned: all layers are those of one decoder",
+    "decoder": "model.layers counts the layers of both, model.encoder.layers those of the encoder",
     "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
     "mamba": "layers that are not attention are not planned: all layers are equal, but for experts",
     "layer_types": "layers that are not attention are not planned: all layers are equal, but for experts",
@@ -225,7 +227,12 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     if found:
         raise PipeschedError(found)
     made = {section: _section(noun, section, values) for section, noun in _SECTIONS.items()}
-    nouns: dict[str, Callable[..., Experts | Latent | More]] = {"experts": Experts, "latent": Latent, "more": More}
+    nouns: dict[str, Callable[..., object]] = {
+        "experts": Experts,
+        "latent": Latent,
+        "encoder": Encoder,
+        "more": More,
+    }
     inner = {key: _built(noun, own) for key, noun in nouns.items() if (own := made[f"model.{key}"])}
     path = Path(source.name)
     name = path.parent.name if path.name == "config.json" and path.parent.name else path.name.removesuffix(".toml")

@@ -6,6 +6,7 @@
     feed-forward     2 h f, gated 3 h f                       split by t
     experts          the same for each expert, and h E of router   split by e, or by t where e is 1
     norms, biases of what is added up over t                   on every rank
+    encoder          its last norm; each layer of the decoder has a second attention and a third norm
 
 For a GPT, the sum over the layers is, except for the 2 h of the last norm, equation 2 of Narayanan et al., SC 2021: P =
 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)).
@@ -14,7 +15,7 @@ For a GPT, the sum over the layers is, except for the 2 h of the last norm, equa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pipesched.planning.transformer.config import Latent, Training, Transformer
@@ -37,13 +38,25 @@ def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
     """Return the parts of a layer, counted from 0."""
     inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
     more = a.more.of_attention + (a.more.of_router if a.has_experts(index) else a.more.of_feed_forward)
-    return (_norms(a, a.more.norms, more), _attention(a, x), *inner)
+    cross = a.at(index).encoder is not None
+    other = (replace(_attention(a, x), name="attention to the encoder"),) if cross else ()
+    return (_norms(a, a.more.norms + cross, more), _attention(a, x), *other, *inner)
 
 
 def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Return the embeddings of the vocabulary and of the positions."""
-    positions = (a.sequence * a.hidden if a.learned_positions else 0) + a.more.of_embedding
+    """Return the embeddings of the vocabulary and of the positions, an encoder's too."""
+    positions = (a.tokens * a.hidden if a.learned_positions else 0) + a.more.of_embedding
     return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
+
+
+def middle(a: Transformer, x: Training, layers: range) -> tuple[Part, ...]:
+    """Return what a stage with these layers has between an encoder and its decoder: the encoder's last norm, and a copy
+    of the embedding if the decoder begins here but the model does not, as in Megatron-LM (core 0.12,
+    parallel_state.py: ranks of the embedding).
+    """
+    ends, begins = a.joins(layers)
+    norm = (_norms(a, 1, 0),) if ends else ()
+    return (*norm, _vocabulary("embedding", a, x)) if begins and not ends else norm
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
@@ -54,7 +67,8 @@ def head(a: Transformer, x: Training) -> tuple[Part, ...]:
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
-    """Return the parts of each stage. A tied head also counts on the last stage if there are several.
+    """Return the parts of each stage. A tied head also counts on the last stage if there are several. Stages at the
+    border of an encoder have `middle`.
 
     Raises:
         PipeschedError: PS235.
@@ -64,15 +78,17 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
         parts = [part for index in layers for part in of[a.kind(index)]]
         first = embedding(a, x) if stage == 0 else ()
         last = head(a, x) if stage == stages - 1 else ()
-        if a.tied and stages == 1:
+        between = middle(a, x, layers)
+        if a.tied and (stages == 1 or any(part.name == "embedding" for part in between)):
             last = last[:1]
-        made.append((*first, *parts, *last))
+        made.append((*first, *parts, *between, *last))
     return tuple(made)
 
 
 def total(a: Transformer) -> int:
     """Return the parameters of the model, each counted once."""
     every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
+    every += middle(a, ALONE, range(a.layers))
     return sum(part.count for part in every) + sum(_of_layer(a, index) for index in range(a.layers))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
 from typing import TypeAlias
 
 from pipesched.diagnostics import AnyCode, Diagnostic, Label, PipeschedError
@@ -32,7 +34,7 @@ class Rule:
     def told(self, a: Transformer, x: Training, s: int | None) -> Diagnostic:
         """Return the diagnostic at the place of the key."""
         section, _, name = self.key.rpartition(".")
-        noun = {"model": a, "model.experts": a.experts, "training": x}[section]
+        noun = {"model": a, "model.experts": a.experts, "model.encoder": a.encoder, "training": x}[section]
         said = self.label(a, x, s) if self.label else f"{name} = {getattr(noun, name)}"
         help = self.help(a, x, s) if self.help else None
         return finding(self.code, self.says(a, x, s), self.key, a.places, said, help)
@@ -55,6 +57,22 @@ def _experts(a: Transformer) -> Experts:
 def _split(a: Transformer, x: Training) -> int:
     """Return the inner size of the experts that tensor parallelism splits: all experts, or the shared ones."""
     return _experts(a).size * (1 if x.expert == 1 else _experts(a).shared)
+
+
+def _encoder(a: Transformer) -> int:
+    return a.encoder.layers if a.encoder else 0
+
+
+def _uncut(a: Transformer, x: Training) -> int:
+    """Return the tokens of a sequence that t does not divide, of the decoder or of the encoder; 0 if there are none."""
+    lengths = (a.sequence // x.context, *([a.encoder.sequence] if a.encoder else ()))
+    return next((length for length in lengths if length % x.tensor), 0)
+
+
+def _mixed(a: Transformer, x: Training) -> bool:
+    """Return True if a stage of a layout has layers of the encoder and of the decoder."""
+    ends = [*accumulate(x.layout or ())]
+    return a.encoder is not None and len(ends) > 1 and a.encoder.layers not in ends
 
 
 def _stage_ranks(x: Training) -> int:
@@ -88,6 +106,25 @@ RULES = (
         PlanningCode.MODEL_SHAPE,
     ),
     Rule(
+        "model.encoder.layers",
+        lambda a, x, s: a.encoder is not None and not a.encoder.layers < a.layers,
+        lambda a, x, s: f"the encoder has {_encoder(a)} of {a.layers} layers, which leaves none for the decoder",
+        PlanningCode.MODEL_SHAPE,
+        help=lambda a, x, s: "model.layers counts the layers of both",
+    ),
+    Rule(
+        "model.encoder.layers",
+        lambda a, x, s: a.encoder is not None and (a.experts or a.latent),
+        lambda a, x, s: "an encoder with a decoder has no experts and no latent attention here",
+        PlanningCode.MODEL_SHAPE,
+    ),
+    Rule(
+        "training.context",
+        lambda a, x, s: a.encoder is not None and x.context > 1,
+        lambda a, x, s: f"context {x.context}: attention to an encoder over several ranks is not counted",
+        help=lambda a, x, s: "context = 1",
+    ),
+    Rule(
         "training.tensor",
         lambda a, x, s: x.tensor > a.heads,
         lambda a, x, s: f"{x.tensor} ranks share {a.heads} heads",
@@ -115,8 +152,8 @@ RULES = (
     ),
     Rule(
         "training.recompute",
-        lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent),
-        lambda a, x, s: "recomputation by operation is not counted for experts and latent attention",
+        lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder),
+        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention and an encoder",
         help=lambda a, x, s: "none, selective or full",
     ),
     Rule(
@@ -132,10 +169,9 @@ RULES = (
     ),
     Rule(
         "training.sequence_parallel",
-        lambda a, x, s: x.sequence_parallel and a.sequence % x.context == 0 and a.sequence // x.context % x.tensor,
+        lambda a, x, s: x.sequence_parallel and a.sequence % x.context == 0 and _uncut(a, x),
         lambda a, x, s: (
-            f"sequence parallelism cuts {a.sequence // x.context:,} tokens by tensor {x.tensor},"
-            " which does not divide them"
+            f"sequence parallelism cuts {_uncut(a, x):,} tokens by tensor {x.tensor}, which does not divide them"
         ),
     ),
     Rule(
@@ -197,6 +233,14 @@ STAGES = (
     ),
     Rule(
         "training.layout",
+        lambda a, x, s: x.layout is not None and sum(x.layout) == a.layers and _mixed(a, x),
+        lambda a, x, s: f"a stage has layers of the encoder, which are the first {_encoder(a)}, and of the decoder",
+        PlanningCode.MODEL_STAGES,
+        label=lambda a, x, s: f"no stage ends after layer {_encoder(a)}",
+        help=lambda a, x, s: "the decoder begins with a stage, as in Megatron-LM",
+    ),
+    Rule(
+        "training.layout",
         lambda a, x, s: x.layout is not None and s is not None and len(x.layout) != s,
         lambda a, x, s: f"the layout has {len(x.layout or ())} stages; the schedule has {s}",
         PlanningCode.MODEL_STAGES,
@@ -213,10 +257,27 @@ def faults(
     return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
 
 
+def _counts(a: Transformer, stages: int) -> list[int]:
+    """Return the layers of each stage. An encoder and a decoder share several stages by their layers."""
+    if a.encoder is not None and stages > 1:
+        first = min(max(round(Fraction(stages * a.encoder.layers, a.layers)), 1), stages - 1)
+        one, other = _even(a.encoder.layers, first), _even(a.layers - a.encoder.layers, stages - first)
+        return [*reversed(one), *other]
+    return _even(a.layers, stages)
+
+
+def _even(layers: int, stages: int) -> list[int]:
+    counts = [-(-layers // stages)] * stages
+    for i in range(sum(counts) - layers):
+        counts[-1 - i // 2 if i % 2 == 0 else i // 2] -= 1
+    return counts
+
+
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """Return the layers of each stage, counted from 0.
 
-    If the layers do not divide evenly, the last stage, then the first, has one layer less, for the head and the
+    An encoder has the first stages, and the decoder the others, in proportion to their layers. If these do not divide
+    evenly, the last stage, then the first, has one layer less, for the head and the
     embedding, as in Llama 3.
 
     Raises:
@@ -224,9 +285,6 @@ def layers_of(transformer: Transformer, training: Training, stages: int) -> tupl
     """
     if found := list(faults(transformer, training, stages, STAGES)):
         raise PipeschedError(found)
-    counts = list(training.layout or [-(-transformer.layers // stages)] * stages)
-    if training.layout is None:
-        for i in range(sum(counts) - transformer.layers):
-            counts[-1 - i // 2 if i % 2 == 0 else i // 2] -= 1
+    counts = list(training.layout or _counts(transformer, stages))
     ends = [sum(counts[: stage + 1]) for stage in range(stages)]
     return tuple(range(end - count, end) for end, count in zip(ends, counts, strict=True))

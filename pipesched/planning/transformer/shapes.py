@@ -15,6 +15,7 @@ operation is rounded to the picosecond, so that sums are whole numbers and the s
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -175,6 +176,8 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" and not x.autocast else 2)
     n, t, h, c = token_count(a, x), x.tensor, a.hidden, on.constants
     _projections(made, a, n, t)
+    if a.encoder is not None:
+        _cross(made, a, x, n)
     sent = _experts(made, a, x, n) if experts else 0
     if not experts:
         made.product(n, h, (2 if a.gated else 1) * a.feed_forward // t)
@@ -189,7 +192,7 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     if on.trainer.adds:
         held = (a.heads + a.kv_heads) * 2 * a.head_size * h + h * a.feed_forward * (3 if a.gated else 2)
         made.weights += round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, t) / on.memory_rate)
-    tensor, ring = _tensor(on, x, n * h, made.bytes_each), _ring(on, a, x, n)
+    tensor, ring = _tensor(on, a, x, n * h, made.bytes_each), _ring(on, a, x, n)
     shown = round(sent * c["experts_shown"])
     scores = 0 if x.attention == "flash" else attending  # without scores none are recomputed
     way = 1, made.eight, made.bytes_each, on
@@ -212,20 +215,44 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
     made.product(n, a.heads * way.value // t, h)
 
 
+def _cross(made: _Sum, a: Transformer, x: Training, n: int) -> None:
+    """Add what attention to an encoder adds to a layer of the decoder, apart from its scores: q and the projection, k
+    and v of the encoder's tokens, a norm, a residual and launches.
+    """
+    h, t = a.hidden, x.tensor
+    made.product(n, h, a.heads * a.head_size // t)
+    made.product(token_count(a.at(0), x), h, 2 * max(a.kv_heads, t) * a.head_size // t)
+    made.product(n, a.heads * a.head_size // t, h)
+    there, back = _moved(a, x)
+    width = _width(a, x)
+    made.moved(n * width * (there / 2 + Fraction(4 * h, t)), n * width * (back / 2 + Fraction(4 * h, t)))
+    made.launched(7, 10, 2)
+
+
+def _moved(a: Transformer, x: Training) -> tuple[Fraction, Fraction]:
+    """Return the entries per token that two norms, residuals and dropout read or write, in F and in I."""
+    whole = a.hidden / Fraction(x.tensor if x.sequence_parallel else 1)
+    dropped, norm = 6 if a.dropout else 0, 16 if a.norm == "rms" else 14
+    return (norm + dropped) * whole, (28 + dropped) * whole
+
+
+def _width(a: Transformer, x: Training) -> Fraction:
+    """Return the bytes of an entry over those in 16 bit."""
+    return Fraction(max(a.dtype_bytes, 2), 2) * (EAGER if x.kernels in OWN else 1)
+
+
 def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
     """Add the norms, residuals, dropout, rotations, and an activation that reads or writes `act` numbers per token."""
-    h, width, dropped = a.hidden, Fraction(max(a.dtype_bytes, 2), 2), 6 if a.dropout else 0
-    width *= EAGER if x.kernels in OWN else 1
-    whole, norm = h / Fraction(x.tensor if x.sequence_parallel else 1), 16 if a.norm == "rms" else 14
+    h, width, (there, back) = a.hidden, _width(a, x), _moved(a, x)
     made.moved(
-        n * width * ((norm + dropped) * whole + Fraction(8 * h + act, x.tensor)),
-        n * width * ((28 + dropped) * whole + (8 * h + Fraction("1.6") * act) / x.tensor),
+        n * width * (there + Fraction(8 * h + act, x.tensor)),
+        n * width * (back + (8 * h + Fraction("1.6") * act) / x.tensor),
     )
 
 
 def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
     """Add the scores and their products; return the time of one of their forwards."""
-    on, c, s, t = made.on, made.on.constants, a.sequence, x.tensor
+    on, c, s, t = made.on, made.on.constants, a.tokens, x.tensor
     size = a.head_size if a.latent is None else a.latent.key + a.latent.rope
     device, wide = on.device, Fraction(made.bytes_each, 2)
     peak = device.flops / wide
@@ -271,15 +298,15 @@ def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
     return 2 * (round(PICO * bytes_sent * (inside / on.node_rate + outside / on.device.network)) + 2 * on.latency)
 
 
-def _tensor(on: Machine, x: Training, entries: int, bytes_each: int) -> Picoseconds:
-    """Return the time of the two all-reduces of a forward over the ranks of a layer."""
+def _tensor(on: Machine, a: Transformer, x: Training, entries: int, bytes_each: int) -> Picoseconds:
+    """Return the time of the all-reduces of a forward over the ranks of a layer: two, three with an encoder."""
     t = x.tensor
     if t == 1:
         return 0
     rate = on.node_rate if on.device.node_size % t == 0 else on.device.network
     once = round(PICO * Fraction(2 * (t - 1) * bytes_each * entries, t) / rate) + 2 * on.latency
     hides = x.sequence_parallel and on.device.gemm != "gemm_a100"
-    return 2 * (round(once * on.constants["tensor_shown"]) if hides else once)
+    return (2 if a.encoder is None else 3) * (round(once * on.constants["tensor_shown"]) if hides else once)
 
 
 def _ring(on: Machine, a: Transformer, x: Training, n: int) -> Picoseconds:
@@ -318,9 +345,10 @@ def head(a: Transformer, x: Training, on: Machine) -> End:
 
 
 def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picoseconds:
-    """Return the time of a message between stages over a link."""
+    """Return the time of a message between stages over a link, of the part that a stage belongs to (`at`)."""
     cut = x.tensor if x.sequence_parallel or on.trainer.cuts else 1
-    sent = Fraction(a.dtype_bytes * token_count(a, x) * a.hidden, cut)
+    count = token_count(a, x) + (token_count(a.at(0), x) if a.encoder else 0)
+    sent = Fraction(a.dtype_bytes * count * a.hidden, cut)
     return round(PICO * sent / (link * on.constants["p2p"])) + on.latency
 
 
@@ -345,21 +373,19 @@ class Stage:
 def stage(a: Transformer, x: Training, on: Machine, layers: range, *, first: bool, last: bool) -> Stage:
     """Return the times of a stage, from the times of each kind of layer and of its ends."""
     way = replace(x, batch=None, data=1, zero=0, layout=None)
-    many = sum(map(a.has_experts, layers))
     forward = back = weights = again = tensor = context = experts = 0
-    for count, kind in ((len(layers) - many, False), (many, True)):
-        if count:
-            one = layer(a, way, on, experts=kind)
-            forward += count * one.forward
-            back += count * one.input
-            weights += count * one.weights
-            again += count * one.again
-            tensor += count * one.tensor
-            context += count * one.context
-            experts += count * one.experts
-    for held, of in ((first, embedding), (last, head)):
+    for kind, count in Counter(map(a.kind, layers)).items():
+        one = layer(a.at(kind), way, on, experts=a.has_experts(kind))
+        forward += count * one.forward
+        back += count * one.input
+        weights += count * one.weights
+        again += count * one.again
+        tensor += count * one.tensor
+        context += count * one.context
+        experts += count * one.experts
+    for held, part, of in ((first, a.at(0), embedding), (a.joins(layers)[1], a, embedding), (last, a, head)):
         if held:
-            end = of(a, way, on)
+            end = of(part, way, on)
             forward, back, weights = forward + end.forward, back + end.input, weights + end.weights
     there, behind = tensor + context + experts, tensor + 2 * context + experts
     parts = forward + back + weights, again, 2 * tensor, 3 * context, 2 * experts

@@ -67,6 +67,7 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
         units = [parameters.layer(a, x, i) for i in {*map(a.kind, layers)}]
         units += [parameters.embedding(a, x)] if stage == 0 else []
         units += [parameters.head(a, x)] if stage == stages - 1 else []
+        units += [parameters.middle(a, x, layers)]
         counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
         most = Fraction(max(counts, default=0))
         whole, added = (min(most, max(matrix, Fraction(number))) if number else most for number in live)

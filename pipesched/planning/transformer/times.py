@@ -70,7 +70,7 @@ def costs(
         for kind, time, longer in zip("FIWB", (*alone, alone[1] + alone[2]), more, strict=True):
             found[kind].append(time + slices * longer)
         near = [link(x, device, ranks[stage], ranks[i]) for i in (stage - 1, stage + 1) if 0 <= i < stages]
-        found["C"].append(_message(a, x, min(near), on) if near else Fraction(0))
+        found["C"].append(_message(a.at(layers.start), x, min(near), on) if near else Fraction(0))
     if x.zero < 2:
         del found["B"]  # B is I + W
     found["O"] = [each.saved / device.host for each in saved]

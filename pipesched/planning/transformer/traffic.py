@@ -50,8 +50,9 @@ NONE = Traffic(Fraction(0), Fraction(0), Fraction(0))
 
 def forward(a: Transformer, x: Training, index: int) -> Traffic:
     """Return the traffic of F of a layer and one microbatch."""
+    a = a.at(index)
     n, z, t, c, e = tokens(a, x), a.dtype_bytes, x.tensor, x.context, x.expert
-    shared = 2 * 2 * Fraction(t - 1, t) * n * a.hidden * z
+    shared = 2 * (3 if a.encoder else 2) * Fraction(t - 1, t) * n * a.hidden * z
     heads = max(Fraction(a.kv_heads, t), Fraction(1))
     kept = a.latent.key_value + a.latent.rope if a.latent else 2 * a.head_size * heads
     sent = a.experts.per_token if a.experts is not None and a.has_experts(index) else 0
