@@ -131,7 +131,7 @@ class Examination(Record):
     def _report(self) -> Report:
         made, loaded = self.analysis, self.loaded
         schedule = made.schedule
-        inside, rows = schedule.steps is not None, counting(Measure, self.options)
+        inside, rows = schedule.steps is not None, counting(Measure, self.judged)
         measured = (row.part.load()(self) for row in rows if inside or not row.inside)
         more = tuple(part for part in measured if isinstance(part, Part))
         found, sound = checks.findings(self.judged)

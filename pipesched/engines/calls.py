@@ -7,9 +7,10 @@
     rank 1: F0<0@comm ...
 
 A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
-one from rank 0; @ENGINE is the engine that runs it, `compute` by default; **GROUP makes it a collective call of all
-members of the group; +NAME is a call of the same rank that must end before it. An engine runs its calls one at a time,
-in the order in which they are issued.
+one from rank 0; @ENGINE is the engine that runs it, `compute` by default; *GROUP makes it a collective call of all
+members of the group, or names the communicator of a message; +NAME is a call of the same rank that must end before it;
+&NAME>1 is posted in one batch with the message before it. An engine runs its calls one at a time, in the order in which
+they are issued; messages of a batch begin together, in any order.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ from pipesched.engines.parts import OWN
 from pipesched.support.source import Source, Span
 
 _NAME = r"[A-Za-z_][\w.]{0,60}"
-_CALL = re.compile(rf"({_NAME})(?:([<>])(\d{{1,6}}))?(?:@({_NAME}))?(?:\*({_NAME}))?((?:\+{_NAME}(?:[<>]\d{{1,6}})?)*)")
+_CALL = re.compile(
+    rf"(&?)({_NAME})(?:([<>])(\d{{1,6}}))?(?:@({_NAME}))?(?:\*({_NAME}))?((?:\+{_NAME}(?:[<>]\d{{1,6}})?)*)"
+)
 _LINE = re.compile(r"[ \t]*(?:(rank)[ \t]+(\d{1,6})|(group|pipeline)[ \t]+(\w{1,60}))[ \t]*:([^\n]*)")
 _MOST, _RANKS = 2_000_000, 10_000
-_FORM = "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed"
+_FORM = (
+    "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed; & before a batch's later ones"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for other calls.
 
-    group: its communicator, if it is collective. needs: the texts of calls of this rank that must have ended.
+    group: the communicator of a collective call, or of a message. needs: the texts of calls of this rank that must have
+    ended. joined: a message in one batch with the call before it.
     """
 
     name: str
@@ -44,6 +50,12 @@ class Call:
     way: str = ""
     peer: int = -1
     needs: tuple[str, ...] = ()
+    joined: bool = False
+
+    @property
+    def meets(self) -> str:
+        """The group of a collective call, empty for others."""
+        return "" if self.way else self.group
 
     def __str__(self) -> str:
         return f"{self.name}{self.way}{self.peer}" if self.way else self.name
@@ -62,7 +74,8 @@ class Calls:
 
         Raises:
             PipeschedError: PS266, a group with one member, a group's call by another rank or on two engines, a
-                message to the own rank or to none, or a call that waits for a name that is not called exactly once.
+                message to the own rank or to none, a batch of other calls than messages of one engine, or a call that
+                waits for a name that is not called exactly once.
         """
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
@@ -75,14 +88,17 @@ class Calls:
         engines: dict[str, str] = {}
         times = Counter(map(str, calls))
         for at, call in enumerate(calls):
-            if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank and not call.group):
+            if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
                 raise wrong(f"{call} on rank {rank} is a message to no other rank", *self.label(rank, at))
-            if call.group and rank not in self.groups.get(call.group, ()):
+            if call.joined and not (at and call.way and calls[at - 1].way and calls[at - 1].engine == call.engine):
+                raise wrong(f"{call} on rank {rank} is in a batch without a message before it", *self.label(rank, at))
+            if call.group and not {rank, call.peer if call.way else rank} <= {*self.groups.get(call.group, ())}:
+                other = rank if rank not in self.groups.get(call.group, (rank,)) else call.peer
                 known = (
-                    f"group {call.group} has no rank {rank}" if call.group in self.groups else "there is no such group"
+                    f"group {call.group} has no rank {other}" if call.group in self.groups else "there is no such group"
                 )
                 raise wrong(f"{call} on rank {rank} is a call of group {call.group}: {known}", *self.label(rank, at))
-            if call.group and engines.setdefault(call.group, call.engine) != call.engine:
+            if call.meets and engines.setdefault(call.group, call.engine) != call.engine:
                 both = f"{engines[call.group]} and {call.engine}"
                 message = f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided"
                 raise wrong(message, *self.label(rank, at))
@@ -91,8 +107,12 @@ class Calls:
                 raise wrong(f"{call} on rank {rank} waits for {missing}, which {what}", *self.label(rank, at))
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
-        """Return a label at a call, if it has a place."""
-        return [Label(self.places[rank][at], message)] if self.places else []
+        """Return a label at a call, if it has a place; with the line of code that issued it, if one did."""
+        if not self.places:
+            return []
+        span = self.places[rank][at]
+        by = span.source.made_at.get(span.start)
+        return [Label(span, f"{message} ({by})" if by else message)]
 
 
 def wrong(message: str, *labels: Label) -> PipeschedError:
@@ -135,20 +155,16 @@ def read(source: Source) -> Calls:
                 raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
             into[found[4]] = tuple(map(int, found[5].split()))
     _require_size(source, ranks)
-    _require_members(groups, pipelines, places)
+    met = {call.meets for row in ranks.values() for call, _ in row}
+    for name, members in groups.items():
+        if len(members) < 2:
+            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
+        if name in met:
+            _require_one_place(name, members, pipelines, places[name])
     rows = [ranks[rank] for rank in range(len(ranks))]
     return Calls(
         tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
     )
-
-
-def _require_members(
-    groups: Mapping[str, Sequence[int]], pipelines: Mapping[str, Sequence[int]], places: Mapping[str, Span]
-) -> None:
-    for name, members in groups.items():
-        if len(members) < 2:
-            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
-        _require_one_place(name, members, pipelines, places[name])
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -165,9 +181,9 @@ def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
         found = _CALL.fullmatch(word[0])
         if found is None:
             raise fail(EngineCode.CALLS_SYNTAX, f"{word[0][:60]!r} is no call", Label(at, "here"), help=_FORM)
-        name, way, peer, engine, group, needs = found.groups()
+        batch, name, way, peer, engine, group, needs = found.groups()
         after = tuple(filter(None, needs.split("+")))
-        yield Call(name, engine or OWN, group or "", way or "", int(peer or -1), after), at
+        yield Call(name, engine or OWN, group or "", way or "", int(peer or -1), after, bool(batch)), at
 
 
 def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None:

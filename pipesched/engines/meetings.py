@@ -8,9 +8,11 @@ every member's call may. Messages follow a communication model:
 
     strict         a send and its receive are a meeting of two, on the engines where they stand
     buffered(k)    a receive waits for its send, a send for the receive k messages before it
-    one-stream     they meet, on an engine of their own on each rank
-    pair-stream    likewise, on one for each peer
+    one-stream     they meet, on an engine of their own on each rank, one for each communicator
+    pair-stream    likewise, on one for each communicator and peer
     async          likewise, on none: each waits only for what it names and for its partner
+
+Messages of a batch begin when the needs of all of them are met, and the engine goes on when all have ended.
 
 The i-th send from one rank to another is received by the i-th receive. All prerequisites must hold together, so calls
 hang exactly if this graph has a cycle, whatever the timing. The graph is linear in the number of calls.
@@ -22,6 +24,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, buffered
 from pipesched.diagnostics import Diagnostic
@@ -56,20 +59,20 @@ class Meetings:
             group: {rank: [] for rank in members} for group, members in self.calls.groups.items()
         }
         for i, (rank, k) in enumerate(self.at):
-            if group := self.calls.ranks[rank][k].group:
+            if group := self.calls.ranks[rank][k].meets:
                 found[group][rank].append(i)
         return {group: list(of.values()) for group, of in found.items()}
 
     @cached_property
-    def channels(self) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-        """By sender and receiver, the sends and the receives, in order."""
-        found: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    def channels(self) -> dict[tuple[int, int, str], tuple[list[int], list[int]]]:
+        """By sender, receiver and communicator, the sends and the receives, in order."""
+        found: dict[tuple[int, int, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for i, (rank, k) in enumerate(self.at):
             call = self.calls.ranks[rank][k]
             if call.way == ">":
-                found[rank, call.peer][0].append(i)
+                found[rank, call.peer, call.group][0].append(i)
             elif call.way:
-                found[call.peer, rank][1].append(i)
+                found[call.peer, rank, call.group][1].append(i)
         return dict(found)
 
     @cached_property
@@ -78,12 +81,16 @@ class Meetings:
         collective = any(len(set(map(len, of))) > 1 for of in self.collective.values())
         return collective or any(len(sends) != len(receives) for sends, receives in self.channels.values())
 
-    def differing(self) -> Iterator[Diagnostic]:
-        """Yield, for each group and channel, the first call that differs between members or is missing on one."""
+    def apart(self) -> Iterator[Diagnostic]:
+        """Yield, for each group, the first call that differs between members or is missing on one."""
         for group, of in self.collective.items():
             members = [f"rank {rank}" for rank in self.calls.groups[group]]
             yield from self._differing(f"group {group}: call", members, of)
-        for (source, target), (sends, receives) in self.channels.items():
+
+    def differing(self) -> Iterator[Diagnostic]:
+        """Yield the first call of each group, and the first message of each channel, that differs or is missing."""
+        yield from self.apart()
+        for (source, target, _), (sends, receives) in self.channels.items():
             ends = [f"the sends of rank {source}", f"the receives of rank {target}"]
             yield from self._differing(f"rank {source} to {target}: message", ends, [sends, receives])
 
@@ -142,18 +149,22 @@ class Meetings:
         return node, waits
 
     def _queued(self, model: Model) -> Iterator[tuple[int, int]]:
-        """Yield every call with its predecessor on its engine, and with the calls that it names."""
+        """Yield every call with its predecessors on its engine, and with the calls that its batch names."""
         start = 0
         for calls in self.calls.ranks:
-            last: dict[str, int] = {}
             named = {str(call): start + k for k, call in enumerate(calls)}
-            for k, call in enumerate(calls):
-                engine, i = _engine(call, model), start + k
-                if engine in last:
-                    yield i, last[engine]
-                yield from ((i, named[need]) for need in call.needs)
-                if engine:
-                    last[engine] = i
+            heads = [*accumulate((0 if call.joined else k for k, call in enumerate(calls)), max)]
+            needs: dict[int, list[int]] = defaultdict(list)
+            for call, head in zip(calls, heads, strict=True):
+                needs[head] += (named[need] for need in call.needs)
+            last: dict[str, tuple[int, list[int], list[int]]] = {}  # a batch on an engine, those before it, and its own
+            for k, (call, head) in enumerate(zip(calls, heads, strict=True)):
+                before: list[int] = []
+                if engine := _engine(call, model):
+                    at, before, own = last.get(engine, (-1, [], []))
+                    before, own = (before, own) if at == head else (own, [])
+                    last[engine] = head, before, [*own, start + k]
+                yield from ((start + k, other) for other in [*before, *needs[head]])
             start += len(calls)
 
     def _stuck(self, model: Model) -> dict[int, list[tuple[int, int]]]:
@@ -218,10 +229,10 @@ class Meetings:
         (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
         if self.at[needed][0] != rank:
             why = f"waits for {other} of rank {self.at[needed][0]}"
-        elif str(other) in call.needs:
-            why = f"waits for {other}"
+        elif str(other) not in call.needs and (queue := _engine(call, model)) == _engine(other, model):
+            why = f"is behind {other} on {queue}"
         else:
-            why = f"is behind {other} on {_engine(call, model)}"
+            why = f"waits for {other}"
         meets = f", which meets {self.call(joined)} of rank {self.at[joined][0]}" if joined != needed else ""
         return f"rank {rank}, call {k}: {call} {why}{meets}"
 
@@ -230,9 +241,9 @@ def _engine(call: Call, model: Model) -> str:
     """Return the queue in which a call waits under a model; empty for none."""
     if not call.way or not model.posted:
         return call.engine
-    return {"one-stream": "the stream of messages", "pair-stream": f"the stream of rank {call.peer}"}.get(
-        model.kind, ""
-    )
+    of = f" of group {call.group}" * bool(call.group)
+    queues = {"one-stream": f"the stream of messages{of}", "pair-stream": f"the stream of rank {call.peer}{of}"}
+    return queues.get(model.kind, "")
 
 
 def _joined(node: list[int], together: Sequence[int]) -> list[int]:

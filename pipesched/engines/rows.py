@@ -2,7 +2,7 @@
 
 import re
 
-from pipesched.extension import Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement, flag
+from pipesched.extension import Check, Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement, flag
 from pipesched.views.rows import Overlay
 
 
@@ -12,6 +12,7 @@ def _calls(first: str, text: str) -> bool:
 
 
 _OWNER = Lazy[type]("engines.parts:Parts")
+_LAUNCHED = Lazy[type]("interop.frameworks.loaded:Launched")
 
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("engines.codes:EngineCode")),
@@ -59,5 +60,13 @@ ROWS: tuple[Row, ...] = (
     ),
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),
+    Check(
+        "calls of expert peers agree, and none waits for itself",
+        ("PS407", "PS408"),
+        Lazy("engines.launched:check"),
+        place=85,
+        owner=_LAUNCHED,
+    ),
+    Measure("meetings", Lazy("engines.launched:met"), place=25, owner=_LAUNCHED),
     Measure("exposed", Lazy("engines.costs:exposed"), place=20, owner=_OWNER),
 )

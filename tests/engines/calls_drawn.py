@@ -25,8 +25,9 @@ def drawn(rng: random.Random, *, events: int = 7) -> Drawn:
                 ranks[r].append(Called(name, on[r, group], group, "", -1, needed(rng, ranks[r])))
         elif what < 0.75:
             a, b = rng.sample(range(count), 2)
-            ranks[a].append(Called(name, rng.choice(engines), "", ">", b, needed(rng, ranks[a])))
-            ranks[b].append(Called(name, rng.choice(engines), "", "<", a, needed(rng, ranks[b])))
+            over = rng.choice(["", "", *(group for group in sorted(groups) if {a, b} <= {*groups[group]})])
+            ranks[a].append(Called(name, rng.choice(engines), over, ">", b, needed(rng, ranks[a])))
+            ranks[b].append(Called(name, rng.choice(engines), over, "<", a, needed(rng, ranks[b])))
         else:
             r = rng.randrange(count)
             ranks[r].append(Called(name, rng.choice(engines), "", "", -1, needed(rng, ranks[r])))
@@ -34,7 +35,18 @@ def drawn(rng: random.Random, *, events: int = 7) -> Drawn:
         row = rng.choice(ranks)
         if len(row) > 1:
             row.insert(rng.randrange(len(row)), row.pop(rng.randrange(len(row))))
-    return ranks, groups
+    return [batched(rng, row) for row in ranks], groups
+
+
+def batched(rng: random.Random, row: list[Called]) -> list[Called]:
+    """Post some neighbouring messages of an engine in one batch; none of it waits for another."""
+    for k in range(1, len(row)):
+        head = next(j for j in range(k - 1, -1, -1) if not row[j].joined)
+        keys = {x.key for x in row[head : k + 1]}
+        alike = row[k - 1].way and row[k].way and row[k - 1].engine == row[k].engine
+        if alike and rng.random() < 0.5 and not any(keys & {*x.needs} for x in row[head : k + 1]):
+            row[k] = row[k]._replace(joined=True)
+    return row
 
 
 def needed(rng: random.Random, row: Sequence[Called]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """``python -m tests.engines.meetings_on_gloo N [SEED]``: random sets of calls on real processes, with real all-to-alls.
 
 A process per rank, a thread per engine, gloo beneath: a collective call is `all_to_all_single` on its group, a message
-a blocking send or receive. Sets that hold under strict must end, the others must stop; the names of calls travel in the
-data, and those that arrive are the own ones exactly where calls agree.
+a blocking send or receive, those of a batch in threads of their own. Sets that hold under strict must end, the others
+must stop; the names of calls travel in the data, and those that arrive are the own ones exactly where calls agree.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ def be_rank(rank: int, ranks: Ranks, groups: Groups, store: str, quiet: float, o
 
     dist.init_process_group("gloo", store=dist.FileStore(store, len(ranks)), rank=rank, world_size=len(ranks))
     made = {name: dist.new_group(list(members)) for name, members in groups.items()}
+    posted = {name: dist.new_group(list(members)) for name, members in groups.items()}
     pairs = {(a, b): dist.new_group([a, b]) for b in range(len(ranks)) for a in range(b)}
     row, count = ranks[rank], {"ended": 0, "wrong": 0}
     done = {call.key: threading.Event() for call in row}
-    number: dict[tuple[str, int], int] = {}
-    tags = []
+    number: dict[tuple[str, int, str], int] = {}
+    batches: list[list[tuple[Called, int]]] = []
     for call in row:
-        tags.append(number.get((call.way, call.peer), 0))
-        number[call.way, call.peer] = tags[-1] + 1
+        tag = number.get((call.way, call.peer, call.group), 0)
+        number[call.way, call.peer, call.group] = tag + 1
+        batches[-1:] = [[*batches[-1], (call, tag)]] if call.joined else [*batches[-1:], [(call, tag)]]
 
     def run(call: Called, tag: int) -> None:
-        for need in call.needs:
-            done[need].wait()
         name = crc32(call.name.encode())
-        if call.group:
+        if call.group and not call.way:
             size = len(groups[call.group])
             got = torch.zeros(size, dtype=torch.int64)
             dist.all_to_all_single(got, torch.full((size,), name), group=made[call.group])
             count["wrong"] += bool((got != name).any())
         elif call.way:
-            pair = pairs[min(rank, call.peer), max(rank, call.peer)]
+            pair = posted.get(call.group) or pairs[min(rank, call.peer), max(rank, call.peer)]
             data = torch.tensor([name if call.way == ">" else 0])
             (dist.send if call.way == ">" else dist.recv)(data, call.peer, group=pair, tag=tag)
             count["wrong"] += int(data[0]) != name
@@ -62,9 +62,15 @@ def be_rank(rank: int, ranks: Ranks, groups: Groups, store: str, quiet: float, o
         count["ended"] += 1
 
     def serve(engine: str) -> None:
-        for call, tag in zip(row, tags, strict=True):
-            if call.engine == engine:
-                run(call, tag)
+        for batch in batches:
+            if batch[0][0].engine == engine:
+                for need in (need for call, _ in batch for need in call.needs):
+                    done[need].wait()
+                together = [threading.Thread(target=run, args=one, daemon=True) for one in batch]
+                for thread in together:
+                    thread.start()
+                for thread in together:
+                    thread.join()
 
     threads = [threading.Thread(target=serve, args=(engine,), daemon=True) for engine in {call.engine for call in row}]
     dist.barrier()

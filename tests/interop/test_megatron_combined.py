@@ -9,14 +9,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import pipesched
-from pipesched.interop.frameworks import megatron, megatron_rank
+from pipesched.diagnostics import PipeschedError
+from pipesched.engines.calls import Call, Calls, read
+from pipesched.engines.meetings import MODELS, Meetings
+from pipesched.interop.frameworks import megatron, megatron_rank, streams
 from pipesched.model.ops import Op
+from pipesched.support.source import Source
 from tests.depth import deep
 from tests.interop.test_megatron import each, executed
 
@@ -119,6 +124,74 @@ def test_the_command_derives_the_pair_from_parts() -> None:
     ours = pipesched.verify("interleaved_overlap", p=4, v=2, m=8, parts="deepseek-v3")
     assert report.ok and report.makespan == ours.makespan and report.peak == ours.peak
     assert any("a pair as issued" in note for note in report.notes)
+    met = report.to_json()["meetings"]
+    assert met["meetings"] == 4 * 8 * 2 * 2 * 4 and met["peers"] == 2 and not met["fails"]
+
+
+LAYOUTS = ("1", "2", "3", "4", "tt+t++tt", "ttt+ttt+ttt+L", "E+tt+tt+tt")
+
+
+def meetings(site: Path, sizes: tuple[int, int, int], layouts: Sequence[object], **options: object) -> Meetings:
+    """Return the calls of a pipeline for each of these layouts of its layers, whose ranks are expert peers."""
+    (p, v, m), peers = sizes, list[tuple[streams.Streams, list[str]]]()
+    for layout in layouts:
+        for here in range(p):
+            rank = megatron_rank.Rank(str(core(site).folder), p, here)
+            settings = {OPTION: True, "overlap_p2p_comm": True, "batch_p2p_comm": False, "layers": layout, **options}
+            megatron.run(core(site), "interleaved", (p, v, m), settings, rank)
+            peers.append((rank.streams, megatron_rank.messages(rank)))
+    text = "\n".join(line for line, _ in streams.calls(peers, len(layouts)))
+    return Meetings(read(Source("recorded.calls", text)))
+
+
+@each
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_calls_of_expert_peers_agree_and_end(site: Path, layout: str) -> None:
+    """Megatron-LM#1810, #1828, #1852: odd, even and empty stages hold under every model if peers have one layout."""
+    said = int(layout) if layout.isdigit() else layout
+    made = meetings(site, (2, 2, 4), [said, said], delay_wgrad_compute=len(layout) % 2 > 0)
+    assert not list(made.differing()) and not made.uneven and all(map(made.holds, MODELS))
+
+
+@each
+def test_every_part_of_every_layer_meets_once(site: Path) -> None:
+    """Of 2 chunks of 2 layers and 4 microbatches: 4 calls a layer, half of them combines, all on the stream comm."""
+    made = meetings(site, (2, 2, 4), [2, 2], delay_wgrad_compute=True)
+    for of in (made.collective[f"ep{here}"] for here in range(2)):
+        names = [made.call(i).name for i in of[0]]
+        assert len(names) == len(set(names)) == 4 * 2 * 2 * 4 and sum("combine" in x for x in names) == len(names) / 2
+        assert {made.call(i).engine for i in of[0]} == {"comm"}
+
+
+@each
+def test_peers_with_other_layouts_differ(site: Path) -> None:
+    """Megatron-LM#1852: the first call that a peer with an empty last stage lacks is named, on both ranks."""
+    found = list(meetings(site, (2, 2, 4), ["tt+tt+tt+tt", "tt+tt+tt+L"]).apart())
+    assert [x.code for x in found] == ["PS407"] and "by rank 1" in found[0].message and "by rank 3" in found[0].message
+    assert not list(meetings(site, (2, 2, 4), [2, 2]).apart())
+
+
+@each
+def test_an_order_that_two_streams_leave_open_is_refused(site: Path) -> None:
+    """Megatron-LM#1810 says that two calls may become eligible at once: on two streams that is PS266."""
+    made = meetings(site, (2, 2, 4), [2, 2])
+    rows = [[replace(x, engine="comm1") if "combine" in x.name else x for x in row] for row in made.calls.ranks]
+    with pytest.raises(PipeschedError) as refused:
+        Calls(tuple(map(tuple, rows)), made.calls.groups)
+    assert refused.value.diagnostics[0].code == "PS266" and "two engines" in refused.value.diagnostics[0].message
+
+
+@each
+def test_a_meeting_that_waits_for_what_it_delays_is_a_cycle(site: Path) -> None:
+    """A combine that waits for an answer to the message behind it: PS408, with both ranks and their calls."""
+    first, second, *peers = meetings(site, (2, 2, 4), [1, 1]).calls.ranks
+    answer = Call("answer", "p2p2", way="<", peer=1)
+    late = [replace(x, needs=(*x.needs, "answer<1")) if x.name == "F0.0.combine0" else x for x in first]
+    sent = Call("answer", "p2p2", way=">", peer=0, needs=("F1.0.attn0",))
+    calls = Calls(((answer, *late), (*second, sent), *peers), meetings(site, (2, 2, 4), [1, 1]).calls.groups)
+    (found,) = Meetings(calls).deadlock(MODELS[-1])
+    assert found.code == "PS408" and "ranks 0, 1 wait in a cycle" in found.message, found
+    assert any("F0.0.combine0 waits for answer<1" in note for note in found.notes), found.notes
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """All interleavings of calls on engines, state by state: whether all can end, and whether calls that meet have one name
 
-Shares no code with pipesched. A call is a tuple (name, engine, group, way, peer, needs), as in `engines.calls`.
+Shares no code with pipesched. A call is a tuple (name, engine, group, way, peer, needs, joined), as in `engines.calls`.
 
-The state is how many calls of each engine have ended, and how many posted messages: each step lets one call end, or all
-of a meeting. A list of all engines of a rank in which calls wait is a queue.
+A queue is a list of batches; most have one call. The state has for each queue the number of batches that have ended,
+and the calls of the next one that have: each step lets one call end, or all of a meeting.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Called(NamedTuple):
-    """A call. way: ``>`` a send to `peer`, ``<`` a receive from it, else empty."""
+    """A call. way: ``>`` a send to `peer`, ``<`` a receive from it, else empty. joined: to the message before it."""
 
     name: str
     engine: str = "compute"
@@ -21,13 +21,14 @@ class Called(NamedTuple):
     way: str = ""
     peer: int = -1
     needs: tuple[str, ...] = ()
+    joined: bool = False
 
     def text(self) -> str:
         """Return the call as pipesched reads it."""
         head = f"{self.name}{self.way}{self.peer}" if self.way else self.name
         needs = "".join(f"+{need}" for need in self.needs)
         group = f"*{self.group}" if self.group else ""
-        return head + (f"@{self.engine}" if self.engine != "compute" else "") + group + needs
+        return "&" * self.joined + head + (f"@{self.engine}" if self.engine != "compute" else "") + group + needs
 
     @property
     def key(self) -> str:
@@ -48,16 +49,20 @@ def written(ranks: Ranks, groups: Groups) -> str:
 def agree(ranks: Ranks, groups: Groups) -> bool:
     """Return True if the k-th calls of a group, and the k-th message and its receive, have one name."""
     for group, members in groups.items():
-        lists = [[x.name for x in ranks[r] if x.group == group] for r in members]
+        lists = [[x.name for x in ranks[r] if x.group == group and not x.way] for r in members]
         if any(row != lists[0] for row in lists):
             return False
     for a in range(len(ranks)):
         for b in range(len(ranks)):
-            sends = [x.name for x in ranks[a] if x.way == ">" and x.peer == b]
-            receives = [x.name for x in ranks[b] if x.way == "<" and x.peer == a]
-            if sends != receives:
-                return False
+            for group in ("", *groups):
+                sends = [x.name for x in ranks[a] if (x.way, x.peer, x.group) == (">", b, group)]
+                receives = [x.name for x in ranks[b] if (x.way, x.peer, x.group) == ("<", a, group)]
+                if sends != receives:
+                    return False
     return True
+
+
+State = tuple[tuple[int, frozenset[tuple[int, int]]], ...]
 
 
 class Machine:
@@ -65,59 +70,77 @@ class Machine:
 
     def __init__(self, ranks: Ranks, groups: Groups, model: str, capacity: int | None) -> None:
         self.ranks, self.groups, self.model, self.capacity = ranks, groups, model, capacity
-        self.queues: list[list[tuple[int, int]]] = []
+        self.queues: list[list[list[tuple[int, int]]]] = []
+        self.batch: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for r, row in enumerate(ranks):
-            of: dict[object, list[tuple[int, int]]] = {}
+            of: dict[object, list[list[tuple[int, int]]]] = {}
+            batches: dict[object, int] = {}
+            number = 0
             for k, x in enumerate(row):
+                number += not x.joined
+                self.batch[r, k] = [*self.batch[r, k - 1], (r, k)] if x.joined else [(r, k)]
                 queue: object = x.engine
                 if x.way and model == "one-stream":
-                    queue = ("posted",)
+                    queue = ("posted", x.group)
                 elif x.way and model == "pair-stream":
-                    queue = ("posted", x.peer)
+                    queue = ("posted", x.group, x.peer)
                 elif x.way and model == "async":
                     queue = ("posted", k)
-                of.setdefault(queue, []).append((r, k))
+                if batches.get(queue) == number:
+                    of[queue][-1].append((r, k))
+                else:
+                    of.setdefault(queue, []).append([(r, k)])
+                batches[queue] = number
+            for k in range(len(row) - 1, 0, -1):
+                if row[k].joined:
+                    self.batch[r, k - 1] = self.batch[r, k]
             self.queues += of.values()
-        self.queue_of = {call: (q, at) for q, row in enumerate(self.queues) for at, call in enumerate(row)}
+        self.queue_of = {call: q for q, row in enumerate(self.queues) for batch in row for call in batch}
         self.partners: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for group, members in groups.items():
-            lists = [[(r, k) for k, x in enumerate(ranks[r]) if x.group == group] for r in members]
+            lists = [[(r, k) for k, x in enumerate(ranks[r]) if x.group == group and not x.way] for r in members]
             for k in range(max(map(len, lists))):
                 together = [row[k] for row in lists if k < len(row)]
                 for call in together:
                     self.partners[call] = together if len(together) == len(lists) else []
-        self.messages: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+        self.messages: dict[tuple[int, int, str], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
         for r, row in enumerate(ranks):
             for k, x in enumerate(row):
                 if x.way:
-                    ends = (r, x.peer) if x.way == ">" else (x.peer, r)
+                    ends = (r, x.peer, x.group) if x.way == ">" else (x.peer, r, x.group)
                     self.messages.setdefault(ends, ([], []))[x.way == "<"].append((r, k))
 
-    def next(self, state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def next(self, state: State) -> Iterator[State]:
         """Yield every state after one step."""
-        ended = {call for q, row in enumerate(self.queues) for call in row[: state[q]]}
-        heads = {row[at] for row, at in zip(self.queues, state, strict=True) if at < len(row)}
+        queued = list(zip(self.queues, state, strict=True))
+        ended = {call for row, (at, some) in queued for batch in row[:at] for call in batch} | {
+            call for _, (_, some) in queued for call in some
+        }
+        heads = {call for row, (at, some) in queued if at < len(row) for call in row[at]} - ended
 
         def begins(call: tuple[int, int]) -> bool:
-            r, k = call
+            r = call[0]
             names = {self.ranks[r][j].key for j in range(len(self.ranks[r])) if (r, j) in ended}
-            return call in heads and set(self.ranks[r][k].needs) <= names
+            return call in heads and all(set(self.ranks[r][k].needs) <= names for _, k in self.batch[call])
 
-        def after(calls: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        def after(calls: Sequence[tuple[int, int]]) -> State:
             later = list(state)
             for call in calls:
-                later[self.queue_of[call][0]] += 1
+                q = self.queue_of[call]
+                at, some = later[q]
+                some = some | {call}
+                later[q] = (at + 1, frozenset()) if len(some) == len(self.queues[q][at]) else (at, some)
             return tuple(later)
 
         for call in sorted(heads):
             r, k = call
             x = self.ranks[r][k]
-            if x.group:
+            if x.group and not x.way:
                 together = self.partners[call]
                 if together and call == together[0] and all(map(begins, together)):
                     yield after(together)
             elif x.way:
-                ends = (r, x.peer) if x.way == ">" else (x.peer, r)
+                ends = (r, x.peer, x.group) if x.way == ">" else (x.peer, r, x.group)
                 sends, receives = self.messages[ends]
                 i = (receives if x.way == "<" else sends).index(call)
                 if self.model == "buffered":
@@ -132,8 +155,8 @@ class Machine:
 
     def ends(self) -> bool:
         """Return True if no interleaving stops before all calls have ended."""
-        first = (0,) * len(self.queues)
-        last = tuple(map(len, self.queues))
+        first: State = ((0, frozenset()),) * len(self.queues)
+        last = tuple((len(row), frozenset[tuple[int, int]]()) for row in self.queues)
         seen, left = {first}, [first]
         while left:
             state = left.pop()

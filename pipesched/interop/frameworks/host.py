@@ -47,6 +47,8 @@ class Answer:
     notes: tuple[Foreign, ...]
     kept: Sequence[Sequence[Kept]] = ()
     later: bool = False
+    calls: Sequence[str] = ()
+    called: Sequence[Sequence[Place | None]] = ()
 
 
 class Head(TypedDict):
@@ -71,6 +73,8 @@ class Found(TypedDict, total=False):
     notes: list[str]
     kept: Sequence[Sequence[Kept]] | None
     later: bool
+    calls: Sequence[str]
+    called: Sequence[Sequence[Place | None]]
     refused: list[Refusal]
 
 
@@ -231,7 +235,8 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
         notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
     refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
     said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
-    return Answer(found["rows"], found["places"] or [], version, said, found["kept"] or (), found["later"])
+    made = found["rows"], found["places"] or [], version, said
+    return Answer(*made, found["kept"] or (), found["later"], found["calls"], found["called"])
 
 
 def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tuple[str, ...]) -> PipeschedError:

@@ -37,6 +37,13 @@ class Framework:
     framework_time: float = 60
 
 
+@dataclass(frozen=True)
+class Launched:
+    """The calls on engines that a framework's code issued, as the text of a file of calls; None without parts."""
+
+    source: Source | None = None
+
+
 def read(
     source: Source,
     *,
@@ -81,9 +88,20 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     version = given.get("torch_version")
     comm = str(ONE_STREAM) if answer.later and made.program is not None else None
     notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
-    return replace(
-        made, schedule=schedule, torch_version=version, notes=notes, owned=(Keeping(answer.kept),), comm=comm
-    )
+    owned = (Keeping(answer.kept), *([Launched(_launched(source, answer))] if answer.calls else []))
+    return replace(made, schedule=schedule, torch_version=version, notes=notes, owned=owned, comm=comm)
+
+
+def _launched(call: Call, answer: Answer) -> Source:
+    """Return the file of the calls that the code issued; each word knows its line of code."""
+    text, made = Source(f"{call.name} (calls)", "\n".join(answer.calls) + "\n"), dict[int, str]()
+    for number, places in enumerate(answer.called):
+        start, line = text.line_starts[number], text.line(number + 1)
+        words = [*_TOKEN[".txt"].finditer(line.partition(": ")[2])] if places else []
+        begin = start + len(line) - len(line.partition(": ")[2])
+        if len(words) == len(places):
+            made |= {begin + at.start(): f"{x[0]}:{x[1]}" for at, x in zip(words, places, strict=True) if x}
+    return Source(text.name, text.text, made)
 
 
 def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:

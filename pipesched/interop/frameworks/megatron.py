@@ -27,7 +27,7 @@ from types import ModuleType, SimpleNamespace
 
 from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.fakes import Fake, Finder
-from pipesched.interop.frameworks.megatron_combined import FILES, LAYERS, OPTION, Passes, combined, modules, plans
+from pipesched.interop.frameworks.megatron_combined import FILES, LAYERS, OPTION, combined, modules, plans
 from pipesched.interop.frameworks.megatron_rank import (
     PIPELINE,
     WORLD,
@@ -36,12 +36,14 @@ from pipesched.interop.frameworks.megatron_rank import (
     Size,
     Token,
     empty,
+    messages,
     place_of,
     tensor,
     waits_later,
     words,
 )
 from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, needed, version_of
+from pipesched.interop.frameworks.streams import Event, calls
 
 FUNCTIONS = {
     "1f1b": "forward_backward_pipelining_without_interleaving",
@@ -58,6 +60,8 @@ REAL = (
     "pipeline_parallel.utils",
     *FILES,
 )
+PEERS = 2
+"""The pipelines that are run if parts are recorded: their ranks at one place are expert peers."""
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
 """The packages whose Fakes would send or compute: calling one is an error."""
 TORCH = "2.13.0"
@@ -109,7 +113,7 @@ class Core:
     def options(self) -> dict[str, object]:
         """Return the options with their defaults; the sizes are left out, since they are given as p, v and m."""
         own = {x.name: None if x.default is MISSING else x.default for x in fields(self.configuration)}
-        return {"forward_only": False, **{name: x for name, x in own.items() if name not in SIZES}}
+        return {"forward_only": False, "layers": LAYERS, **{name: x for name, x in own.items() if name not in SIZES}}
 
 
 SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "pipeline_dtype")
@@ -130,20 +134,35 @@ def record(name: str, options: Options) -> Recorded:
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
     rows, places, asked, later, issued = [], [], set[str](), False, list[str]()
-    for here in range(ranks):
+    peers = []
+    for number in range(ranks * (PEERS if settings.get(OPTION) else 1)):
+        here = number % ranks
         rank = Rank(str(core.folder), ranks, here)
         asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
+        if settings.get(OPTION):
+            peers.append((rank.streams, messages(rank)))
+        if number >= ranks:
+            continue
         found = words(rank)
         later = later or waits_later(rank)
         rows.append([word for word, _ in found])
         places.append([place_of(at) for _, at in found])
         issued = issued or rank.issued
-    return Recorded(rows, places, core.version, [*_notes(asked), *_issued(issued)], later=later)
+    made = calls(peers, PEERS)
+    return Recorded(
+        rows,
+        places,
+        core.version,
+        [*_notes(asked), *_issued(issued, settings.get("layers", LAYERS))],
+        later=later,
+        calls=[line for line, _ in made],
+        called=[[place_of(at) for at in row] for _, row in made],
+    )
 
 
-def _issued(parts: list[str]) -> list[str]:
+def _issued(parts: list[str], layers: object) -> list[str]:
     """Return a note on the parts of the first pair of a forward and a backward, with their streams."""
-    return [f"a pair as issued, {LAYERS} layers a chunk assumed: {' '.join(parts)}"] if parts else []
+    return [f"a pair as issued, {layers} layers a chunk assumed: {' '.join(parts)}"] if parts else []
 
 
 @cache
@@ -168,6 +187,14 @@ def _setting(core: Core, name: str, value: object) -> object:
     if isinstance(known[name], bool) and value not in (0, 1):
         raise Unknown(f"{name} is true or false, not {value}")
     return bool(value) if isinstance(known[name], bool) else value
+
+
+def _layers(said: object, stages: int) -> Callable[[int], int]:
+    """Return the layers of a stage, from a number for all, or from a layout such as ``Ett+t++L``, a ``t`` a layer."""
+    each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
+    if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
+        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages as in Ett+t++L, a t for each layer")
+    return lambda stage: each[stage % len(each)]
 
 
 def _notes(asked: set[str]) -> list[str]:
@@ -254,7 +281,7 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
         "pipeline_model_parallel_size": ranks,
         "virtual_pipeline_model_parallel_size": chunks if name == "interleaved" else None,
         "pipeline_dtype": 1,
-        **{key: value for key, value in options.items() if key != "forward_only"},
+        **{key: value for key, value in options.items() if key not in ("forward_only", "layers")},
     }
     config = kind(**given)
     config.hidden_size = 1
@@ -266,8 +293,9 @@ def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str
     kept = {step: vars(core.schedules)[step] for step in steps}
     vars(core.schedules).update(steps)
     by_parts = bool(options.get(OPTION)) and core.plans is not None
+    layers = _layers(options.get("layers", LAYERS), ranks * chunks)
     try:
-        with combined(core, rank, Passes(rank), config) if by_parts else nullcontext() as step:
+        with combined(core, rank, config, layers) if by_parts else nullcontext() as step:
             function(
                 forward_step_func=step,
                 data_iterator=[None] * chunks if name == "interleaved" else None,
@@ -295,7 +323,14 @@ def _enter(core: Core, rank: Rank, chunks: int | None) -> None:
         get_world_size=lambda group=None: (group or world).size(),
         get_rank=lambda group=None: (group or world).rank(),
     )
-    vars(core.torch.cuda)["synchronize"] = rank.synchronize
+    streams = rank.streams
+    vars(core.torch.cuda).update(
+        synchronize=rank.synchronize,
+        current_stream=lambda device=None: streams.current,
+        Stream=streams.made,
+        stream=streams.entered,
+        Event=lambda *given, **named: Event(streams),
+    )
     for name, value in vars(state).items():
         if "_GROUP" in name and name.isupper() and (value is None or isinstance(value, Group)):
             setattr(state, name, Group(name))

@@ -10,23 +10,25 @@ launches, with their streams.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesched.interop.frameworks.fakes import Fake, Finder
 from pipesched.interop.frameworks.megatron_rank import Rank, Token
+from pipesched.interop.frameworks.streams import OWN, Event
 
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.megatron import Core
 
 OPTION = "overlap_moe_expert_parallel_comm"
 FILES = ("pipeline_parallel.combined_1f1b", "models.common.model_chunk_schedule_plan")
-LAYERS = 2
-_STREAMS = {"moe_dispatch": "comm", "moe_combine": "comm"}
+LAYERS = 2  # of a chunk, if the option does not say
+_MEETINGS = ("moe_dispatch", "moe_combine")
 Label: TypeAlias = tuple[str, int, int]
+Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
@@ -36,39 +38,47 @@ class Passes:
         self.rank, self.waiting, self.both = rank, list[Label](), False
         self.done = False
 
-    def begin(self, labels: list[Label]) -> None:
-        """Begin a pass of these computes."""
+    def begin(self, labels: list[Label], *, empty: bool) -> None:
+        """Begin a pass of these computes. empty: it has no layers."""
         self.done = self.done or bool(self.rank.issued)
-        self.waiting, self.both = labels, len(labels) == 2
+        self.waiting, self.both = [] if empty else labels, len(labels) == 2
+        if empty:
+            self.rank.compute(*labels)
 
-    def node(self, kind: str, name: str, layer: str) -> None:
-        """Record a node; the first one of a pass also records its computes."""
+    def node(self, kind: str, name: str, layer: str, of: str) -> None:
+        """Record a node on the current stream; the first one of a pass also records its computes. of: its stage and
+        microbatch.
+        """
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []
+        short, stream = name.removeprefix("moe_"), self.rank.streams.current.name
+        self.rank.streams.issue(f"{kind}{of}.{short}{layer}", self.rank.place(), meets=name in _MEETINGS)
         if self.both and not self.done:
-            stream = f"@{_STREAMS[name]}" if name in _STREAMS else ""
-            self.rank.issued.append(f"{kind}.{name.removeprefix('moe_')}{layer}{stream}")
+            self.rank.issued.append(f"{kind}.{short}{layer}" + f"@{stream}" * (stream != OWN))
 
 
 class _Node:
-    """A part of a layer."""
+    """A part of a layer. on: enters its stream, as the release does for its own nodes. of: its stage and microbatch."""
 
-    def __init__(self, passes: Passes, name: str, layer: str, delayed: bool) -> None:
-        self._passes, self._name, self._layer, self._delayed = passes, name, layer, delayed
+    def __init__(self, passes: Passes, name: str, layer: str, of: str, on: Entering, *, delayed: bool) -> None:
+        self._passes, self._name, self._layer, self._of = passes, name, layer, of
+        self._on, self._delayed = on, delayed
 
     def forward(self, tensor: object) -> object:
-        self._passes.node("F", self._name, self._layer)
+        with self._on():
+            self._passes.node("F", self._name, self._layer, self._of)
         return tensor
 
     def backward(self, tensor: object) -> object:
-        whole = not self._delayed and self._name not in _STREAMS
-        self._passes.node("B" if whole else "I", self._name, self._layer)
+        whole = not self._delayed and self._name not in _MEETINGS
+        with self._on():
+            self._passes.node("B" if whole else "I", self._name, self._layer, self._of)
         return tensor
 
     def backward_dw(self) -> None:
         if self._delayed:
-            self._passes.node("W", self._name, self._layer)
+            self._passes.node("W", self._name, self._layer, self._of)
 
 
 class _Loss:
@@ -81,26 +91,44 @@ class _Loss:
         return Token()
 
 
-def _plan(core: Core, rank: Rank, passes: Passes, config: object) -> type:
-    """Return the class of plans; its `run` is the release's own."""
+def _plan(core: Core, rank: Rank, passes: Passes, config: object, layers: Callable[[int], int]) -> type:
+    """Return the class of plans; its `run` is the release's own. layers: those of a stage."""
     real: Any = core.plans
+    utils: Any = core.modules["megatron.core.pipeline_parallel.utils"]
     through = SimpleNamespace(forward=lambda x: x, backward=lambda x: x)
 
     class Plan(real.TransformerModelChunkSchedulePlan):  # type: ignore[misc]
         def __init__(self, model: Any, label: Label) -> None:
             self.label, self.source, self.vp_stage = label, model.input, model.chunk
-            self._event, self._model_chunk_state = SimpleNamespace(record=_nothing, wait=_nothing), SimpleNamespace()
-            self._transformer_layers = [self._layer(number) for number in range(LAYERS)]
+            self._event, self._model_chunk_state = Event(rank.streams), SimpleNamespace()
+            self._transformer_layers = [self._layer(number) for number in range(layers(label[1]))]
             self.pre_process = SimpleNamespace(forward=self._begun, backward=self._ended)
             self.post_process = None
 
         def _layer(self, number: int) -> SimpleNamespace:
             delayed = bool(getattr(config, "delay_wgrad_compute", False))
             names = ("attn", "post_attn", "moe_dispatch", "mlp", "moe_combine")
-            nodes = {name: _Node(passes, name, str(number), delayed and name in ("attn", "mlp")) for name in names}
+            of = f"{self.label[1]}.{self.label[2]}"
+            nodes = {
+                name: _Node(
+                    passes, name, str(number), of, self._entering(name), delayed=delayed and name in ("attn", "mlp")
+                )
+                for name in names
+            }
             return SimpleNamespace(
                 **nodes, mtp_post_process=through, config=config, get_fp8_context=nullcontext, release_state=_nothing
             )
+
+        def _entering(self, name: str) -> Entering:
+            """Return what enters the stream of a node, as the release's ScheduleNode does."""
+            stream = getattr(utils, f"get_{'comm' if name in _MEETINGS else 'comp'}_stream")()
+
+            @contextmanager
+            def entered() -> Iterator[None]:
+                with utils.stream_acquire_context(stream, self._event), rank.streams.entered(stream):
+                    yield
+
+            return entered
 
         def _begun(self) -> Token:
             """Make the output of the stage; its input existed before the pass."""
@@ -124,10 +152,14 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: object) -> type:
                 if stage < rank.ranks * core_chunks(config) - 1:
                     rank.take(b_grad, ("B", stage + 1, microbatch))
                 computes.append(("B", stage, microbatch))
-                first, made = back.get_layer(0).attn, Token(("B", stage, microbatch))
-                first.backward = _then(first.backward, made)
+                made = Token(("B", stage, microbatch))
                 rank.made(made)
-            passes.begin(computes)
+                if back.num_layers():
+                    first = back.get_layer(0).attn
+                    first.backward = _then(first.backward, made)
+                else:
+                    back.post_process = SimpleNamespace(forward=lambda x: x, backward=lambda x: made)
+            passes.begin(computes, empty=not any(x.num_layers() for x in (ahead, back) if x is not None))
             return real.TransformerModelChunkSchedulePlan.run(ahead, back, b_grad=b_grad, **named)
 
     return Plan
@@ -152,12 +184,13 @@ def _then(run: Any, made: Token) -> Any:
 
 
 @contextmanager
-def combined(core: Core, rank: Rank, passes: Passes, config: Any) -> Iterator[Any]:
+def combined(core: Core, rank: Rank, config: Any, layers: Callable[[int], int]) -> Iterator[Any]:
     """Replace nodes, loss and steps in the release's modules, put these in `sys.modules`, and yield
-    `forward_step_func`.
+    `forward_step_func`. layers: those of a stage.
     """
     schedules, found = vars(core.schedules), vars(core.modules["megatron.core.pipeline_parallel.combined_1f1b"])
-    plan, taken = _plan(core, rank, passes, config), dict[int, int]()
+    vars(core.modules["megatron.core.pipeline_parallel.utils"]).update(_COMP_STREAM=None, _COMM_STREAM=None)
+    plan, taken = _plan(core, rank, Passes(rank), config, layers), dict[int, int]()
 
     def forward_step_func(data: object, model: Any, return_schedule_plan: bool = False) -> tuple[object, None]:
         taken[model.chunk] = microbatch = taken.get(model.chunk, -1) + 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pipesched.interop.frameworks.fakes import Fake, Undecided, lines
 from pipesched.interop.frameworks.recording import Nonsense, shown
+from pipesched.interop.frameworks.streams import Streams
 
 if TYPE_CHECKING:
     from pipesched.interop.frameworks.megatron import Module
@@ -140,6 +141,7 @@ class Rank:
     under_way: dict[Event, None] = field(default_factory=dict)
     batches: Iterator[int] = field(default_factory=count)
     issued: list[str] = field(default_factory=list)
+    streams: Streams = field(default_factory=Streams)
 
     def place(self) -> Lines:
         """Return the innermost line of the framework, and the line of `schedules.py` that led to it."""
@@ -159,6 +161,7 @@ class Rank:
             raise Undecided(f"the process group {name}")
         event = Event(what, self.place(), None, None, token, peer, communicator=COMMUNICATORS[name], batch=batch)
         self.events.append(event)
+        self.streams.post(event)
         self.under_way[event] = None
         return event
 
@@ -176,18 +179,20 @@ class Rank:
         posts = []
         for what, tensor, peer, group, place in ops:
             posts.append(self.post(what, tensor, peer, group, batch))
-            posts[-1].place = place
+            posts[-1].place = self.streams.calls[-1].place = place
         return [Request(self, posts)]
 
     def wait(self, posts: Iterable[Event]) -> None:
         for post in posts:
             if post in self.under_way:
                 del self.under_way[post]
+                self.streams.wait(post)
                 self.events.append(Event("wait", self.place(), awaited=post))
 
     def synchronize(self, *given: object) -> None:
         """Wait for all pending posts."""
         self.wait([*self.under_way])
+        self.streams.synchronize()
 
     def take(self, tensor: object, label: tuple[str, int, int]) -> None:
         """Label the tensor that a compute uses, which must not have another label."""
@@ -240,6 +245,12 @@ def waits_later(rank: Rank) -> bool:
     computed = list(accumulate(event.what == "compute" for event in rank.events))
     posted = {event: number for event, number in zip(rank.events, computed, strict=True) if event.token is not None}
     return any(x.awaited is not None and posted[x.awaited] < now for x, now in zip(rank.events, computed, strict=True))
+
+
+def messages(rank: Rank) -> list[str]:
+    """Return the name of every message of a rank, in order."""
+    posts = [event for event in rank.events if event.what in ("send", "recv")]
+    return [_shape(event) + _message(rank, event) for event in posts]
 
 
 def _word(rank: Rank, event: Event) -> str | None:

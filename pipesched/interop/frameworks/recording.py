@@ -79,7 +79,8 @@ class Recorded:
     rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
     word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets count as
     words. version: the version of the framework; empty if it has none. notes: assumptions, as texts. kept: buffers in
-    which the framework keeps microbatches, by rank. later: a rank computes between a post and its wait.
+    which the framework keeps microbatches, by rank. later: a rank computes between a post and its wait. calls: the
+    lines of a file of calls on engines, if parts were recorded; called: the places of the words of each line.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`
@@ -93,6 +94,8 @@ class Recorded:
     notes: list[str] = field(default_factory=list)
     kept: Sequence[Sequence[Kept]] | None = None
     later: bool = False
+    calls: Sequence[str] = ()
+    called: Sequence[Sequence[Place | None]] = ()
 
 
 class Nonsense(Exception):

@@ -1,0 +1,84 @@
+"""The judgement of the calls that a framework's code issued: those of a group agree, and no cycle of waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pipesched.check.checks import Subject
+from pipesched.diagnostics import Diagnostic
+from pipesched.engines.calls import read
+from pipesched.engines.meetings import MODELS, Meetings
+from pipesched.interop.frameworks.loaded import Launched
+from pipesched.report.parts import Communication, Part
+from pipesched.support.source import Source
+
+if TYPE_CHECKING:
+    from pipesched.examine import Examination
+
+_READ = lru_cache(maxsize=2)(lambda source: Meetings(read(source)))
+
+
+def _made(source: Source) -> Meetings:
+    """Return the meetings of the calls in a text."""
+    made: Meetings = _READ(source)
+    return made
+
+
+def check(subject: Subject) -> Iterator[Diagnostic]:
+    """Yield PS407 and PS408 for the calls that a framework's code issued."""
+    source = subject.of(Launched).source
+    if source is None:
+        return
+    meetings = _made(source)
+    yield from meetings.apart()  # messages are those of the order, which has checks of its own
+    if not meetings.uneven:
+        yield from meetings.deadlock(subject.analysis.model)
+
+
+@dataclass(frozen=True)
+class Met(Part):
+    """The verdict on the calls of expert peers. meetings: their collective calls; peers: the members of a group."""
+
+    key = "meetings"
+
+    meetings: int
+    calls: int
+    peers: int
+    communication: Communication
+
+    def short(self) -> list[str]:
+        """Return the number of meetings."""
+        return [f"{self.meetings} meetings"]
+
+    def lines(self) -> list[str]:
+        """Return the verdict."""
+        said = f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"
+        return [said]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the counts, and the models by name."""
+        said = self.communication.to_json()
+        return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **said}
+
+
+def met(examination: Examination) -> Met | None:
+    """Return the verdict on calls that agree and end under the requested model; None for others."""
+    source, analysis = examination.judged.of(Launched).source, examination.analysis
+    if source is None:
+        return None
+    meetings, model = _made(source), analysis.model
+    if meetings.uneven or next(meetings.apart(), None) or not meetings.holds(model):
+        return None
+    models = [str(x) for x in dict.fromkeys([*MODELS, model])]
+    holds = tuple(str(x) for x in dict.fromkeys([*MODELS, model]) if meetings.holds(x))
+    fails = tuple(x for x in models if x not in holds)
+    groups = [of for of in meetings.collective.values() if any(of)]
+    return Met(
+        sum(len(of[0]) for of in groups),
+        len(meetings.at),
+        max(map(len, groups), default=0),
+        Communication(str(model), holds, fails, meetings.capacity()),
+    )
