@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
@@ -88,23 +88,28 @@ class Calls:
         engines: dict[str, str] = {}
         times = Counter(map(str, calls))
         for at, call in enumerate(calls):
-            if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
-                raise wrong(f"{call} on rank {rank} is a message to no other rank", *self.label(rank, at))
-            if call.joined and not (at and call.way and calls[at - 1].way and calls[at - 1].engine == call.engine):
-                raise wrong(f"{call} on rank {rank} is in a batch without a message before it", *self.label(rank, at))
-            if call.group and not {rank, call.peer if call.way else rank} <= {*self.groups.get(call.group, ())}:
-                other = rank if rank not in self.groups.get(call.group, (rank,)) else call.peer
-                known = (
-                    f"group {call.group} has no rank {other}" if call.group in self.groups else "there is no such group"
-                )
-                raise wrong(f"{call} on rank {rank} is a call of group {call.group}: {known}", *self.label(rank, at))
-            if call.meets and engines.setdefault(call.group, call.engine) != call.engine:
-                both = f"{engines[call.group]} and {call.engine}"
-                message = f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided"
-                raise wrong(message, *self.label(rank, at))
-            if missing := next((need for need in call.needs if times[need] != 1), None):
-                what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
-                raise wrong(f"{call} on rank {rank} waits for {missing}, which {what}", *self.label(rank, at))
+            faults = (
+                self._misplaced(rank, call, calls[at - 1] if at else None),
+                _between(rank, call, engines.setdefault(call.group, call.engine) if call.meets else call.engine),
+                _unmet(rank, call, times),
+            )
+            if fault := next(filter(None, faults), None):
+                raise wrong(fault, *self.label(rank, at))
+
+    def _misplaced(self, rank: int, call: Call, before: Call | None) -> str:
+        """Describe a message or a batch that cannot be, or a call of another's group; empty for others."""
+        members = self.groups.get(call.group, ())
+        if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
+            return f"{call} on rank {rank} is a message to no other rank"
+        if call.joined and not (call.way and before is not None and before.way and before.engine == call.engine):
+            return f"{call} on rank {rank} is in a batch without a message before it"
+        if (
+            call.group
+            and (other := next((x for x in (rank, call.peer) if x >= 0 and x not in members), None)) is not None
+        ):
+            known = f"group {call.group} has no rank {other}" if members else "there is no such group"
+            return f"{call} on rank {rank} is a call of group {call.group}: {known}"
+        return ""
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
         """Return a label at a call, if it has a place; with the line of code that issued it, if one did."""
@@ -113,6 +118,23 @@ class Calls:
         span = self.places[rank][at]
         by = span.source.made_at.get(span.start)
         return [Label(span, f"{message} ({by})" if by else message)]
+
+
+def _between(rank: int, call: Call, engine: str) -> str:
+    """Describe a group that a rank calls on two engines; empty for others. engine: of the group's first call."""
+    both = f"{engine} and {call.engine}"
+    return f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided" * (
+        engine != call.engine
+    )
+
+
+def _unmet(rank: int, call: Call, times: Counter[str]) -> str:
+    """Describe a name that a call waits for and that is not called exactly once; empty for others."""
+    missing = next((need for need in call.needs if times[need] != 1), None)
+    if missing is None:
+        return ""
+    what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
+    return f"{call} on rank {rank} waits for {missing}, which {what}"
 
 
 def wrong(message: str, *labels: Label) -> PipeschedError:
@@ -155,16 +177,25 @@ def read(source: Source) -> Calls:
                 raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
             into[found[4]] = tuple(map(int, found[5].split()))
     _require_size(source, ranks)
-    met = {call.meets for row in ranks.values() for call, _ in row}
+    rows = [ranks[rank] for rank in range(len(ranks))]
+    _require_members(groups, pipelines, places, {call.meets for row in rows for call, _ in row})
+    return Calls(
+        tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
+    )
+
+
+def _require_members(
+    groups: Mapping[str, Sequence[int]],
+    pipelines: Mapping[str, Sequence[int]],
+    places: Mapping[str, Span],
+    met: Collection[str],
+) -> None:
+    """Raise PipeschedError, PS266, for a group with one member or one whose meetings are of unlike ranks."""
     for name, members in groups.items():
         if len(members) < 2:
             raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
         if name in met:
             _require_one_place(name, members, pipelines, places[name])
-    rows = [ranks[rank] for rank in range(len(ranks))]
-    return Calls(
-        tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
-    )
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

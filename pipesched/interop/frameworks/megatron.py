@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
@@ -24,6 +24,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import TypeAlias
 
 from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.fakes import Fake, Finder
@@ -32,6 +33,7 @@ from pipesched.interop.frameworks.megatron_rank import (
     PIPELINE,
     WORLD,
     Group,
+    Lines,
     Rank,
     Size,
     Token,
@@ -42,7 +44,7 @@ from pipesched.interop.frameworks.megatron_rank import (
     waits_later,
     words,
 )
-from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, needed, version_of
+from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Place, Recorded, needed, version_of
 from pipesched.interop.frameworks.streams import Event, calls
 
 FUNCTIONS = {
@@ -133,35 +135,39 @@ def record(name: str, options: Options) -> Recorded:
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
-    rows, places, asked, later, issued = [], [], set[str](), False, list[str]()
-    peers = []
-    for number in range(ranks * (PEERS if settings.get(OPTION) else 1)):
-        here = number % ranks
-        rank = Rank(str(core.folder), ranks, here)
-        asked |= run(core, name, (ranks, chunks, microbatches), settings, rank)
-        if settings.get(OPTION):
-            peers.append((rank.streams, messages(rank)))
-        if number >= ranks:
-            continue
-        found = words(rank)
-        later = later or waits_later(rank)
-        rows.append([word for word, _ in found])
-        places.append([place_of(at) for _, at in found])
-        issued = issued or rank.issued
-    made = calls(peers, PEERS)
-    return Recorded(
-        rows,
-        places,
-        core.version,
-        [*_notes(asked), *_issued(issued, settings.get("layers", LAYERS))],
-        later=later,
-        calls=[line for line, _ in made],
-        called=[[place_of(at) for at in row] for _, row in made],
-    )
+    sizes, asked = (ranks, chunks, microbatches), set[str]()
+    pipelines = PEERS if settings.get(OPTION) else 1
+    ran = [Rank(str(core.folder), ranks, here) for _ in range(pipelines) for here in range(ranks)]
+    for rank in ran:
+        asked |= run(core, name, sizes, settings, rank)
+    notes = [*_notes(asked), *_issued(ran, settings.get("layers", LAYERS))]
+    return _recorded(core, ran[:ranks], notes, _called(ran) if pipelines > 1 else [])
 
 
-def _issued(parts: list[str], layers: object) -> list[str]:
+Lined: TypeAlias = "tuple[str, list[Lines]]"
+
+
+def _called(ran: Sequence[Rank]) -> list[Lined]:
+    """Return the lines of the file of calls, and the places of the words of each."""
+    return calls([(rank.streams, messages(rank)) for rank in ran], PEERS)
+
+
+def _recorded(core: Core, ran: Sequence[Rank], notes: list[str], made: Sequence[Lined]) -> Recorded:
+    """Return the result of a record. ran: the ranks of one pipeline."""
+    found, later = [words(rank) for rank in ran], any(map(waits_later, ran))
+    rows = [[word for word, _ in row] for row in found]
+    places = [_places([at for _, at in row]) for row in found]
+    called = [_places(row) for _, row in made]
+    return Recorded(rows, places, core.version, notes, None, later, [line for line, _ in made], called)
+
+
+def _places(lines: Sequence[Lines]) -> list[Place | None]:
+    return [place_of(at) for at in lines]
+
+
+def _issued(ran: Sequence[Rank], layers: object) -> list[str]:
     """Return a note on the parts of the first pair of a forward and a backward, with their streams."""
+    parts = next((rank.issued for rank in ran if rank.issued), [])
     return [f"a pair as issued, {layers} layers a chunk assumed: {' '.join(parts)}"] if parts else []
 
 
