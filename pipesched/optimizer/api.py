@@ -34,6 +34,8 @@ def optimize(
     head: Number | None = None,
     overlap: bool = False,
     recompute: str | Sequence[int] | None = None,
+    lost: int | None = None,
+    pipelines: int | None = None,
     jitter: Number | str | None = None,
     objective: str = "makespan",
     backward: str | None = None,
@@ -55,7 +57,9 @@ def optimize(
     placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used. mem_cap: one
     cap, or one per rank, in microbatches through 1/p of the model. partition: layers to divide among the stages, or
     ``model``; embedding, head: their work, in layers. overlap: whether pairs F+B are a decision. recompute: which F may
-    run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F may run again. jitter: the
+    run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F may run again. lost: a rank whose
+    microbatches go to the other copies of its stages; pipelines: how many train the model, each of p ranks and m
+    microbatches. jitter: the
     standard deviation of every time, as a share of it; among equally short orders, one with a low p95 is taken.
     backward: ``split`` or ``fused``. time_limit: seconds,
     each a million steps of work, about a CPU second. certify: spend up to a minute more on proving an engine's

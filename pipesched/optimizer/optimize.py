@@ -57,6 +57,10 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
             cannot be optimized; every fault of the schedule's file.
     """
+    if request.lost is not None:
+        from pipesched.optimizer.decisions.lost import without
+
+        return without(request, progress)
     if request.placement == ANY:
         from pipesched.optimizer.front import best
 

@@ -117,6 +117,8 @@ def _require_places(given: Given, *, ranged: bool) -> None:
         if given[name]:
             message = f"--{name.replace('_', '-')} is for one placement and one cap"
             raise fail(Code.USAGE, message, help="leave out that option, or --front and --placement any")
+    if given["lost"] is not None and ranged:
+        raise fail(Code.USAGE, "--lost is for one cap", help="give one number, such as --mem-cap 4")
     if given["plot"] and not (ranged or given["front"]):
         raise fail(Code.USAGE, "a plot needs a range of caps", help="give a range, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:

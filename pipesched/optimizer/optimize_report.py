@@ -35,6 +35,7 @@ from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
+    from pipesched.optimizer.decisions.lost import Lost
     from pipesched.planning.footprint_report import InBytes
 
 COUNTS = frozenset(
@@ -53,7 +54,8 @@ class Optimum:
 
     judged: the checker's verdict on the schedule; analysis: its times and memory; checked: the report of all ordinary
     checks; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule to improve
-    on, which is then the first of `known`. Exit status 0, 3 (a better schedule is not excluded) or 1 (infeasible).
+    on, which is then the first of `known`. lost: the rank without which the schedule runs. Exit status 0, 3 (a better
+    schedule is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -71,6 +73,7 @@ class Optimum:
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
     checked: Report | None = None
+    lost: Lost | None = None
 
     def __repr__(self) -> str:
         return f"<Optimum {self.verdict} for {self.instance.text_without_cap}>"
@@ -230,6 +233,7 @@ class Optimum:
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
         lines += [f"    {self.judged.because}"] if self.judged else []
+        lines += [f"    {line}" for line in self.lost.lines(self.makespan)] if self.lost else []
         if self.status == FOUND and self.reason:
             lines.append(f"    stopped: {self.reason}")
         lines += [f"    note: {note}" for note in self.notes]
@@ -259,6 +263,7 @@ class Optimum:
         """
         used = self._used
         own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
+        own |= {} if self.lost is None else {"lost": self.lost.to_json(self.makespan)}
         if self.judged is None:
             own |= {"status": self.status, "proved": False, "verdict": self.verdict, **exact(lower_bound=self.least)}
             own |= {"proved_by": None, "told_by": None}

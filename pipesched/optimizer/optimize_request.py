@@ -23,7 +23,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release, caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.decisions.asked import Asked, jitter, overlap, recompute
+from pipesched.optimizer.decisions.asked import Asked, jitter, lost, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
 from pipesched.optimizer.solve.instance import ANY, MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.instance import Asked as Place
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 class Request:
     """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
-    decide, overlap, recompute: decisions in addition to the order. placement: linear, loop, vee, any, ranks by
-    stage, or None (linear; with v > 1 loop). seeds: orders to begin with, with their names. mem_cap: one
-    cap, or one per rank.
+    decide, overlap, recompute: decisions in addition to the order. lost: a rank, and the number of pipelines that train
+    the model. placement: linear, loop, vee, any, ranks by stage, or None (linear; with v > 1 loop). seeds: orders to
+    begin with, with their names. mem_cap: one cap, or one per rank.
     workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
     on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
     for the source's kind, or split.
@@ -71,6 +71,7 @@ class Request:
     recompute: str | None = None
     seeds: tuple[tuple[str, Schedule], ...] = ()
     jitter: Fraction | None = None
+    lost: tuple[int, int] | None = None
 
 
 def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> Request:
@@ -105,6 +106,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
         overlap=overlap(given),
         recompute=recompute(given),
         jitter=jitter(given),
+        lost=lost(given),
     )
 
 

@@ -39,6 +39,8 @@ OPTIMIZE = (
         default=False,
         terminal=True,
     ),
+    Option("lost", whole, "The order of the ranks that are left when this one is lost.", "RANK"),
+    Option("pipelines", whole, "With --lost: how many pipelines of p ranks train the model.", "N"),
     Option(
         "jitter", deviation, "Among equally short orders, take one with a low p95 if every time varies by this.", "X%"
     ),

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from pipesched.runtime import Runtime
+from pipesched.runtime.execute.weights import Weights
 from pipesched.stream import Stream
 from tests.runtime.models import batch, blocks, copies, squared
 
@@ -57,6 +59,21 @@ def stepped(rank: int, stream: Stream, k: int, kind: str, windows: int = 2) -> d
         "last": [weight.tolist() for weight in made[-1]],
         "left": sum(weight.grad is not None for weight in mine.parameters()),
     }
+
+
+def overwritten(rank: int, stream: Stream, k: int) -> tuple[bool, bool]:
+    """Train with a runtime whose STEPs overwrite a version that is still read. Return whether that happened on this
+    rank, and whether the weights are those of the formula.
+    """
+    right, dropped = Weights._wanted, set[int]()
+
+    def others(own: Weights) -> set[int]:
+        dropped.update({own.made} & right(own))
+        return right(own) - {own.made}
+
+    with mock.patch.object(Weights, "_wanted", others):
+        found = stepped(rank, stream, k, "SGD", 1)
+    return bool(dropped), bool(found["error"] <= 1e-12)
 
 
 def formula(

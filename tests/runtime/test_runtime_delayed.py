@@ -52,6 +52,16 @@ def test_stash_with_batches_needs_fewer_versions(ranks: Ranks) -> None:
     trained(ranks, "pipedream", 3, 3, "SGD")
 
 
+@pytest.mark.parametrize("name", ["pipedream", "vertical_sync", "pipedream_2bw"])
+def test_a_version_dropped_early_is_noticed(ranks: Ranks, name: str) -> None:
+    """If STEPs overwrite versions that are still read, weights of a rank where that happens are not those of the
+    formula.
+    """
+    k = CASES[name](3)
+    found = ranks.run(3, delayed.overwritten, stream_of(name, p=3, m=12, k=k), k)
+    assert any(dropped for dropped, _ in found) and not any(right for dropped, right in found if dropped), found
+
+
 @pytest.mark.parametrize("what", ["DDP", "tied", "optimize"])
 def test_what_has_one_version_only_is_refused(ranks: Ranks, what: str) -> None:
     """Replicas and tied weights are refused by name, and so is a runtime that does not say what STEP does."""

@@ -1,6 +1,7 @@
 """Weight versions follow from the list: they agree with an interpreter that keeps real versions, in random orders.
 
-python -m tests.weights.test_versions 5000      so many programs under each rule, and their mutants
+python -m tests.weights.test_versions 5000      so many programs under each rule, and two mutants of each: a STEP
+                                                is moved, and versions are dropped one STEP early
 """
 
 from __future__ import annotations
@@ -115,17 +116,26 @@ def compare(lists: Lists, rule: str) -> bool:
     return not codes
 
 
-def tried(count: int, first: int = 0) -> tuple[int, int, int]:
-    """Compare this many programs under each rule, and a mutant of each; return programs, right ones, right mutants."""
-    right = same = 0
+def dropped(rule: str) -> str:
+    """Return a rule under which each version is dropped one STEP earlier: without a rule none is kept past a STEP."""
+    word, _, delay = rule.partition(" ")
+    return f"delay {int(delay) - 1}" if word == "delay" and delay != "0" else ""
+
+
+def tried(count: int, first: int = 0) -> tuple[int, int, int, int]:
+    """Compare this many programs under each rule, and two mutants of each: one has a STEP moved, the other drops
+    versions early. Return the programs, the right ones, and those of either kind of mutant that are right.
+    """
+    right = moved = kept = 0
     for number in range(first, first + count):
         for rule in RULES:
             seed = random.Random(f"{number} {rule}")
             lists = lists_of(seed)
             said = f"delay {seed.randint(0, 4)}" if rule == "delay" else rule
             right += compare(lists, said)
-            same += compare(mutant(lists, seed), said)
-    return count * len(RULES), right, same
+            moved += compare(mutant(lists, seed), said)
+            kept += compare(lists, dropped(said)) if rule else 0
+    return count * len(RULES), right, moved, kept
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -133,9 +143,10 @@ def test_versions_are_those_of_an_interpreter(part: int) -> None:
     """Verdicts, versions read, versions alive, staleness and crossings are equal, in programs and in mutants of them:
     no mutant is accepted that the interpreter calls wrong.
     """
-    programs, right, same = tried(deep(3), first=1000 * part)
-    assert right > programs // 4 and same < right
+    programs, right, moved, kept = tried(deep(3), first=1000 * part)
+    assert right > programs // 4 and moved < right and kept < right
 
 
 if __name__ == "__main__":
-    print("programs, right, right mutants:", *tried(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    found = tried(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    print("programs, right, right with a STEP moved, right with versions dropped early:", *found)

@@ -85,6 +85,27 @@ def jitter(given: Given) -> Fraction | None:
     return Fraction(given["jitter"]) if asked else None
 
 
+def lost(given: Given) -> tuple[int, int] | None:
+    """Return the lost rank and the number of pipelines; None if no rank is lost.
+
+    Raises:
+        PipeschedError: PS225, options that contradict each other.
+    """
+    rank, pipelines = given.get("lost"), given.get("pipelines")
+    if rank is None and pipelines is not None:
+        raise fail(Code.USAGE, "--pipelines is for --lost", help="name the rank that is lost, such as --lost 1")
+    if rank is None:
+        return None
+    others = {name: given.get(name) for name in ("partition", "overlap", "recompute", "all_m", "front")}
+    others["placement any"] = given.get("placement") == "any"
+    others["objective span"] = given.get("objective") == "span"
+    for option in [name.replace("_", "-") for name, value in others.items() if value]:
+        raise fail(Code.USAGE, f"--lost contradicts --{option}", help=f"leave out --lost, or --{option}")
+    if pipelines is not None and pipelines < 1:
+        raise fail(Code.USAGE, f"{pipelines} pipelines", help="give the number that train one model, from 1 up")
+    return rank, pipelines or 1
+
+
 def _in_slots(given: Given, own: str, others: tuple[str, ...]) -> bool:
     if not given.get(own):
         return False

@@ -21,7 +21,7 @@ from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 from pipesched.schedule_analysis import Analysis
 
-NOT_JUDGED = ("bytes", "found_by", "given", "known", "notes", "reason", "seed")
+NOT_JUDGED = ("bytes", "found_by", "given", "known", "lost", "notes", "reason", "seed")
 """Entries about the search, and about schedules that the answer does not contain."""
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")

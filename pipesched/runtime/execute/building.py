@@ -73,10 +73,10 @@ def signature(modules: Mapping[Held, nn.Module]) -> Note:
     refused = unsupported(modules)
     if refused is not None:
         return {"unsupported": refused}
-    shared: dict[int, list[tuple[int, str]]] = {}
+    shared: dict[int, set[tuple[int, str]]] = {}  # several routes share the module of a stage
     for (_, stage), module in modules.items():
         for name, weight in module.named_parameters(remove_duplicate=False):
-            shared.setdefault(id(weight), []).append((stage, name))
+            shared.setdefault(id(weight), set()).add((stage, name))
     return {
         "unsupported": None,
         "replicas": {
