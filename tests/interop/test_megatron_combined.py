@@ -6,6 +6,7 @@ tests.interop.test_megatron_combined FOLDER ...`, where FOLDER has a package meg
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +24,7 @@ from pipesched.interop.frameworks import megatron, megatron_rank, streams
 from pipesched.model.ops import Op
 from pipesched.support.source import Source
 from tests.depth import deep
-from tests.interop.test_megatron import each, executed
+from tests.interop.test_megatron import SITES, each, executed
 
 OPTION = "overlap_moe_expert_parallel_comm"
 ISSUED = ["I.combine", "F.attn", "I.mlp", "F.dispatch", "W.mlp", "I.dispatch", "F.mlp", "F.combine", "I.attn", "W.attn"]
@@ -192,6 +193,15 @@ def test_a_meeting_that_waits_for_what_it_delays_is_a_cycle(site: Path) -> None:
     (found,) = Meetings(calls).deadlock(MODELS[-1])
     assert found.code == "PS408" and "ranks 0, 1 wait in a cycle" in found.message, found
     assert any("F0.0.combine0 waits for answer<1" in note for note in found.notes), found.notes
+
+
+@executed
+@pytest.mark.skipif(deep(1) == 1, reason="by hand: --depth 2, or python -m tests.engines.combined_on_gloo")
+def test_real_processes_run_it_as_recorded() -> None:
+    """The release itself with torch on gloo, two expert peers: gradients of the undivided model, order and parts."""
+    command = [sys.executable, "-m", "tests.engines.combined_on_gloo", str(SITES[0])]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=Path(__file__).parents[2])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 if __name__ == "__main__":
