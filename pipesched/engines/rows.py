@@ -3,7 +3,7 @@
 import re
 
 from pipesched.extension import Check, Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement, flag
-from pipesched.views.rows import Overlay
+from pipesched.views.rows import Inset, Overlay
 
 
 def _calls(first: str, text: str) -> bool:
@@ -58,6 +58,7 @@ ROWS: tuple[Row, ...] = (
         ("messages", "memory"),
         "draws a whole schedule, and --slot one of its slots",
     ),
+    Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER),
     Check(

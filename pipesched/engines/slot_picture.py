@@ -2,12 +2,14 @@
 
 compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...        a path of parts that wait for each other is outlined
 comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...
+exposed  [         ]          [      ]                   times when only other engines run, in a colour of their own
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,6 +32,7 @@ from pipesched.views.svg_shapes import number
 
 _WIDTH, _ROW, _GAP, _TOP, _LETTER = 1200, 26, 8, 56, 6
 _COLUMNS, _TICKS = 100, 10
+_EXPOSED = "#9a6a00"  # of times when only other engines run; no kind has this colour
 _KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
 
 
@@ -54,12 +57,25 @@ class Slot:
         return sorted({OWN, *(x.part.engine for x in self.runs)}, key=lambda engine: (engine != OWN, engine))
 
     @property
+    def exposed(self) -> list[tuple[Fraction, Fraction]]:
+        """The times, from and to, when the rank's own engine does not run."""
+        own = sorted((x.begin, x.end) for x in self.runs if x.part.engine == OWN and x.part.time)
+        edges = [Fraction(0), *(edge for run in own for edge in run), self.length]
+        return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+
+    @property
     def title(self) -> str:
-        """The slot, its time, and the bound of a pair of F and B."""
+        """The slot, its rank and its times."""
+        return f"{self.name} on rank {self.rank}: {self.times}"
+
+    @property
+    def times(self) -> str:
+        """The time of the slot, the bound of a pair of F and B, and the times of engines."""
         said = self.unit.text
         bound = "" if self.below is None else f" as issued, no order is below {said(self.below)}"
-        loads = ", ".join(f"{engine} {said(self._load(engine))}" for engine in self.engines)
-        return f"{self.name} on rank {self.rank}: {said(self.length)}{bound} ({loads})"
+        loads = [f"{engine} {said(self._load(engine))}" for engine in self.engines]
+        left = sum((high - low for low, high in self.exposed), Fraction(0))
+        return f"{said(self.length)}{bound} ({', '.join([*loads, f'exposed {said(left)}'])})"
 
     def _load(self, engine: str) -> Fraction:
         return sum((x.end - x.begin for x in self.runs if x.part.engine == engine), Fraction(0))
@@ -83,12 +99,66 @@ def lay(examination: Examination, how: Request) -> Laid:
     operations = [schedule[i] for i in range(head, high)]
     stages, index = made(parts, schedule)
     first, last = (stages[index[operation.stage]] for operation in (operations[0], operations[-1]))
-    kinds = "".join(operation.op.name for operation in operations)
-    runs = _runs(kinds, first, last)
-    below = least(first, last) if kinds == "FB" else None
     name = "+".join(f"{x.op.name}{x.stage}.{x.microbatch}" for x in operations)
-    slot = Slot(name, int(schedule.rank[head]), parts.unit, tuple(runs), below)
+    kinds = "".join(operation.op.name for operation in operations)
+    try:
+        slot = _slot(name, int(schedule.rank[head]), parts.unit, kinds, (first, last))
+    except TooLong:
+        raise fail(Code.USAGE, f"the parts of {kinds} are too many for their least time") from None
     return Laid(analysis, slot, {"slot": _published(slot)})
+
+
+def _slot(name: str, rank: int, unit: Unit, kinds: str, stages: tuple[Stage, Stage]) -> Slot:
+    below = least(*stages) if kinds == "FB" else None
+    return Slot(name, rank, unit, tuple(placed(kinds, *stages)), below)
+
+
+def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
+    """Return the distinct slots of a schedule for the page, and for each operation the number of its slot, -1 for none:
+    operations that have no parts, or parts too many for their least time.
+    """
+    schedule, parts = chart.schedule, chart.analysis.of(Parts)
+    stages, index = made(parts, schedule)
+    kinds, on = [Op(op).name for op in schedule.op.tolist()], [index[s] for s in schedule.stage.tolist()]
+    joined = [*schedule.joined.tolist(), False]
+    found: list[dict[str, object]] = []
+    numbers: dict[tuple[str, int, int], int] = {}
+    of: list[int] = []
+    for i in range(len(schedule)):
+        if not joined[i]:
+            last = i + joined[i + 1]
+            key = "".join(kinds[i : last + 1]), on[i], on[last]
+            if key not in numbers:
+                numbers[key] = -1
+                with suppress(TooLong, KeyError):
+                    inset = _inset(_slot("", 0, parts.unit, key[0], (stages[key[1]], stages[key[2]])))
+                    numbers[key] = len(found)
+                    found.append(inset)
+        of.append(numbers[key])
+    return found, of
+
+
+def _inset(slot: Slot) -> dict[str, object]:
+    """Return a slot for the page: times as shares of its length."""
+    path, length = critical(slot.runs), slot.length or Fraction(1)
+    return {
+        "times": slot.times,
+        "engines": slot.engines,
+        "parts": [
+            [
+                x.letter,
+                f"{x.part.name} {x.layer}",
+                slot.engines.index(x.part.engine),
+                float(x.begin / length),
+                float(x.end / length),
+                x in path,
+                f"{slot.unit.text(x.begin)} to {slot.unit.text(x.end)}",
+            ]
+            for x in slot.runs
+        ],
+        "exposed": [[float(low / length), float(high / length)] for low, high in slot.exposed],
+        "colour": _EXPOSED,
+    }
 
 
 def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
@@ -101,13 +171,6 @@ def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
             return head, head + 1 + int(head + 1 < len(schedule) and schedule.joined[head + 1])
     help = "name an operation of it with its stage and microbatch, such as F0.3"
     raise fail(Code.USAGE, f"no slot contains the operation {asked!r}", help=help)
-
-
-def _runs(kinds: str, first: Stage, last: Stage) -> list[Placed]:
-    try:
-        return placed(kinds, first, last)
-    except TooLong:
-        raise fail(Code.USAGE, f"the parts of {kinds} are too many for their least time") from None
 
 
 def _published(slot: Slot) -> dict[str, object]:
@@ -162,9 +225,9 @@ def svg(chart: Chart, how: Request, slot: Slot) -> str | bytes:
 
 
 def _lines(slot: Slot) -> Iterator[str]:
-    left = 20 + 8 * max(map(len, slot.engines))
+    left = 20 + 8 * max(len("exposed"), *map(len, slot.engines))
     scale = Fraction(_WIDTH - left - 16) / (slot.length or 1)
-    foot = _TOP + len(slot.engines) * (_ROW + _GAP)
+    foot = _TOP + (1 + len(slot.engines)) * (_ROW + _GAP)
     yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{foot + 56}">'
     edges = ".edge{stroke:#222;stroke-width:1}.path{stroke:#b00020;stroke-width:3}"
     yield f"<style>{palette.plain_sheet()}{edges}</style>"
@@ -176,6 +239,11 @@ def _lines(slot: Slot) -> Iterator[str]:
         yield _text(12, y + 18, engine)
         for x in sorted((x for x in slot.runs if x.part.engine == engine), key=lambda x: x in path):
             yield from _part(x, left + scale * x.begin, y, scale * (x.end - x.begin), path)
+    y = _TOP + len(slot.engines) * (_ROW + _GAP)
+    yield _text(12, y + 18, "exposed")
+    for low, high in slot.exposed:
+        shape = f'x="{number(left + scale * low)}" y="{y}" width="{number(scale * (high - low))}" height="{_ROW}"'
+        yield f'<rect {shape} fill="{_EXPOSED}"/>'
     step = nice(slot.length / _TICKS) if slot.length else Fraction(1)
     for tick in range(int(slot.length / step) + 1):
         yield _text(left + scale * step * tick, foot + 12, number(step * tick))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipesched.extension import counting
 from pipesched.model.columns import Column
 from pipesched.model.numbers import shown
 from pipesched.model.ops import COMPUTES
@@ -31,6 +32,7 @@ from pipesched.views.chart.chart import Chart
 from pipesched.views.columns import causes_of
 from pipesched.views.palette import style
 from pipesched.views.places import Places, places
+from pipesched.views.rows import Inset
 
 SCRIPTS = (
     "data.js",
@@ -40,6 +42,7 @@ SCRIPTS = (
     "paint.js",
     "words.js",
     "overlay.js",
+    "slot.js",
     "controls.js",
     "main.js",
 )
@@ -48,8 +51,11 @@ SCRIPTS = (
 def render(chart: Chart) -> str:
     """Return the page of a chart, as text; the same chart gives the same bytes."""
     where = places(chart.schedule)
-    data = f'<script type="application/json" id="meta">{as_json(_meta(chart, where))}</script>\n'
-    columns = "\n".join(_column(name, column) for name, column in _columns(chart, where).items())
+    insets = {row.name: row.data.load()(chart) for row in counting(Inset, chart.analysis)}
+    meta = {**_meta(chart, where), **{name: found for name, (found, _) in insets.items()}}
+    every = {**_columns(chart, where), **{name: np.array(of, dtype=np.int64) for name, (_, of) in insets.items()}}
+    data = f'<script type="application/json" id="meta">{as_json(meta)}</script>\n'
+    columns = "\n".join(_column(name, column) for name, column in every.items())
     return page(safe(clean(_name(chart)), "xml"), data + columns)
 
 

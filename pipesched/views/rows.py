@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from pipesched.extension import Codes, Drawing, Lazy, Option, Row, Verb, flag, rows
@@ -40,6 +40,16 @@ class Overlay(Row):
     lay: Lazy[Callable[..., object]] | None = None
     without: tuple[str, ...] = ()
     why: str = ""
+
+
+class Inset(Row):
+    """What the page shows of a slot that is chosen. name: of the property and of the column in the page.
+
+    data: takes a chart; returns the insets, as JSON, and for each operation the number of its own, -1 for none.
+    """
+
+    name: str
+    data: Lazy[Callable[..., tuple[object, Sequence[int]]]]
 
 
 def forms() -> Mapping[str, tuple[str, ...]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import pipesched
 from pipesched import PipeschedError
 from pipesched.support.source import Source
+from tests.readers.browser import Page
 
 FILE = """schedule joined(p = 1, m = 3)
 stage s in 0 .. p on rank s
@@ -56,6 +60,62 @@ def test_the_figure_names_its_parts() -> None:
     names = ("F.attn", "F.dispatch", "F.mlp", "I.mlp", "I.dispatch", "I.attn")
     assert sorted(map(str, titles)) == sorted(f"{name} {layer}" for name in names for layer in (0, 1))
     assert drawn == str(pipesched.show(JOINED, "svg", slot="I0.0")) and ">comm<" in drawn
+
+
+def exposed(parts: Iterable[tuple[int, float, float]], length: float) -> float:
+    """Return the time when no part runs in lane 0, counted from edge to edge."""
+    edges = sorted({0.0, length, *(t for _, begin, end in parts for t in (begin, end))})
+    own = [(begin, end) for lane, begin, end in parts if lane == 0]
+    return sum(b - a for a, b in pairwise(edges) if not any(begin <= a and b <= end for begin, end in own))
+
+
+@pytest.mark.parametrize("name", ["dualpipe", "zb_v"])
+def test_a_chosen_operation_opens_its_slot(name: str, tab: Page, tmp_path: Path) -> None:
+    """In the page: a rectangle for each part as `show --slot` places it, a lane an engine, and what is exposed."""
+    path = tmp_path / "page.html"
+    path.write_text(str(pipesched.show(name, "html", p=4, m=8, parts="deepseek-v3")), "utf-8")
+    tab.complaints.clear()
+    tab.size(1280, 720)
+    tab.open(path)
+    tab.settle()
+    assert tab.evaluate("document.getElementById('slot')") is None
+    for index in range(0, 40, 7):
+        x, y = tab.evaluate(f"pipesched.middle({index})")
+        tab.mouse("mousePressed", x, y, button="left", clickCount=1)
+        tab.mouse("mouseReleased", x, y, button="left", clickCount=1)
+        tab.settle()
+        chosen = tab.evaluate("pipesched.marked.chosen")
+        label = tab.evaluate(f"pipesched.labelOf({chosen})")
+        made: Any = pipesched.show(name, slot=label, p=4, m=8, parts="deepseek-v3").to_json()["slot"]
+        lanes = tab.evaluate("[...document.querySelectorAll('#slot .lane')].map((x) => x.textContent)")
+        assert lanes == [*sorted({"compute", *(x["engine"] for x in made["parts"])}, key="compute".__ne__), "exposed"]
+        drawn = tab.evaluate(
+            "[...document.querySelectorAll('#slot rect')].map((x) => [x.querySelector('title')?.textContent ?? '', "
+            "+x.getAttribute('x'), +x.getAttribute('width'), x.getAttribute('class')])"
+        )
+        parts = [x for x in drawn if x[0]]
+        assert len(parts) == len(made["parts"]) and made["name"] in tab.evaluate(
+            "document.getElementById('slot').textContent"
+        )
+        whole = max(x[1] + x[2] for x in parts) - min(x[1] for x in parts)
+        wide = {
+            f"{x['letter']}.{x['part']} {x['layer']}": Fraction(x["end"]) - Fraction(x["begin"]) for x in made["parts"]
+        }
+        for title, _, width, _ in parts:
+            assert width / whole == pytest.approx(float(wide[title.partition(":")[0]] / Fraction(made["time"])))
+        assert sum(x[3] == "leading" for x in parts) == sum(x["critical"] for x in made["parts"])
+        runs = [
+            (int(x["engine"] != "compute"), float(Fraction(x["begin"])), float(Fraction(x["end"])))
+            for x in made["parts"]
+        ]
+        left = exposed(runs, float(Fraction(made["time"])))
+        assert sum(x[2] for x in drawn if not x[0]) / whole == pytest.approx(left / float(Fraction(made["time"])))
+    assert tab.complaints == []
+
+
+def test_a_page_without_parts_has_no_slots() -> None:
+    """Neither the column nor the list."""
+    assert "column-slots" not in str(pipesched.show("zb_v", "html", p=4, m=8))
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ function describeChosen() {
   if (marked.critical) lines.push(["p", describePath(marked.path, leading)]);
   if (!lines.length) lines.push(["p", INVITATION]);
   show(element("detail"), lines);
+  const slot = marked.chosen >= 0 && slotElement(marked.chosen);
+  if (slot) element("detail").prepend(slot);
 }
 
 const press = (id, on) => element(id).setAttribute("aria-pressed", String(on));
