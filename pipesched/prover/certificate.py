@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import PipeschedError, fail
 from pipesched.formats.readers import checked
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
@@ -28,7 +28,7 @@ from pipesched.prover.presburger import isl
 from pipesched.prover.prove import OPEN, PROVED, REFUTED, STRUCTURE, domain_of, proved, said, values
 from pipesched.prover.prove_report import Answer, Finding, Theorems
 from pipesched.prover.question import Question, asked
-from pipesched.prover.refute import Counterexample, Small
+from pipesched.prover.refute import NO_FAULT, Counterexample, Small
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
 from pipesched.prover.written import Damaged
@@ -36,7 +36,6 @@ from pipesched.support.foreign import real
 
 ANSWERS, CLAIMS = 16, 100
 _ORDER = "the order"
-_NO_FAULT = (Code.CLAIM, Code.REQUIRE, Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS)
 
 
 def certified(theorems: Theorems) -> Theorems:
@@ -228,7 +227,7 @@ class Checker:
         small = Small(self.certificate.schedule, question.given, question.model.varying)
         if name == _ORDER:
             faults = (x for x in small.report(size, {}).diagnostics if x.severity == "error")
-            wrong = next((x for x in faults if x.code not in _NO_FAULT and not x.code.usage), None)
+            wrong = next((x for x in faults if x.code not in NO_FAULT and not x.code.usage), None)
             found = None if wrong is None else Counterexample(size, {}, wrong)
         else:
             found = small.at(at - len(STRUCTURE), size, costs) if at >= len(STRUCTURE) else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from pipesched.extension import ClaimName, rows
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.model.costs import PAIRS
@@ -21,7 +22,7 @@ from pipesched.prover.presburger import PwAff, Set, isl, only_point, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
-from pipesched.prover.scope import Figure, Value, evaluate
+from pipesched.prover.scope import Figure, Scope, Value, evaluate
 from pipesched.prover.timeline import shown
 
 _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}
@@ -29,6 +30,7 @@ _DEGREE = dict.fromkeys(FIGURES, 1)
 _COUNTED = {**_DEGREE, "peak": 0}
 _MEMORY = {"M", "K"}
 _TIMES = {*FIGURES} - {"peak", "host"}
+_SHARES = {"bubble": ("idle", "makespan"), "span_bubble": ("span_idle", "span")}
 VARY, FORMS = 7, 12  # most costs that vary, and most conditions on them
 
 
@@ -47,6 +49,7 @@ class Proof:
 
     question: Question
     claim: ast.Claim
+    applies: bool = False
 
     def prove(self) -> list[Cone]:
         """Return the cones of costs for which the claim holds; together they cover its condition.
@@ -55,16 +58,20 @@ class Proof:
             Unsettled: a part of the claim is not proved.
             NotAffine: the claim's condition is not of a supported form.
         """
-        node = self._node
         self._require_sums()
         proved: list[Cone] = []
-        for question, cones in self._parts():
+        for question, cones, ranks in self._parts():
             if question.settled(lambda own=question: _without_sizes(own)):  # type: ignore[misc]
                 continue
+            self.applies = True
             for cone in cones:
-                question.settled(lambda own=question, cone=cone: _Part(own, node, cone).prove())  # type: ignore[misc]
+                part = self._part(question, cone, ranks)
+                question.settled(part.prove)
             proved += cones
         return proved
+
+    def _part(self, question: Question, cone: Cone, ranks: tuple[ast.Expression, ...]) -> _Part:
+        return _Part(question, self._node, cone, ranks, even=self._even, sized=self.sized)
 
     def false(self, costs: Costs) -> Iterator[dict[str, int]]:
         """Yield for each part of its condition the smallest size at which it is false at these costs.
@@ -72,17 +79,17 @@ class Proof:
         Raises:
             Unsettled, NotAffine: as `prove`.
         """
-        for question, cones in self._parts():
+        for question, cones, ranks in self._parts():
             assert question.settled(lambda own=question: own.clock)  # type: ignore[misc]
             for ray in {ray: None for cone in cones if (ray := cone.ray(costs)) is not None}:
                 try:
-                    question.settled(lambda own=question, ray=ray: _Part(own, self._node, ray).prove())  # type: ignore[misc]
+                    question.settled(self._part(question, ray, ranks).prove)
                 except Fails as error:
                     yield error.size
 
     def generators(self) -> list[list[dict[str, int]]]:
         """Return the generators of the costs of each cone."""
-        return [cone.generators for _, cones in self._parts() for cone in cones]
+        return [cone.generators for _, cones, _ in self._parts() for cone in cones]
 
     @cached_property
     def counted(self) -> bool:
@@ -95,13 +102,16 @@ class Proof:
     @property
     def where(self) -> str:
         """The costs to which the proof is limited, as text; empty if it covers the claim's whole condition."""
+        if not self.applies:
+            return "its condition holds at no size"
         if self.counted:
             return "at tM == 1"
         found = [f"t{pair} == t{pair[0]} + t{pair[1]}" for pair in self._summed]
         _, of_sizes = _sides(self._node)
         if of_sizes and not positive(self.claim.condition):
             assert isinstance(self._node.left, ast.Binary)
-            found.append(f"{self._node.left.right.span.text} > 0")
+            length = self._node.left.right
+            found.append(f"{length.id if isinstance(length, ast.Name) else length.span.text} > 0")
         return f"where {' and '.join(found)}" if found else ""
 
     @cached_property
@@ -121,37 +131,55 @@ class Proof:
                 raise Unsettled(f"the file gives the cost of an overlap of {pair[0]} and {pair[1]}")
 
     @cached_property
+    def _even(self) -> bool:
+        """True if the claim names a bubble, which is idle / makespan where every rank has the same work."""
+        return not ast.names_in(self.claim.claim).isdisjoint(_SHARES)
+
+    @cached_property
     def _node(self) -> ast.Binary:
         """The claim's comparison."""
         claim, file = self.claim, self.question.file
+        names = ast.names_in(claim.claim)
         own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
         if shadowed := own & (COSTS.keys() | set(FIGURES)):
             raise Unsettled(f"`{min(shadowed)}` is a name of the file")
         if claim.release not in (None, "W"):
             raise Unsettled(f"`release {claim.release}`")
-        if not isinstance(claim.claim, ast.Binary) or claim.claim.operator not in _COMPARES:
+        if unknown := names & ({"host", *(row.name for row in rows(ClaimName))} - own):
+            raise Unsettled(f"`{min(unknown)}` is not known here")
+        if not isinstance(claim.claim, ast.Binary) or not (self.sized or claim.claim.operator in _COMPARES):
             raise Unsettled("it is not a `==`, `<=` or `>=`")
-        if self.counted:
+        if self.counted or self.sized:
             return claim.claim
-        of_costs, of_sizes = _sides(claim.claim)
+        node = _quotient(claim.claim) if self._even else claim.claim
+        of_costs, of_sizes = _sides(node)
         if {degree(x, _DEGREE) for x in of_costs} - {None} != {1} or {degree(x, _DEGREE) for x in of_sizes} - {0, None}:
             raise Unsettled("its sides are not linear in costs")
-        return claim.claim
+        return node
 
-    def _parts(self) -> Iterator[tuple[Question, list[Cone]]]:
-        """Yield each set of sizes with the cones of costs in which the claim is linear."""
+    @property
+    def sized(self) -> bool:
+        """True if the claim mentions neither costs nor figures; then it must hold whatever its condition on costs."""
+        return not costs_in(self.claim.claim) and ast.names_in(self.claim.claim).isdisjoint(FIGURES)
+
+    def _parts(self) -> Iterator[tuple[Question, list[Cone], tuple[ast.Expression, ...]]]:
+        """Yield each set of sizes with the cones of costs in which the claim is linear, and the conditions on ranks."""
         model, node = self.question.model, self._node
         scope = model.sized(model.space, None)
         for part in parts(self.claim.condition, scope):
             if len(part.forms) > FORMS:
                 raise Unsettled("it has too many conditions on costs")
-            question = self.question.narrowed(part.sizes)
+            ranks = tuple(x for x in part.sizes if not ast.names_in(x).isdisjoint(_variables(self.question)))
+            question = self.question.narrowed(tuple(x for x in part.sizes if x not in ranks))
+            if self.sized:
+                yield question, [Cone.of(["F"], [])], ranks
+                continue
             names = self._names(part)
             less = [{"M": Fraction(1), "K": Fraction(-1)}] if "K" in names else []  # K is a part of M
             if "C" in names and "C" not in costs_in(node) and _grows(node) and not any("C" in x for x in part.named):
                 less.append({"C": Fraction(-1)})  # later messages make it longer, so the least latency is enough
             cone = Cone.of(names, [*part.named, *less])
-            yield question, linear(node, cone, scope)
+            yield question, linear(node, cone, scope), ranks
 
     def _names(self, part: Part) -> list[str]:
         """Return the names of the costs on which a part of the claim depends."""
@@ -189,6 +217,26 @@ def _without_sizes(question: Question) -> bool:
     return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
 
 
+def _quotient(node: ast.Binary) -> ast.Binary:
+    """Return ``bubble == a / b`` as ``idle / makespan == a / b``, and ``bubble == 0`` as ``idle == 0``; with the span
+    likewise.
+    """
+    match node:
+        case ast.Binary(operator="==", left=ast.Name(span=span, id="bubble" | "span_bubble" as name)):
+            idle, whole = (ast.Name(span, x) for x in _SHARES[name])
+            if isinstance(node.right, ast.Number) and node.right.value == 0:
+                return ast.Binary(node.span, "==", idle, node.right)
+            if isinstance(node.right, ast.Binary) and node.right.operator == "/":
+                return ast.Binary(node.span, "==", ast.Binary(span, "/", idle, whole), node.right)
+    raise Unsettled("a bubble is known as equal to a quotient, or to 0")
+
+
+def _variables(question: Question) -> list[str]:
+    """Return the names for the rank in the programs of a file."""
+    ranks = [x.rank for x in question.file.items if isinstance(x, ast.Rank)]
+    return [x.id for x in ranks if isinstance(x, ast.Name) and not question.model.known(x)]
+
+
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
     """Return the two sides of a claim, and the two sizes if it compares quotients: ``a / b == c / d``."""
     match node:
@@ -203,11 +251,16 @@ def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]
 
 @dataclass(eq=False)
 class _Part:
-    """The claim's comparison on one cone in which it is linear."""
+    """The claim's comparison on one cone in which it is linear. ranks: conditions on the rank; even: require that all
+    ranks have the same work; sized: it does not depend on costs.
+    """
 
     question: Question
     node: ast.Binary
     cone: Cone
+    ranks: tuple[ast.Expression, ...] = ()
+    even: bool = False
+    sized: bool = False
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
@@ -224,13 +277,23 @@ class _Part:
             scope = self.question.model.sized(self.facts.space, self.question.model.ranks)
             scope.values |= {name: costs.get(key, 0) for name, key in COSTS.items() if key in costs}
             scope.values |= {name: self._figure(of, at) for name, of in figures.items()}
-            for rank in self._variables():
+            for rank in _variables(self.question):
                 scope.values[rank] = self.facts.space.named("r")
-            of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
-            holds = self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
+            if self.even:
+                self._require_even(costs)
+            holds = self._holding(scope)
+            for condition in self.ranks:
+                holds = holds.union(scope.holding(evaluate(condition, scope)).complement())
             said = " ".join(self.node.span.text.split())
             if not self.facts.everywhere(f"{said} at {shown(costs)}", holds):
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
+
+    def _holding(self, scope: Scope) -> Set:
+        """Return the sizes and ranks for which the comparison holds."""
+        if self.sized:
+            return scope.holding(evaluate(self.node, scope))
+        of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
+        return self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
 
     def _least(self, of: Set) -> dict[str, int]:
         """Return the smallest size in a set: the smallest p + m, then the fewest ranks."""
@@ -261,9 +324,10 @@ class _Part:
         )
         return b.pos_set().intersect(d.pos_set())
 
-    def _variables(self) -> list[str]:
-        ranks = [x.rank for x in self.question.file.items if isinstance(x, ast.Rank)]
-        return [x.id for x in ranks if isinstance(x, ast.Name) and not self.question.model.known(x)]
+    def _require_even(self, costs: Costs) -> None:
+        """Require that every rank has the same work; raise Unsettled otherwise."""
+        if not self.facts.alike(f"work at {shown(costs)} is that of all ranks", self._work(costs)):
+            raise Unsettled("ranks have unequal work, so that the bubble is not idle / makespan")
 
     def _figures(self, name: str) -> Sequence[PwAff]:
         """Return a figure (peak, makespan, …) at each generator, by rank."""
@@ -289,7 +353,7 @@ class _Part:
         if node.operator != "==" or not known or ast.names_in(node.right) & set(FIGURES):
             return None
         scope = self.question.model.sized(facts.space, self.question.model.ranks)
-        scope.values |= {"tM": 1, **{rank: facts.space.named("r") for rank in self._variables()}}
+        scope.values |= {"tM": 1, **{rank: facts.space.named("r") for rank in _variables(self.question)}}
         said = scope.lifted(evaluate(node.right, scope)).scale_val(facts.space.value(self._chunks()))
         return said.intersect_domain(self.question.model.ranks)
 

@@ -284,7 +284,7 @@ class Facts:
             most = self.guess(values, f"makespan at {shown(timed.costs)}")
             high = self.ranked(most)
             what = f"makespan at {shown(timed.costs)}"
-            if not self.rel.holds(f"{what}: it is that of all ranks", self._together(high), self._same):
+            if not self.alike(f"{what}: it is that of all ranks", most):
                 raise Unsettled(f"{what}: it differs from rank to rank")
             if not self.rel.holds(f"{what}: nothing ends later", self.rel.reached(timed.end), self.up_to(most)):
                 raise Unsettled(f"{what}: an operation ends later")
@@ -294,6 +294,10 @@ class Facts:
         if not self.rel.holds(f"makespan at {between}: something ends last at all", every, last.params()):
             raise Unsettled("makespan: at costs in between another operation may end last")
         return found
+
+    def alike(self, what: str, of: PwAff) -> bool:
+        """Return True if a value is the same for every rank."""
+        return self.rel.holds(what, self._together(self.ranked(of)), self._same)
 
     @cached_property
     def _same(self) -> UnionMap:

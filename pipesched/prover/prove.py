@@ -121,10 +121,10 @@ class _Prover:
     @cached_property
     def _tried(self) -> str:
         """The sizes at which `verify` finds no error, as evidence in the absence of a proof."""
-        sizes = self.small.sizes
+        sizes = self.small.judged()
         if not sizes:
             most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
-            return f"the file takes no size up to {most}, from which guesses could be made"
+            return f"there is no size up to {most} that the file takes and that is small enough to be tried"
         most = " ".join(f"{name}={max(size[name] for size in sizes)}" for name in self.question.model.varying)
         return f"right at all {len(sizes)} sizes up to {most}"
 
@@ -152,6 +152,8 @@ class _Prover:
             own = (entry.name for item in self.file.items if isinstance(item, ast.Costs) for entry in item.entries)
             if proof.counted:
                 return [{"M": 1} if "M" in own else {}]
+            if proof.sized:
+                return [{}, *SOME, *self._allowed(question, claim)]
             cones = proof.generators()
             return [{}, *interior(cones), *(edge for cone in cones for edge in cone)]
         except (Unsettled, NotAffine):

@@ -101,8 +101,10 @@ class Question:
     @cached_property
     def relations(self) -> Relations:
         """The relations for order and data flow."""
-        guessed = self.evidence.known is None
-        return Relations(self.model, Sample(self.model, sizes(self.model) if guessed else ()))
+        found = sizes(self.model) if self.evidence.known is None else ()
+        if self.evidence.known is None and not found:
+            raise Unsettled("no size in its domain is small enough to guess from")
+        return Relations(self.model, Sample(self.model, found))
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -20,6 +20,8 @@ from pipesched.support.source import Source
 
 MOST = {"p": 6, "m": 12}
 OPERATIONS = 20_000  # most operations of a size that is tried
+TOO_MANY = (Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS)
+NO_FAULT = (Code.CLAIM, Code.REQUIRE, *TOO_MANY)
 Priced = Mapping[str, int]
 SOME: Sequence[Priced] = [
     {"F": f, "I": i, "W": w, "C": c}
@@ -63,11 +65,15 @@ class Small:
         file = checked(self.source)
         return [each for each in sizes if takes(file, each)]
 
+    def judged(self) -> list[dict[str, int]]:
+        """Return the small sizes that are not too large for `verify` here."""
+        return [x for x in self.sizes if not any(found.code in TOO_MANY for found in self.report(x, {}).diagnostics)]
+
     def wrong(self) -> Counterexample | None:
-        """Return the smallest size with an error that is not a failed claim."""
+        """Return the smallest size with an error that is neither a failed claim nor a size that is too large."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
-                if found.severity == "error" and found.code is not Code.CLAIM:
+                if found.severity == "error" and found.code not in NO_FAULT:
                     return Counterexample(size, {}, found)
         return None
 

@@ -51,6 +51,7 @@ def program(seed: int) -> str:
     amount = {"makespan": "(m + p - 1)", "work(0)": "m"}.get(time, "(p - 1)")
     off = rng.choice(("", "", "", " + tF", " - tF"))
     claims.append(f"claim {time} {rng.choice(('==', '==', '<=', '>='))} {amount} * ({rate}){off} when {where}")
+    claims.append(f"claim {_other(random.Random(~seed), peak, rate)}")
     return "\n".join(
         [
             "schedule random(p, m)",
@@ -65,4 +66,22 @@ def program(seed: int) -> str:
             *claims,
             "",
         ]
+    )
+
+
+def _other(rng: random.Random, peak: str, rate: str) -> str:
+    """Return a claim on a bubble, on some ranks, on sizes, or a bound on all ranks."""
+    number = rng.choice(("", "", " + 1", " - 1"))
+    ranks = rng.choice(("r == 0", "r > 0", "r == p - 1", "r % 2 == 0", "r < p - 1 and m >= p", "r > p or r == m"))
+    return rng.choice(
+        (
+            f"bubble == (p - 1{number}) / (m + p - 1) when tC == 0{rng.choice(('', ' and tF + tB > 0'))}",
+            f"{rng.choice(('bubble', 'span_bubble'))} == 0 when {rng.choice(('p == 1', 'm > p', 'tC == 0'))}",
+            f"peak(r) == ({peak}{number}) * tM when {ranks}",
+            f"idle(r) {rng.choice(('<=', '>=', '=='))} (p - 1) * ({rate}) when tC == 0 and {ranks}",
+            f"r < p{number} and p {rng.choice(('<=', '!=', '<'))} m + 1 when {rng.choice(('tF == 0', 'r > 0', 'm > 2'))}",
+            f"peak {rng.choice(('==', '<=', '>='))} {rng.choice(('p', 'm', 'min(p, m)'))}{number}",
+            f"makespan >= (m + p - 1) * ({rate}){rng.choice(('', ' + tC', ' - tF', ' + (p - 1) * tC'))}",
+            f"idle >= (p - 1) * ({rate})",
+        )
     )

@@ -189,6 +189,54 @@ def test_bounds_on_all_ranks_hold_at_every_latency() -> None:
     assert {x.outcome for k, x in enumerate(found) if k not in refuted} == {"proved"}
 
 
+SHARES = """\
+claim bubble == (p - 1) / (m + p - 1) when tC == 0
+claim bubble == (p - 1) / (m + p) when tC == 0 and tF + tB > 0
+claim bubble == 0 when p == 1
+claim span_bubble == 0 when p == 1
+claim peak(r) == (p - r) * tM when r > 0
+claim peak(r) == p * tM when r <= 1
+claim r < p and m != 0
+claim p > 1 when tF == 0
+claim idle == 7 * tF when m < p
+claim bubble <= 1
+claim period >= 0
+"""
+
+
+def test_shares_ranks_and_sizes_in_claims() -> None:
+    """A bubble with even work is a quotient; a condition may name the rank; a claim on sizes must hold whatever the
+    costs; one that never applies says so; what has no form is named.
+    """
+    found = theorems(MINE.partition("claim")[0] + SHARES, p=3).answers[0].findings[2:]
+    assert [x.outcome[0] for x in found] == [*"prppprpppnn"]
+    found = theorems(MINE.partition("claim")[0] + SHARES).answers[0].findings[2:]
+    assert [x.outcome[0] for x in found] == [*"prppprprpnn"]
+    smallest = {k: dict(x.counterexample.parameters) for k, x in enumerate(found) if x.counterexample is not None}
+    assert smallest == {1: {"p": 2, "m": 2}, 5: {"p": 2, "m": 2}, 7: {"p": 1, "m": 1}}
+    said = [x.line().rpartition(": ")[2] for x in found]
+    assert said[0] == "where makespan > 0" and said[8] == "its condition holds at no size"
+    assert "equal to a quotient" in found[9].detail and "`period` is not known here" in found[10].detail
+
+
+def test_uneven_work_has_no_quotient() -> None:
+    """With twice the work on one rank the bubble is not idle / makespan, and no quotient is proved."""
+    text = "schedule uneven(p, m)\nrequire p == 2\nstage s in 0 .. 3 on rank s % 2\nrank r {\n"
+    text += "  repeat m { F[0] }  if r == 0 { repeat m { F[1] } }\n}\n"
+    text += "claim bubble == 1 / 4 when m >= MORE and tC == 0 and tF > 0\n"
+    (*_, found) = theorems(text.replace("MORE", "2")).answers[0].findings
+    assert found.outcome == "not settled" and "unequal work" in found.detail
+    (*_, found) = theorems(text.replace("MORE", "99")).answers[0].findings
+    assert found.outcome == "not settled" and "no size" in found.detail
+
+
+@pytest.mark.parametrize(("p", "said"), [(50_000, "no size up to m=12"), (300, "no size in its domain")])
+def test_a_size_that_is_too_large_is_no_fault(p: int, said: str) -> None:
+    """A limit of `verify` refutes nothing, and sizes beyond it count as not tried."""
+    found = theorems(MINE, p=p)
+    assert found.exit_status == 3 and said in str(found)
+
+
 JOINED = """\
 schedule joined(p, m)
 stage s in 0 .. p on rank s
@@ -264,7 +312,7 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy(text: str, given: dict[st
 def test_sizes_that_are_all_large_are_not_settled() -> None:
     """Guesses are made from small sizes; where there are none, that is said."""
     found = theorems("schedule g(p, m)\nrequire p >= 64\n" + LINEAR)
-    assert found.exit_status == 3 and "no size up to p=6 m=12" in str(found)
+    assert found.exit_status == 3 and "no size up to p=6 m=12 that the file takes" in str(found)
 
 
 HOSTILE = (
