@@ -15,9 +15,9 @@ from pipesched.extension import ClaimName, rows
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.model.costs import PAIRS
-from pipesched.prover.cones import Cone
+from pipesched.prover.cones import Cone, Form
 from pipesched.prover.facts import Facts, single, valued, whole
-from pipesched.prover.forms import FIGURES, Part, costs_in, degree, linear, parts, positive
+from pipesched.prover.forms import FIGURES, UNIT, Part, as_sum, costs_in, degree, degrees, linear, parts, positive
 from pipesched.prover.presburger import PwAff, Set, isl, only_point, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
@@ -50,6 +50,7 @@ class Proof:
     question: Question
     claim: ast.Claim
     applies: bool = False
+    unit: bool = False  # the claim compares costs with numbers
 
     def prove(self) -> list[Cone]:
         """Return the cones of costs for which the claim holds; together they cover its condition.
@@ -96,6 +97,8 @@ class Proof:
         """True if the claim compares a peak with a number derived from sizes, so it holds only for M = 1."""
         claim = self.claim.claim
         if costs_in(claim) or ast.names_in(claim) & set(FIGURES) != {"peak"} or not isinstance(claim, ast.Binary):
+            return False
+        if self.claim.condition is not None and costs_in(self.claim.condition) & _MEMORY:
             return False
         return {degree(x, _COUNTED) for x in (claim.left, claim.right)} <= {0, None}
 
@@ -153,8 +156,14 @@ class Proof:
             return claim.claim
         node = _quotient(claim.claim) if self._even else claim.claim
         of_costs, of_sizes = _sides(node)
-        if {degree(x, _DEGREE) for x in of_costs} - {None} != {1} or {degree(x, _DEGREE) for x in of_sizes} - {0, None}:
+        found = set().union(*(degrees(x, _DEGREE) for x in of_costs))
+        if (
+            1 not in found
+            or not found <= ({1} if of_sizes else {0, 1})
+            or {degree(x, _DEGREE) for x in of_sizes} - {0, None}
+        ):
             raise Unsettled("its sides are not linear in costs")
+        self.unit = 0 in found
         return node
 
     @property
@@ -178,21 +187,23 @@ class Proof:
             less = [{"M": Fraction(1), "K": Fraction(-1)}] if "K" in names else []  # K is a part of M
             if "C" in names and "C" not in costs_in(node) and _grows(node) and not any("C" in x for x in part.named):
                 less.append({"C": Fraction(-1)})  # later messages make it longer, so the least latency is enough
-            cone = Cone.of(names, [*part.named, *less])
+            cone = Cone.of(names, [*_kept(part, names), *less])
             yield question, linear(node, cone, scope), ranks
 
     def _names(self, part: Part) -> list[str]:
         """Return the names of the costs on which a part of the claim depends."""
         node = self._node
         used = costs_in(node) | {name for form in part.forms for name, _ in form}
+        unit = [UNIT] if UNIT in used or self.unit else []
+        used = (used - {UNIT} - _MEMORY) | costs_in(node)
         if "peak" in ast.names_in(node):
-            if not used <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
+            if not costs_in(node) <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
                 raise Unsettled("it mentions both memory and time")
             known = self.question.settled(lambda: self.question.model.statements)
             again = any(x.letter == "R" for x in known)
-            return ["M", *(["K"] if again and not self.counted else [])]
+            return ["M", *(["K"] if again and not self.counted else []), *unit]
         letters = self.question.settled(lambda: self.question.timeline.letters)
-        names = [*dict.fromkeys((*letters, "C", *sorted(used)))]
+        names = [*dict.fromkeys((*letters, "C", *sorted(used))), *unit]
         if len(names) > VARY or used & _MEMORY:
             raise Unsettled("it mentions too many costs")
         return names
@@ -217,6 +228,15 @@ def _without_sizes(question: Question) -> bool:
     return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
 
 
+def _weighed(node: ast.Expression, scope: Scope, unit: int | None) -> Value:
+    """Return the value of a side in which each term without a cost counts `unit` times."""
+    if unit is not None and (whole := as_sum(node, _DEGREE)) is not None:
+        left, right = (_weighed(x, scope, unit) for x in (whole.left, whole.right))
+        return left.add(right) if whole.operator == "+" else left.sub(right)
+    value = scope.lifted(evaluate(node, scope))
+    return value.scale_val(scope.space.value(unit)) if unit is not None and degree(node, _DEGREE) == 0 else value
+
+
 def _quotient(node: ast.Binary) -> ast.Binary:
     """Return ``bubble == a / b`` as ``idle / makespan == a / b``, and ``bubble == 0`` as ``idle == 0``; with the span
     likewise.
@@ -229,6 +249,24 @@ def _quotient(node: ast.Binary) -> ast.Binary:
             if isinstance(node.right, ast.Binary) and node.right.operator == "/":
                 return ast.Binary(node.span, "==", ast.Binary(span, "/", idle, whole), node.right)
     raise Unsettled("a bubble is known as equal to a quotient, or to 0")
+
+
+def _kept(part: Part, names: Sequence[str]) -> list[Form]:
+    """Return the conditions on these costs; those on others, such as times for a peak, make no difference.
+
+    Raises:
+        Unsettled: a condition is on both.
+    """
+    own = {*names} - {UNIT}
+    found = [form for form in part.named if not form.keys().isdisjoint(own)]
+    if any(not form.keys() <= {*names} for form in found):
+        raise Unsettled("it mentions both memory and time")
+    return found
+
+
+def _times(costs: Costs) -> Costs:
+    """Return costs without the unit."""
+    return {name: value for name, value in costs.items() if name != UNIT}
 
 
 def _variables(question: Question) -> list[str]:
@@ -281,18 +319,19 @@ class _Part:
                 scope.values[rank] = self.facts.space.named("r")
             if self.even:
                 self._require_even(costs)
-            holds = self._holding(scope)
+            holds = self._holding(scope, costs.get(UNIT))
             for condition in self.ranks:
                 holds = holds.union(scope.holding(evaluate(condition, scope)).complement())
             said = " ".join(self.node.span.text.split())
             if not self.facts.everywhere(f"{said} at {shown(costs)}", holds):
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
-    def _holding(self, scope: Scope) -> Set:
-        """Return the sizes and ranks for which the comparison holds."""
+    def _holding(self, scope: Scope, unit: int | None) -> Set:
+        """Return the sizes and ranks for which the comparison holds. unit: the factor of terms without a cost."""
         if self.sized:
             return scope.holding(evaluate(self.node, scope))
-        of_costs, of_sizes = ([scope.lifted(evaluate(x, scope)) for x in of] for of in _sides(self.node))
+        of_costs = [_weighed(x, scope, unit) for x in _sides(self.node)[0]]
+        of_sizes = [scope.lifted(evaluate(x, scope)) for x in _sides(self.node)[1]]
         return self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
 
     def _least(self, of: Set) -> dict[str, int]:
@@ -334,12 +373,15 @@ class _Part:
         facts = self.facts
         if name == "peak":
             facts.claimed = self._claimed() if len(self.generators) == 1 else None
-            return [x.scale_down_val(facts.space.value(self._chunks())) for x in facts.peaks(self.generators)]
+            return [
+                x.scale_down_val(facts.space.value(self._chunks()))
+                for x in facts.peaks([*map(_times, self.generators)])
+            ]
         if name == "work":
             return [self._work(costs) for costs in self.generators]
         if name not in ("makespan", "span", "idle", "span_idle"):
             raise Unsettled(f"`{name}` is not known here")
-        times = self.question.times(self.generators)
+        times = self.question.times([_times(costs) for costs in self.generators])
         whole = facts.makespans(times) if name in ("makespan", "idle") else facts.spans(times)
         if "idle" not in name:
             return whole

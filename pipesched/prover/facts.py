@@ -150,7 +150,7 @@ class Facts:
         if not self.rel.holds("peak: every rank runs F", every, self.rel.reached_by(self._of("F"))):
             raise Unsettled("peak: a rank runs no F")
         if not self._of("BW"):
-            return [self.space.number(1).intersect_domain(self.rel.model.ranks)]
+            return [self.space.number(costs["M"]).intersect_domain(self.rel.model.ranks) for costs in generators]
         found, exact = list[PwAff](), True
         for costs, held in zip(generators, self._held(generators), strict=True):
             own, at = self.rel.valued(held), f" at {shown(costs)}" if len(generators) > 1 else ""
@@ -186,11 +186,16 @@ class Facts:
             return self._kept(generators)
         try:
             freed, turns = self._freed(taking, freeing), rel.turns(taking)
-            return [{x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking}]
+            counts = {x.name: turns[x.name].add(one).sub(freed[x.name]) for x in taking}
         except Unsettled:
             if self.space.width > 1:
                 raise
-            return [{x.name: one.add(self._ran(x, taking)).sub(self._ran(x, freeing)) for x in taking}]
+            counts = {x.name: one.add(self._ran(x, taking)).sub(self._ran(x, freeing)) for x in taking}
+        return [{name: self._of_size(x, costs) for name, x in counts.items()} for costs in generators]
+
+    def _of_size(self, count: PwAff, costs: Costs) -> PwAff:
+        """Return the memory of some activations."""
+        return count if costs["M"] == 1 else count.scale_val(self.rel.space.value(costs["M"]))
 
     def _of(self, letters: str) -> list[Statement]:
         return [x for x in self.rel.statements if x.letter in letters]

@@ -10,6 +10,7 @@ from pipesched.language import ast
 from pipesched.language.claims import COSTS
 from pipesched.model.costs import Costs
 from pipesched.prover.claims import Proof
+from pipesched.prover.forms import UNIT
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
@@ -23,7 +24,8 @@ def smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs:
     values = {key: costs.scalar(key) for key in COSTS.values()}
     scale = lcm(*(x.denominator for x in values.values() if x is not None))
     whole = {key: int(x * scale) for key, x in values.items() if x is not None}
-    if len(whole) < len(values):
+    whole |= {UNIT: scale}
+    if len(whole) <= len(values):
         return None
     claim = [item for item in file.items if isinstance(item, ast.Claim)][number]
     try:

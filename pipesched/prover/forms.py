@@ -2,6 +2,7 @@
 
 when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
 max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
+tB <= 2 and makespan <= 3 * m             numbers are multiples of one more cost, the unit, which is 1
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pipesched.prover.cones import Cone, Form
 from pipesched.prover.scope import NotAffine, Scope, evaluate
 
 PARTS, BENDS = 16, 64  # limits: parts of a condition; forms at whose sign a claim changes its slope
+UNIT = "1"  # as a cost
 FIGURES = ("makespan", "span", "work", "idle", "span_idle", "peak", "host", "bubble", "span_bubble")
 
 
@@ -140,8 +142,8 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
     """
     if not costs_in(node):
         value = evaluate(node, scope)
-        if value == 0:
-            return [([], {})]
+        if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+            return [([], {UNIT: Fraction(value)} if value else {})]
         raise NotAffine(node.span, "it is not a sum of costs")
     match node:
         case ast.Name(id=name):
@@ -234,6 +236,34 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
     if _of_sizes(node, facts):
         return 0
     raise NotAffine(node.span, "it is not linear in costs")
+
+
+def as_sum(node: ast.Expression, facts: Mapping[str, int]) -> ast.Binary | None:
+    """Return a sum or difference, with the factor or divisor of a whole sum given to both parts; None for a term."""
+    match node:
+        case ast.Binary(operator="+" | "-"):
+            return node
+        case ast.Binary(operator="*" | "/", left=ast.Binary(operator="+" | "-") as inner, right=of) if _of_sizes(
+            of, facts
+        ):
+            left, right = (ast.Binary(node.span, node.operator, x, of) for x in (inner.left, inner.right))
+        case ast.Binary(operator="*", left=of, right=ast.Binary(operator="+" | "-") as inner) if _of_sizes(of, facts):
+            left, right = (ast.Binary(node.span, "*", of, x) for x in (inner.left, inner.right))
+        case _:
+            return None
+    return None if _of_sizes(inner, facts) else ast.Binary(node.span, inner.operator, left, right)
+
+
+def degrees(node: ast.Expression, facts: Mapping[str, int]) -> set[int]:
+    """Return the degrees of the terms of a sum.
+
+    Raises:
+        NotAffine: a term has no degree.
+    """
+    if (whole := as_sum(node, facts)) is not None:
+        return degrees(whole.left, facts) | degrees(whole.right, facts)
+    found = degree(node, facts)
+    return set() if found is None else {found}
 
 
 def _terms(node: ast.Expression, facts: Mapping[str, int]) -> Sequence[ast.Expression]:

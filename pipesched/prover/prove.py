@@ -18,7 +18,7 @@ from pipesched.model.numbers import Value
 from pipesched.prover.claims import Fails, Proof
 from pipesched.prover.cones import Cone
 from pipesched.prover.domains import domain
-from pipesched.prover.forms import parts
+from pipesched.prover.forms import UNIT, parts
 from pipesched.prover.model import SIZES
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
@@ -139,7 +139,7 @@ class _Prover:
         tried = self._priced(question, claim)
         counterexample = self.small.false(at, tried)
         if counterexample is None and failed is not None:
-            priced = {name: value for name, value in failed.costs.items() if name != "M"} or tried[0]
+            priced = {name: value for name, value in failed.costs.items() if name not in ("M", UNIT)} or tried[0]
             counterexample = self.small.at(at, failed.size, priced)
         if counterexample is not None:
             return Finding(number, text, REFUTED, counterexample=counterexample)
@@ -155,7 +155,7 @@ class _Prover:
             if proof.sized:
                 return [{}, *SOME, *self._allowed(question, claim)]
             cones = proof.generators()
-            return [{}, *interior(cones), *(edge for cone in cones for edge in cone)]
+            return [{}, *filter(None, map(_real, [*interior(cones), *chain(*cones)]))]
         except (Unsettled, NotAffine):
             return [{}, *SOME, *self._allowed(question, claim)]
 
@@ -166,8 +166,18 @@ class _Prover:
             found = question.settled(lambda: parts(claim.condition, question.model.names(question.model.space_of())))
         except Unsettled:
             return []
-        cones = [Cone.of(TIMES, part.named).generators for part in found if part.forms]
-        return [*({key: sum(x[key] for x in cone) for key in TIMES} for cone in cones), *chain(*cones)][:COSTS_TRIED]
+        cones = [Cone.of([*TIMES, UNIT], part.named).generators for part in found if part.forms]
+        inner = (dict(next(interior([cone]))) for cone in cones)
+        return [*filter(None, map(_real, [*inner, *chain(*cones)]))][:COSTS_TRIED]
+
+
+def _real(costs: Mapping[str, int]) -> Mapping[str, int] | None:
+    """Return costs in terms of their unit; None if they have none or are no whole numbers."""
+    unit = costs.get(UNIT, 1)
+    found = {name: value for name, value in costs.items() if name != UNIT}
+    if not unit or any(value % unit for value in found.values()):
+        return None
+    return {name: value // unit for name, value in found.items()}
 
 
 def values(question: Question) -> dict[str, int]:

@@ -79,9 +79,13 @@ def _other(rng: random.Random, peak: str, rate: str) -> str:
             f"{rng.choice(('bubble', 'span_bubble'))} == 0 when {rng.choice(('p == 1', 'm > p', 'tC == 0'))}",
             f"peak(r) == ({peak}{number}) * tM when {ranks}",
             f"idle(r) {rng.choice(('<=', '>=', '=='))} (p - 1) * ({rate}) when tC == 0 and {ranks}",
-            f"r < p{number} and p {rng.choice(('<=', '!=', '<'))} m + 1 when {rng.choice(('tF == 0', 'r > 0', 'm > 2'))}",
+            f"r < p{number} and p <= m + {rng.randrange(3)} when {rng.choice(('tF == 0', 'r > 0', 'm > 2'))}",
             f"peak {rng.choice(('==', '<=', '>='))} {rng.choice(('p', 'm', 'min(p, m)'))}{number}",
             f"makespan >= (m + p - 1) * ({rate}){rng.choice(('', ' + tC', ' - tF', ' + (p - 1) * tC'))}",
             f"idle >= (p - 1) * ({rate})",
+            f"makespan {rng.choice(('==', '<=', '>='))} 3 * (m + p - 1){number} when tF == 1 and tB == 2 and tC == 0",
+            f"idle <= 3 * (p - 1){number} when tF <= 1 and tB <= 2 and tC == 0",
+            f"peak(r) <= 2 * ({peak}{number}) when tM <= 2",
+            f"makespan - 3 * m >= tF * (p - 1){number} when tB >= 2 and tF >= 1",
         )
     )

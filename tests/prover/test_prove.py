@@ -219,6 +219,30 @@ def test_shares_ranks_and_sizes_in_claims() -> None:
     assert "equal to a quotient" in found[9].detail and "`period` is not known here" in found[10].detail
 
 
+NUMBERS = """\
+claim makespan == 3 * (m + p - 1) when tF == 1 and tB == 2 and tC == 0
+claim makespan == 3 * (m + p) when tF == 1 and tB == 2 and tC == 0
+claim makespan - m * tB == m + p - 1 + (p - 1) * tB when tF == 1 and tC == 0
+claim idle <= 3 * (p - 1) when tF <= 1 and tB <= 2 and tC == 0
+claim idle >= 3 * (p - 1) when tF <= 1 and tB <= 2 and tC == 0
+claim bubble == (p - 1) / (m + p - 1) when 2 * tF == 1 and tC == 0
+claim peak(r) == 2 * (p - r) when tM == 2
+claim peak <= 3 * p when 2 <= tM and tM <= 3 and tF > tB
+claim peak(r) <= 2 when tM <= 2
+"""
+
+
+def test_claims_may_give_costs_in_numbers() -> None:
+    """Both sides and the condition may have numbers beside costs; `verify` agrees where a claim is refuted."""
+    found = theorems(MINE.partition("claim")[0] + NUMBERS).answers[0].findings[2:]
+    assert [x.outcome[0] for x in found] == [*"prpprpppr"]
+    smallest = {k: dict(x.counterexample.parameters) for k, x in enumerate(found) if x.counterexample is not None}
+    assert smallest == {1: {"p": 1, "m": 1}, 4: {"p": 2, "m": 2}, 8: {"p": 2, "m": 2}}
+    forwards = "schedule f(p, m)\nstage s in 0 .. p on rank s\nrank r { repeat m { F } }\n"
+    claims = "claim peak == 2 when tM == 2\nclaim makespan == m + (p - 1) * (1 + tC) when tF == 1\n"
+    assert theorems(forwards + claims).ok
+
+
 def test_uneven_work_has_no_quotient() -> None:
     """With twice the work on one rank the bubble is not idle / makespan, and no quotient is proved."""
     text = "schedule uneven(p, m)\nrequire p == 2\nstage s in 0 .. 3 on rank s % 2\nrank r {\n"
