@@ -141,15 +141,10 @@ class Proof:
     @cached_property
     def _node(self) -> ast.Binary:
         """The claim's comparison."""
-        claim, file = self.claim, self.question.file
-        names = ast.names_in(claim.claim)
-        own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
-        if shadowed := own & (COSTS.keys() | set(FIGURES)):
-            raise Unsettled(f"`{min(shadowed)}` is a name of the file")
+        claim = self.claim
+        self._require_known_names()
         if claim.release not in (None, "W"):
             raise Unsettled(f"`release {claim.release}`")
-        if unknown := names & ({"host", *(row.name for row in rows(ClaimName))} - own):
-            raise Unsettled(f"`{min(unknown)}` is not known here")
         if not isinstance(claim.claim, ast.Binary) or not (self.sized or claim.claim.operator in _COMPARES):
             raise Unsettled("it is not a `==`, `<=` or `>=`")
         if self.counted or self.sized:
@@ -157,14 +152,20 @@ class Proof:
         node = _quotient(claim.claim) if self._even else claim.claim
         of_costs, of_sizes = _sides(node)
         found = set().union(*(degrees(x, _DEGREE) for x in of_costs))
-        if (
-            1 not in found
-            or not found <= ({1} if of_sizes else {0, 1})
-            or {degree(x, _DEGREE) for x in of_sizes} - {0, None}
-        ):
+        sizes = {degree(x, _DEGREE) for x in of_sizes}
+        if 1 not in found or not found <= ({1} if of_sizes else {0, 1}) or not sizes <= {0, None}:
             raise Unsettled("its sides are not linear in costs")
         self.unit = 0 in found
         return node
+
+    def _require_known_names(self) -> None:
+        """Require that the claim's figures have their usual meaning; raise Unsettled otherwise."""
+        file, names = self.question.file, ast.names_in(self.claim.claim)
+        own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
+        if shadowed := own & (COSTS.keys() | set(FIGURES)):
+            raise Unsettled(f"`{min(shadowed)}` is a name of the file")
+        if unknown := names & ({"host", *(row.name for row in rows(ClaimName))} - own):
+            raise Unsettled(f"`{min(unknown)}` is not known here")
 
     @property
     def sized(self) -> bool:
