@@ -74,7 +74,9 @@ def _token(words: Words, text: str, at: int, after_head: bool) -> Token:
     whole = kind == "TEXT" and _item_follows(text, found.end())
     if word == '"' or (kind == "TEXT" and not whole):
         end = _NEXT_ITEM if after_head else _LINE_END
-        return Token(UNCLOSED, text[at : end.search(text, at).start()].rstrip(), at)  # type: ignore[union-attr]
+        stop = end.search(text, at)
+        assert stop is not None  # the end of the text
+        return Token(UNCLOSED, text[at : stop.start()].rstrip(), at)
     if kind == "TEXT" and not after_head:
         return Token(UNCLOSED, word, at)
     return Token(words.kinds.get(word, kind), word, at)

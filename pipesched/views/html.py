@@ -162,7 +162,8 @@ def _copies(chart: Chart) -> list[list[int]]:
     if found is None:
         return []
     columns = (chart.schedule.rank[found.op], found.op, found.start, found.end)
-    return np.stack(columns, axis=1)[found.start >= 0].tolist()  # type: ignore[no-any-return]
+    rows: list[list[int]] = np.stack(columns, axis=1)[found.start >= 0].tolist()
+    return rows
 
 
 def _facts(chart: Chart) -> Iterator[str]:

@@ -33,7 +33,8 @@ class Token:
     label: tuple[str, int, int] | None = None
     of: Token | None = None
     shape: Token | None = None
-    device = dtype = _base = data = grad = None
+    device = dtype = _base = data = None
+    grad: Token | None = None
 
     def retain_grad(self) -> None:
         """Do nothing: the code that computes a gradient sets it."""

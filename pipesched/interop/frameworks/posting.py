@@ -161,7 +161,7 @@ class Module(Base):
         if gradients:
             self.rank.take(gradients[0], ("B", stage + 1, microbatch))
         if output.made[1] is not None:
-            output.made[1].grad = Tensor(("B", stage, microbatch))  # type: ignore[assignment]
+            output.made[1].grad = Tensor(("B", stage, microbatch))
         return "B", stage, microbatch
 
 
@@ -188,10 +188,10 @@ class At:
         self.rank, self.ranks, self.batch, self._recorded = rank.here, rank.ranks, Tensor(), rank
         self.stages: list[int] = []
 
-    def module(self, stage: int, *, first: int = 0, weights: object = None) -> Module:
+    def module(self, stage: int, *, first: int = 0, weights: Store | None = None) -> Module:
         """Return a stage of the model. first: its first microbatch; weights: a store with `enabled` and `put`."""
         self.stages.append(stage)
-        return Module(self._recorded, stage, first, weights)  # type: ignore[arg-type]
+        return Module(self._recorded, stage, first, weights)
 
     def loss(self, output: object, *labels: object) -> object:
         """Return the loss of an output: its backward is that of the stage."""

@@ -106,7 +106,8 @@ def _first_by_channel(held: Held, wrong: Ints) -> list[int]:
     _, first = np.unique(held.posted.key[by] // 2, return_index=True)
     chosen = by[first]
     place = chosen - held.recorded.start[held.recorded.rank[chosen]]
-    return chosen[np.lexsort((held.recorded.rank[chosen], place))].tolist()  # type: ignore[no-any-return]
+    found: list[int] = chosen[np.lexsort((held.recorded.rank[chosen], place))].tolist()
+    return found
 
 
 def _differences(held: Held) -> Iterator[Diagnostic]:

@@ -250,7 +250,7 @@ def _call(
 ) -> tuple[int, int, int, int]:
     """Return the numbers of a call and its way, peer and group; way -2 for the end of a batch."""
     known = log.groups.get(pg) or (next(iter(log.groups.values())) if len(log.groups) == 1 else None)
-    group = known or Group(pg, "unnamed", (rank,))  # type: ignore[arg-type]
+    group = known or Group(foreign(pg), foreign("unnamed"), (rank,))
     number, at = groups.setdefault(group, len(groups)), _place(group, rank)
     sends, _, other = end_of(name)
     if sends in (-2, -1) and name.endswith(":coalesced"):
@@ -315,15 +315,20 @@ def _of_names(files: Mapping[str, bytes], *, posted: bool) -> Job:
     call, way, peer, on = np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
     ends = np.array(start, dtype=np.int64)
     record = np.arange(len(call)) - np.repeat(ends[:-1], np.diff(ends))
-    columns: dict[str, Column] = {
-        "call": call,
-        "way": way,
-        "peer": peer,
-        "number": np.arange(len(call)),
-        "record": record,
-    }
-    by, groups = "orders" if posted else "pipesched's recorder", (group,) * (int(on.max(initial=0)) + 1)
-    job = Job(by, tuple(sorted(found)), ends, tuple(calls), groups, group=on, over=way >= 0, **columns)  # type: ignore[arg-type]
+    job = Job(
+        "orders" if posted else "pipesched's recorder",
+        tuple(sorted(found)),
+        ends,
+        tuple(calls),
+        groups=(group,) * (int(on.max(initial=0)) + 1),
+        call=call,
+        way=way,
+        peer=peer,
+        group=on,
+        number=np.arange(len(call)),
+        over=way >= 0,
+        record=record,
+    )
     return replace(job, over=job.partnered)
 
 
