@@ -17,7 +17,6 @@ from pipesched.explain.schedule_names import NEAR
 from pipesched.library.assets import asset, built_in
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
-from tests.torch_fixtures import make
 
 NAMES = {  # by their place; one without a schedule: words of the message
     "torch 2.15, pipelining/schedules.py: get_schedule_class": {
@@ -220,6 +219,8 @@ def test_what_torch_calls_so_is_that_order(name: str) -> None:
     """The order is equal operation for operation, at several sizes, for every class that knows its order before it
     runs.
     """
+    from tests.torch_fixtures import make  # imports torch, which nothing outside tests/runtime does on collection
+
     stages, own = TORCH[name]
     for ranks, microbatches in ((2, 4), (4, 8)):
         try:
