@@ -49,7 +49,7 @@ class _Check(ModuleType):
 
 
 class _Package(ModuleType):
-    """The package. Importing `pipesched.check` would otherwise replace the function by the module."""
+    """The class of the package: without it, importing `pipesched.check` would replace the function by the module."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "check" and isinstance(value, ModuleType):

@@ -1,9 +1,9 @@
-"""The entry point: only this module decides how a process ends.
+"""The entry point, the only module that decides how a process ends.
 
     0 holds   1 wrong inside the file   2 command line or unreadable file   70 an internal error   130 interrupted
-    141 the reader of our output went away (as the shell reports for any filter)
+    141 the reader of our output has closed the pipe (as the shell reports for any filter)
 
-Nobody sees a traceback unless PIPESCHED_DEBUG is set.
+No traceback is shown unless PIPESCHED_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _DIGITS = 4300  # most digits of a number that is read or written; the environme
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (default: the command line of the process) and return the exit status."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start of numpy, which is used on one core
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # halves the start-up time of numpy, which is used on one core
     sys.set_int_max_str_digits(_DIGITS)
     gc.set_threshold(50_000, 20, 20)  # trees and tokens make no cycles: collecting them took a fifth of the time
     try:
-        from pipesched.shell.app import run  # imported here, so that an interrupt while starting is handled too
+        from pipesched.shell.app import run  # imported here, so that an interrupt at start-up is also handled
 
         status = run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             _say(f"error: internal: {said[:300]}; please report (PIPESCHED_DEBUG=1 shows where)")
             return INTERNAL
-        _discard_output()  # an unreadable file has its own diagnostic; this is our output
+        _discard_output()  # an unreadable input has its own diagnostic; this error is about our output
         _say(f"error: cannot write: {error.strerror or error}")
         return CANNOT_WRITE
     return status

@@ -8,8 +8,8 @@
                                 which have their own Program if they contain messages
 
 All findings are collected and reported together; a later step runs as far as the earlier ones allow. `verify`,
-`emit` (`verbs/`) and every other verb consist of these calls. A reader or a writer is imported when a file needs it:
-most runs need one.
+`emit` (`verbs/`) and every other verb consist of these calls. A reader or a writer is imported only when a file needs
+it, since most runs need only one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 
-MESSAGES = 3  # instructions per operation: itself, a send and a receive
+MESSAGES = 3  # instructions per operation: the operation, a send and a receive
 
 
 def load(source: Source, options: Options) -> Loaded:
@@ -69,7 +69,7 @@ def examined(source: Source, options: Options) -> Examination:
 
 
 def lower(schedule: Schedule) -> Program:
-    """Return the program of a schedule: its own, or the lowering at unit costs.
+    """Return the program of a schedule: the program in its file, or the lowering at unit costs.
 
     Raises:
         PipeschedError: PS306, compute orders that wait for each other have no program; PS3xx.

@@ -1,7 +1,7 @@
-"""Diagnostics: findings as values, which other modules print.
+"""Diagnostics: findings as values; other modules print them.
 
 Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message states the fact
-with its numbers; a label says what happens at its place; a note gives the proof; the help gives the remedy. The exit
+with its numbers; a label describes its place; a note gives the proof; the help gives the remedy. The exit
 status of a command follows from the codes of its findings.
 """
 
@@ -22,7 +22,7 @@ NOT_JUDGED = 4  # exit status
 
 
 class AnyCode(enum.StrEnum):
-    """A kind of finding, with the exit status of commands that find it: 1 unless another is given here.
+    """A kind of finding, with the exit status of commands that find it: 1 unless another status is given.
 
     PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx memory,
     6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is 0. A
@@ -43,7 +43,7 @@ class AnyCode(enum.StrEnum):
 
     @property
     def severity(self) -> str:
-        """``error``, ``warning``, or ``unjudged`` (no verdict, because something was not read or is unknown)."""
+        """``error``, ``warning``, or ``unjudged`` (no verdict, because a value could not be read or is unknown)."""
         return "warning" if self.warning else "unjudged" if self.status == NOT_JUDGED else "error"
 
     @property
@@ -171,7 +171,7 @@ class Judged:
 
     @property
     def ok(self) -> bool:
-        """True if everything was checked and nothing is wrong; warnings do not change the verdict."""
+        """True if everything was checked and there is no error; warnings do not change the verdict."""
         return exit_status(self.diagnostics) == 0
 
     @property
@@ -221,5 +221,5 @@ def budgeted(file: Source | str) -> Iterator[None]:
         labels = () if at is None or isinstance(file, str) else (Label(file.span(at, at), "from here on"),)
         help = "such a file is cut off, damaged or malicious: write it again"
         raise fail(
-            Code.BUDGET, f"{name} costs more work than any file of its size should: {spent}", *labels, help=help
+            Code.BUDGET, f"{name} takes more work than a file of its size should: {spent}", *labels, help=help
         ) from None

@@ -1,9 +1,9 @@
-"""All analyses and all checks of one loaded schedule, in one report.
+"""Runs all analyses and all checks of one loaded schedule, for one report.
 
     complete, data flow, placement ── timeline, memory ── program: channels, deadlock, hand-over, torch ── claims
 
-All findings are reported together. Checks that need a timeline run only if there is one, and claims are judged only for
-a right order.
+All findings are reported together. Checks that need a timeline run only if there is one, and claims are checked only
+for a correct order.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Options(Extended):
         return replace(self, owned=(*self.owned, *(value for value in of_file if type(value) not in own)))
 
     def counted(self, loaded: Loaded) -> Costs:
-        """Return the costs in effect: the requested costs, over the costs of a cost model or of the file.
+        """Return the costs in effect: the requested costs, completed by the costs of a cost model or of the file.
 
         Raises:
             PipeschedError: findings of an extension on its options.
@@ -180,7 +180,7 @@ class Examination(Record):
         )
 
     def _communication(self) -> tuple[Communication | None, int | None]:
-        """Return the verdict on the messages, and their number."""
+        """Return the verdict on the messages, and the number of messages."""
         made = self.analysis
         verdict, model = made.verdicts, made.model
         if verdict is None:
@@ -260,4 +260,4 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
         much = "its stage's value" if kept is None else shown(kept)
-        yield f"an F that is run again keeps K = {much} until its R{assumed}"
+        yield f"an F with an R keeps K = {much} until its R{assumed}"

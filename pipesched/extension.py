@@ -1,4 +1,4 @@
-"""Tables of the core to which extensions add rows; the core imports nothing of an extension.
+"""Tables of the core to which extensions add rows; the core imports nothing from an extension.
 
 An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module, and `rows` that
 define kinds of row: a row names its functions by path, and they are imported when they are called. `register` lists the
@@ -44,7 +44,7 @@ Owned = TypeVar("Owned")
 
 @dataclass(frozen=True)
 class Extended:
-    """A core value that carries frozen values of extensions, at most one per class."""
+    """A core value with frozen values of extensions, at most one per class."""
 
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 
@@ -136,7 +136,7 @@ class Option(Row):
 
 
 def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
-    """Return the rows without an owner or with an owner's value present."""
+    """Return the rows that have no owner, or whose owner's value is present."""
     return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
 
 
@@ -201,11 +201,11 @@ class Needs(Flag):
     SOUND = auto()  # the order of compute has no error
     CAPS = auto()  # a cap of activations is given
     TORCH = auto()  # the file comes from torch, or is to run there
-    INSIDE = auto()  # STEPs stand inside the order
+    INSIDE = auto()  # STEPs are inside the order
 
 
 class Check(Row, Generic[Given]):
-    """A check: the property in words, the codes of its violations, the function that finds them."""
+    """A check: the property in words, the codes of its violations, and the function that finds them."""
 
     property: str
     codes: tuple[str, ...]
@@ -265,7 +265,7 @@ class Hint(Row):
 
 
 def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[Diagnostic]:
-    """Return the mistakes as the hints of all extensions explain them."""
+    """Return the mistakes, explained by the hints of all extensions."""
     for hint in rows(Hint):
         found = hint.explain.load()(found, *given) if hint.on == on else found
     return found
@@ -334,8 +334,8 @@ class Target(Row):
     """A form in which an order is written. title: for the help text. ending: the ending of its files' names.
 
     writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it depends on a
-    version of torch. blocks: whether its sends wait for their receives, whatever the requested model. judged: whether
-    only a correct order is written. steps: whether it can express STEPs inside an order.
+    version of torch. blocks: whether its sends always wait for their receives, independently of the requested model.
+    judged: whether only a correct order is written. steps: whether it can express STEPs inside an order.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A diagnostic for people and tools: text, one line, a GitHub annotation, or JSON, all with the same content.
+"""Formats a diagnostic for people and tools: text, one line, a GitHub annotation, or JSON, all with the same content.
 
     error[PS401]: deadlock: ranks 0 and 1 wait for each other     the fact
      --> mine.csv:1:6                                             where
@@ -12,7 +12,7 @@
       = holds under: async;  fails under: strict                  what proves it
       = help: receive F1 on rank 1 before sending B0              the remedy
 
-A file's contents are shown, never obeyed (`safe`); tabs and wide characters keep the markers aligned.
+A file's contents are escaped (`safe`); tabs and wide characters keep the markers aligned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ASSUMED = 3  # most assumptions of a text
 
 _WIDTH = 100  # most characters shown of a source line
 _LEAD = 24  # characters before the label
-_SNAP = 16  # a cut moves by at most so much to a separator
+_SNAP = 16  # a cut moves at most this far to a separator
 _TAB = "    "
 _STYLES = {
     "error": "1;31",

@@ -6,8 +6,8 @@
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
 
-The program is the one in the file, or else the lowering of the schedule at these costs. Consumers of a schedule share
-this value and derive nothing again; a consumer drops a fact that it no longer needs.
+The program is the one in the file, or else the lowering of the schedule at these costs. All consumers of a schedule
+share this value, so no fact is derived twice; a consumer drops a fact that it no longer needs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Analysis(Extended):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Start and end of every operation that runs, without the limits of messages."""
+        """Start and end of every operation that runs, without queues of messages."""
         return timeline(self.schedule, self.dependencies, self.ticks)
 
     @cached_property
@@ -80,7 +80,7 @@ class Analysis(Extended):
 
     @cached_property
     def finished(self) -> bool:
-        """True if every operation runs: no compute orders wait for each other."""
+        """True if every operation runs, so that no compute orders wait for each other."""
         return self.timeline.finished
 
     @property
@@ -160,7 +160,7 @@ class Analysis(Extended):
             return None
         found = verdicts(self.program, self.pairing, self.model)
         if self.model in found.holds:
-            self.forget("pairing")  # large, and not needed once it is known to end
+            self.forget("pairing")  # large, and not needed if the program ends
         return found
 
     @cached_property
@@ -175,7 +175,7 @@ class Analysis(Extended):
 
     @cached_property
     def buffers(self) -> Buffers | None:
-        """The most messages that a rank holds, if the file names its messages."""
+        """The largest number of messages that a rank holds, if the file names its messages."""
         return None if self.own is None else buffers(self.own)
 
     @cached_property

@@ -17,7 +17,7 @@ from typing import TypeGuard
 VERSION = 2
 STEPPED = 3
 """The version of a stream with STEPs inside, SYNCs of any number of copies, or stages that a route leaves out."""
-_TOO_LARGE = 2**53  # for a double, as which some readers of JSON take every number
+_TOO_LARGE = 2**53  # for a double, since some JSON readers convert every number to a double
 
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
 """The instructions that compute or copy for a microbatch."""
@@ -81,7 +81,10 @@ class Instruction:
         return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
-        """Return torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` to no neighbour."""
+        """Return torch's notation:
+
+        ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` if not to a neighbour.
+        """
         if self.parts:
             return f"({';'.join(map(str, self.parts))}){self.op}"
         stage = "" if self.stage < 0 else str(self.stage)
@@ -91,7 +94,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way through the ranks: the rank of every stage, and the microbatches ``first .. end`` that take it."""
+    """A route: the rank of every stage, and the microbatches ``first .. end`` that take the route."""
 
     name: str
     ranks: tuple[int, ...]
@@ -106,7 +109,7 @@ class Stream:
     that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
     are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside. sync: ``any`` if
     a stage that is synced has a number of copies that is no power of 2. Both need version 3, and so does a stage of
-    rank -1, which its route leaves out.
+    rank -1, which its route skips.
     """
 
     name: str
@@ -125,7 +128,7 @@ class Stream:
 
     @property
     def forward_only(self) -> bool:
-        """True if there is no backward at all."""
+        """True if the stream has no backward."""
         return not any(x.op in ("I", "B", "OVERLAP") for rank in self.ranks for x in rank)
 
     @property
@@ -192,8 +195,8 @@ class Stream:
 def meetings(copies: Sequence[int]) -> list[tuple[int, int]]:
     """Return the pairs of ranks whose copies of a stage SYNC, in order; then all have the sum. copies: ascending.
 
-    Of four 0 and 1, 2 and 3, then 0 and 2, 1 and 3. A number between two powers of 2 has rounds of its own before and
-    after: of three 0 and 2, 0 and 1, then 1 and 2, in which 2 takes the sum.
+    Of four 0 and 1, 2 and 3, then 0 and 2, 1 and 3. A number between two powers of 2 has additional rounds before and
+    after: of three copies 0 and 2, 0 and 1, then 1 and 2, in which 2 takes the sum.
     """
     whole = 1 << len(copies).bit_length() >> 1
     early = [(i, whole + i) for i in range(len(copies) - whole)]
@@ -294,7 +297,7 @@ def header(data: object) -> Stream:
         raise StreamError("", "a stream is an object")
     version = data.get("version")
     known = type(version) is int and version in (VERSION, STEPPED)
-    _need(known, "version", f"this reader knows versions {VERSION} and {STEPPED}, not {version}")
+    _need(known, "version", f"this reader supports versions {VERSION} and {STEPPED}, not {version}")
     later = version == STEPPED
     routes = tuple(
         _route(x, f"placement[{i}]", -later) for i, x in enumerate(_list(data.get("placement"), "placement"))
@@ -316,12 +319,12 @@ def header(data: object) -> Stream:
     _need(cut, "slices", "the microbatches of one sequence, all on one route; omitted if microbatches are independent")
     said = _later(data) if later else {}
     made = Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, **said)
-    _need(made.version == version, "versions", "version 3 is for streams that version 2 cannot say")
+    _need(made.version == version, "versions", "version 3 is only for streams that version 2 cannot express")
     return made
 
 
 def _later(data: Mapping[str, object]) -> dict[str, str]:
-    """Return the keys of version 3 that are there."""
+    """Return the keys of version 3 that the stream has."""
     _need(data.get("sync", "any") == "any", "sync", "`any`, in version 3")
     rule = {"versions": _rule(data["versions"])} if "versions" in data else {}
     return {**rule, "sync": "any"} if "sync" in data else rule
@@ -344,15 +347,15 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
         stage, path, nearest = known[key], f"reads.{key}", "stages before it, the nearest first"
         found[stage] = _numbers(given, path, nearest, -1, stage)
         _need(sorted({*found[stage]}, reverse=True) == [*found[stage]], path, nearest)
-        _need(found[stage] != (stage - 1,), path, "omitted where it is only the stage before")
+        _need(found[stage] != (stage - 1,), path, "omit it if it is only the previous stage")
     read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
     unread = next((stage for stage in range(stages - 1) if stage not in read_by), None)
-    _need(unread is None, "reads", f"stage {unread} is read by no other")
+    _need(unread is None, "reads", f"no stage reads stage {unread}")
     return found
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object with distinct keys: of two equal keys some readers take the first, some the last."""
+    """Return an object after checking that its keys are distinct, since readers treat repeated keys differently."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -400,7 +403,7 @@ def _listed(value: object, path: str, head: Stream) -> Instruction:
         _need(
             (made.stage >= 0) == bool(head.versions),
             path,
-            f"STEP has a stage in version {STEPPED} only, and there always",
+            f"in version {STEPPED}, and only there, STEP has a stage",
         )
     return made
 
@@ -417,9 +420,9 @@ def _instruction(value: object, path: str, routes: int) -> Instruction:
     for name in given:
         _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
-    _need(value.get("communicator") != 0, f"{path}.communicator", "omitted where it is 0")
+    _need(value.get("communicator") != 0, f"{path}.communicator", "omit it if it is 0")
     near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)
-    _need("other" not in value or not near, f"{path}.other", "omitted where it is the neighbour")
+    _need("other" not in value or not near, f"{path}.other", "omit it if it is the neighbour")
     return Instruction(**value)
 
 
@@ -431,5 +434,5 @@ def _compound(op: str, listed: list[object], path: str, routes: int) -> Instruct
         _need(parts == made.messages != (), path, "sends and receives")
     else:
         good = len(parts) == 2 and (parts[0].op, parts[1].op) in OVERLAPS
-        _need(good, path, "an F, then a B, I or W; or an I, then a W")
+        _need(good, path, "an F and then a B, I or W; or an I and then a W")
     return made

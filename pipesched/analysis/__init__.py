@@ -1,17 +1,17 @@
-"""Facts without judgement: all modules here compute on columns, and none yields a diagnostic.
+"""Facts about schedules and programs: the modules of this folder compute on columns, and none yields a diagnostic.
 
-dependencies   which operation needs the result of which
-timeline       when every operation starts and ends
+dependencies   the operations whose results each operation needs
+timeline       the start and end of every operation
 idle           work, idle time, span
 copies         copies to host memory and back, beside the compute
-holdings       what a rank holds: activations, and messages in hand
+holdings       the memory of a rank: activations, and messages in hand
 
-lists          lists that wait for each other, run once: what timelines and queues are made of
-pairing        which send pairs with which receive
+lists          lists that wait for each other, run once: the basis of timelines and queues
+pairing        the receive of every send
 communication  the named communication models
 events         a program under a model, as an event graph
-queueing       how long it takes if messages wait for their turn
-termination    whether it ends, under which models, and the least capacity
-standstill     where a stuck run stops, and the cycle that stops it
+queueing       the makespan if messages queue
+termination    the models under which it ends, and the least capacity
+standstill     the point where a run stops, and the cycle that stops it
 cycle          the shortest cycle among stopped entries
 """

@@ -4,7 +4,7 @@
     buffered(k)   a SEND blocks only while k messages of its channel are unreceived
     one-stream    posted; the posts of a rank on one communicator complete in posting order
     pair-stream   posted; in order per communicator and pair of ranks
-    async         posted; no order beyond the channel's
+    async         posted; in order only on their channel
 
 A program that is safe under strict is safe under all of them: strict implies every wait of the other models. Strict
 also implies that two-rank communicators, which are created at first use, are created in a consistent order, since the

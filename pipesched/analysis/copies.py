@@ -28,7 +28,7 @@ class Copies(Record):
     """The copies by engine, in the order in which they run.
 
     op: the O or L. after: the operation whose end lets a copy start; waits: the operation that waits for it; -1 for
-    none. first: whether it is the first of its engine. start, end: times in ticks, -1 for a copy that never runs.
+    none. first: whether the copy is the first of its engine. start, end: times in ticks, -1 for a copy that never runs.
     """
 
     op: Ints

@@ -69,7 +69,7 @@ class Dependencies(Record):
         for result, makers in MAKERS.items():
             at = places(makers)[::-1]
             made[result] = nowhere.copy() if len(at) else nowhere
-            made[result][key[at]] = at  # of equal keys the first place remains
+            made[result][key[at]] = at  # for equal keys the first place is kept
         producer = np.full(len(schedule), -1, dtype=PLACE)
         found: list[tuple[Column, Column]] = []
         for (taken, of, own), kinds in _ALIKE.items():
@@ -109,7 +109,7 @@ class Dependencies(Record):
 
 
 def _passed(made: Column, of: int, placement: Placement) -> Column:
-    """Return where each result is made, shape (stages, microbatches); a stage that a route leaves out passes it on."""
+    """Return where each result is made, shape (stages, microbatches); a skipped stage passes its input on."""
     if not placement.left_out or of == SAME:
         return made
     passed, out = made.copy(), placement.table < 0

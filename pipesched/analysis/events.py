@@ -1,18 +1,18 @@
 """A program under a communication model, as lists that wait for each other (`analysis.lists`).
 
 An instruction waits for the one before it, and some instructions wait for messages; a message waits until both of its
-ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for any one of
-several, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run
-finds them.
+ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for one of
+several alternatives, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974),
+and one run finds them.
 
     strict      an end is over when both have begun; the rank waits for it
     posted      likewise; the computes that use a receive wait for it, and the end of the list for all sends
-    queued      posted, and also what is before it in the queues of both ranks is over
+    queued      posted, and also everything before it in the queues of both ranks is over
     buffered    a send is over when the receive k before it is, a receive when its send is; the rank waits for it
     a shape     the rank waits for it, under each of them
 
-All members of a batch begin with its first one, and it ends with the last of its messages; nothing else ties them. In
-a queue a batch is one element: waiting for one of its messages means waiting for all of them.
+All members of a batch begin with its first one, and it ends with the last of its messages; otherwise they are
+independent. In a queue a batch is one element, so a wait for one of its messages waits for all of them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from pipesched.model.schedule import Program
 class Events:
     """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
-    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
-        message, the entries that begin it when they end, -1 for none. done: by end, the entry that ends no sooner.
+    late: the time of each message, at both of its ends. head: the instruction at which each instruction blocks.
+        sources: by end of a message, the entries that begin it when they end, -1 for none. done: by message end, an
+        entry that does not end before the message.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Events:
         return tuple(np.where(finished, -1, steps).tolist())
 
     def over(self, ends: Ints) -> Bools:
-        """Return a mask of these message ends: those that complete."""
+        """Return a mask of the message ends among these that complete."""
         partner = self.pairing.partner[ends]
         begun = np.all([self.ran[source[side]] for source in self.sources for side in (ends, partner)], axis=0)
         if self.model.kind == "buffered":
@@ -159,7 +160,7 @@ def heads(program: Program) -> Column:
     size = len(program)
     joined = program.second.copy()
     if size > 1:
-        joined[1:] &= computes(program.op[:-1])  # if separated, the parts of a pair are two slots
+        joined[1:] &= computes(program.op[:-1])  # parts of a pair that are not adjacent are two slots
         message = program.sends | program.receives
         same = (program.group[1:] == program.group[:-1]) & (program.group[1:] >= 0) & message[1:] & message[:-1]
         joined[1:] |= same

@@ -5,20 +5,20 @@ timing. With a rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
-F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. Where
-no backward follows (on frozen stages with nothing trained before them, and in forward-only schedules), nothing is kept:
-an F frees at its end what it took. The I of another frozen stage frees everything. If the order has an R for its stage
-and microbatch, an F frees all but tK at its end, and the R takes it again at its start. An O frees everything at its
-end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through 1/p of
-the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters, optimizer
-states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
+F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. If no
+backward follows (on frozen stages without a trained stage before them, and in forward-only schedules), no activation is
+kept: an F frees its memory at its end. The I of another frozen stage frees everything. If the order has an R for its
+stage and microbatch, an F frees all but tK at its end, and the R takes it again at its start. An O frees everything at
+its end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through
+1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
+optimizer states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received but not yet used      1 2 1 2 1 0
     F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made but not yet sent          1 2 1 2 1 0
 
 A message is used by the F, I or B of its stage and microbatch, and made by the compute after which it is sent. A
-lowering sends a message as soon as it is made and receives it as soon as it is sent, so the messages that a rank holds
-there follow from when the operations run.
+lowering sends a message as soon as it is made and receives it as soon as it is sent, so the number of messages that a
+rank holds follows from the times of the operations.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Memory(Record):
 
     @property
     def passing(self) -> bool:
-        """True if some F frees at its end what it took."""
+        """True if some F frees its memory at its end."""
         return bool((self.held != self.kept).any())
 
     def at(self, index: int) -> Fraction:
@@ -123,7 +123,7 @@ def memory(
     scale = lcm(sizes.scale, small.scale)
     parts = shares * scale
     if int(abs(trained).max()) * (scale // sizes.scale) * sizes.most_whole * max(len(schedule), 1) >= 2**62:
-        raise fail(Code.COSTS, "the amounts held overflow 64 bits", help="use rounder shares for M and the release")
+        raise fail(Code.COSTS, "the amounts of memory exceed 64 bits", help="use rounder shares for M and the release")
     size, stage = _amounts(schedule, sizes, scale), nearest(schedule.stage, schedule.stages)
     table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
     after = (table * keeps)[schedule.op, stage] * size
@@ -211,7 +211,7 @@ def buffers(program: Program) -> Buffers:
 
 
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
-    """Return how each instruction changes the messages received but not yet used, and made but not yet sent.
+    """Return the change by each instruction of the messages received but not yet used, and made but not yet sent.
 
     size: the size of each instruction's message.
     """

@@ -1,4 +1,4 @@
-"""Work, idle time and span by rank, and the bubble: the share of the machine that does not compute.
+"""Work, idle time and span by rank, and the bubble: the fraction of the machine's time without computation.
 
     work(r)        the sum of the rank's slots
     span(r)        its last end - its first start                        span: the largest of these
@@ -86,7 +86,7 @@ def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
 
 
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
-    """Return both times with their idle part, as every command prints them; the span only if it differs.
+    """Return makespan and span with their idle part, as every command prints them; the span only if it differs.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """

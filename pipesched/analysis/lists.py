@@ -20,7 +20,7 @@ from pipesched.model.columns import PLACE, Column, Ints, fresh, places
 from pipesched.support.record import Record
 
 Waits: TypeAlias = tuple[Column, Column, Ints]
-"""Entries, the entry for which each one waits, -1 for none, and the delay from its end."""
+"""Entries; for each the entry for which it waits, -1 for none; and the delay after the end of that entry."""
 
 
 def together(waits: Sequence[Waits]) -> Waits:
@@ -89,8 +89,8 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    A run yields the least ends that satisfy every wait. Ends are raised from `least` until they satisfy all, list by
-    list, which is fast if few entries are late; otherwise the lists are run.
+    A run yields the least ends that satisfy every wait. Ends are raised from `least`, list by list, until all waits are
+    satisfied, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further
@@ -116,8 +116,8 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
     """Run rounds: in each, every list runs its next entry if its inputs are ready. No entry may have further inputs.
 
     Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait,
-    and are undone if one did. If lists mostly wait for each other, so that rounds have little to do, the event loop is
-    faster and takes over.
+    and are undone if one had to. If lists mostly wait for each other, so that a round runs few entries, the event loop
+    is faster and takes over.
     """
     size = len(lists.cost)
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)

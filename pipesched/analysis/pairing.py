@@ -1,9 +1,9 @@
 """The pairing of sends and receives.
 
     channel = (communicator, source rank, target rank)
-    the i-th send on a channel pairs with the i-th receive on it, whatever they carry
+    the i-th send on a channel pairs with the i-th receive on it, whatever their contents
 
-No other rank can take a message: a channel has one writer and one reader, both sequential. The pairing is therefore
+A channel has one writer and one reader, both sequential, so no other rank can take a message. The pairing is therefore
 the same in every run, and one stable sort of each side finds it.
 """
 
@@ -27,7 +27,7 @@ class Side(Record):
 
     @property
     def place(self) -> Column:
-        """The position of each one on its channel."""
+        """The position of each send or receive on its channel."""
         return places(fresh(self.channel))
 
     @classmethod
@@ -80,8 +80,9 @@ def pair(program: Program) -> Pairing:
 def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
     """Link the two ends of each message by their instant; return True if the clock proves that this is the pairing.
 
-    The clock rises on each rank, from 0 or later, and both ends of a message have the same instant. So along a channel
-    both sides have the order of their instants, and the i-th send and the i-th receive are linked.
+    The clock increases on each rank, from 0 or later, and both ends of a message have the same instant. Along a
+    channel, sends and receives are therefore both in the order of their instants, and the i-th send is linked with the
+    i-th receive.
     """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):

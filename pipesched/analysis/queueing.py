@@ -1,14 +1,14 @@
-"""The time that a program takes under a communication model in which messages queue.
+"""The makespan of a program under a communication model in which messages queue.
 
     a compute    begins when the slot before it has ended, and takes its cost
-    a message    is served when it heads its queue at both ends, takes tC, and leaves both
+    a message is served when it is first in its queue at both ends, takes tC, and leaves both queues
 
 Under strict the queue of a rank is its own list: a rank computes nothing while it waits for a message. Under one-stream
-and pair-stream a rank goes on computing, and waits when a compute needs a receive; the messages of one batch are served
-together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send ends as soon as the
-buffer has a free place, and the message arrives tC later. The ideal timeline (`analysis.timeline`) has no receives to
-post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to host memory and back
-wait for no message (`analysis.copies`).
+and pair-stream a rank continues to compute, and waits when a compute needs a receive; the messages of one batch are
+served together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send ends as soon
+as the buffer has a free place, and the message arrives tC later. The ideal timeline (`analysis.timeline`) has no
+receives to post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to host
+memory and back wait for no message (`analysis.copies`).
 
 All of this is expressed as lists that wait for each other (`analysis.events`).
 """

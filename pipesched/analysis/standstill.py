@@ -1,11 +1,10 @@
-"""Where a run stops for good, the operations that ran before, and the shortest cycle that stops it.
+"""The point where a run stops for good, the operations that ran before it, and the shortest cycle that stops it.
 
     rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
     rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
 
 All runs of a program under a model stop at the same instructions (`analysis.events`). The cycle may pass hundreds of
-messages; only its steps across ranks are shown. If compute orders wait for each other without a message, no model
-helps.
+messages; only its steps across ranks are shown. If compute orders wait for each other, the run stops under every model.
 """
 
 from __future__ import annotations
@@ -79,7 +78,8 @@ class Link:
 class Standstill(Record):
     """A run that stops. ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
 
-    cycle: empty if a rank waits for a message that nobody sends or receives. model: empty if no model helps.
+    cycle: empty if a rank waits for a message that no rank sends or receives. model: empty if the run stops under every
+    model.
     """
 
     model: str
@@ -141,7 +141,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """Return a shortest cycle of ranks: where each stopped, and the producer that the next one lacks."""
+    """Return a shortest cycle of ranks: where each rank stopped, and the producer for which it waits."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -302,7 +302,7 @@ class _Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """Return the rank in whose queue `after` is before `node`; `stay` if that is such a rank."""
+        """Return a rank with a queue in which `after` is before `node`; `stay` if this rank has one."""
         rank, head = self.program.rank, self.events.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

@@ -1,10 +1,10 @@
-"""Termination of a program under each communication model, and the buffering that it needs.
+"""Decides under which communication models a program ends, and how much buffering it needs.
 
-One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways. A
-*clock* proves it, and pairs the messages (`analysis.pairing`): messages can happen in its order. Lowering provides a
-clock; it is checked, never trusted. Without a clock, the program is run: a message completes when both of its ends have
-begun, and a rank continues when all messages of its batch have completed. Computes never block, so only messages are
-run.
+One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways. A *clock*
+proves that the program ends, and pairs the messages (`analysis.pairing`): messages can happen in its order. Lowering
+provides a clock; it is checked, never trusted. Without a clock, the program is run: a message completes when both of
+its ends have begun, and a rank continues when all messages of its batch have completed. Computes never block, so only
+messages are run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
     else:
         found |= {buffered(capacity - 1): False} if capacity > 1 else {}
         found[buffered(capacity)] = True
-    safe = False  # safe under a model, and so under the laxer ones after it
+    safe = False  # safe under a model, and so under the weaker models after it
     for model in (ONE_STREAM, PAIR_STREAM, ASYNC):
         found[model] = safe = safe or holds(program, model, pairing)
     if asked not in found:

@@ -70,7 +70,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
             pair = np.where(paired(schedule, key)[second], whole, pair)
         cost[first], cost[second] = pair, 0
     if float(cost.sum(dtype=np.float64)) + float(ticks.message.max(initial=0)) * len(schedule) >= 2.0**62:
-        raise fail(Code.COSTS, "the times leave 64 bits", help="use a larger unit of time")
+        raise fail(Code.COSTS, "the times exceed 64 bits", help="use a larger unit of time")
     if schedule.has(COPIES):
         cost[among(schedule.op, COPIES)] = 0
     return np.asarray(cost, dtype=np.int64)
@@ -106,7 +106,7 @@ def entries(
 
 
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plainly: Runner = run) -> Timeline:
-    """Run the schedule once, greedily; O(operations). plainly: the runner without copies and further inputs."""
+    """Run the schedule once, greedily; O(operations). plainly: run without copies and further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
     head = (~schedule.joined).nonzero()[0]

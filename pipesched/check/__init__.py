@@ -1,1 +1,1 @@
-"""Judgements: one property per file, which yields its findings; `checks` lists them, and `examine` runs them."""
+"""The checks: each file checks one property and yields findings; `rows` lists the checks, and `checks` runs them."""

@@ -1,7 +1,7 @@
-"""Messages: each has one sender and one receiver, and both ends agree on its contents.
+"""Checks that each message has one sender and one receiver, and that both ends agree on its contents.
 
     PS404   the peer is not a rank, or it is the rank itself
-    PS405   one message sent or received twice
+    PS405 a message is sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
 
@@ -56,7 +56,7 @@ def matched(program: Program, pairing: Pairing) -> bool:
 _RESULTS = 2 * len(Result)
 _RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op])
 _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _RESULT
-"""By kind of message, the addends to its number: for its result or the result's shape, and for its producer."""
+"""By kind of message, the terms of its number: for its result or the shape of the result, and for its producer."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
@@ -88,12 +88,12 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(message & outside).tolist()):
         x, rank = program[i], int(program.rank[i])
         if x.peer == rank:
-            what, why = f"{x} names its own rank {rank} as its peer", "a rank sends nothing to itself"
+            what, why = f"{x} names its own rank {rank} as its peer", "a rank cannot send to itself"
             help = "stages on one rank exchange values without a message: remove the send and its receive"
         elif x.peer < 0:
             neighbour = x.stage + x.op.kind.of
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"
-            help = "the first stage receives no activation and the last no gradient; check the stage"
+            help = "the first stage receives no activation, and the last stage receives no gradient; check the stage"
         else:
             what, why = f"{x} names rank {x.peer}; ranks are 0 .. {program.ranks}", "no such rank"
             help = "check the placement"
@@ -117,7 +117,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side has, and the surplus if one side has a message more often."""
+    """Yield the messages that only one side has, and the surplus ends of messages that one side has more often."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -128,7 +128,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
     for i, more in limited([i for i in alone if proper[i]]):
         x, rank = program[i], int(program.rank[i])
         if x.op is Op.SYNC:
-            message, other = f"{x} of rank {rank} has no SYNC of rank {x.peer} to meet", "SYNC"
+            message, other = f"{x} of rank {rank} has no matching SYNC on rank {x.peer}", "SYNC"
         elif program.sends[i]:
             message, other = f"{x} of rank {rank} is never received by rank {x.peer}", "receive"
         else:
@@ -163,9 +163,9 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
             CheckCode.SWAPPED,
             f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",
             (
-                label(program, receive, f"takes {_name(program, send)} for {_name(program, receive)}"),
-                label(program, send, "the message that arrives is sent here"),
+                label(program, receive, f"gets {_name(program, send)} instead of {_name(program, receive)}"),
+                label(program, send, "the message that it gets is sent here"),
             ),
-            notes("messages of a channel arrive in the order in which they were sent, and carry no tag", more),
+            notes("messages of a channel arrive in the order in which they were sent, and have no tags", more),
             "receive on each channel in the order of the sends; with equal shapes no runtime notices the mix-up",
         )

@@ -1,9 +1,9 @@
-"""Every operation runs once, in range, on its rank; every rank has some.
+"""Checks that every operation runs once, in range, on its rank, and that every rank has operations.
 
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
-    frozen stages             F, and I if a stage before them is trained; nothing else
+    frozen stages F, and I if an earlier stage is trained; no other operations
     R, O and L                anywhere, if there is a backward; an L for each O, and not both R and O
 
 Counting is one bincount over stage * microbatches + microbatch.
@@ -37,7 +37,7 @@ LISTED = 8  # most microbatches that a message names
 
 def check_complete(subject: Subject) -> Iterator[Diagnostic]:
     """Yield PS301 for missing operations, PS302 for duplicates, PS303 for an operation on a rank other than its
-    stage's, PS304 out of range, PS310 for needless ones of frozen stages, PS311 for offloading combined with
+    stage's, PS304 out of range, PS310 for needless operations of frozen stages, PS311 for offloading combined with
     recomputation.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
@@ -92,7 +92,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
             CheckCode.WRONG_RANK,
             f"{op} runs on rank {rank}, but stage {op.stage} is on rank {home} for microbatch {op.microbatch}"
             if home >= 0
-            else f"{op} runs on rank {rank}, but microbatch {op.microbatch} leaves out stage {op.stage}",
+            else f"{op} runs on rank {rank}, but microbatch {op.microbatch} skips stage {op.stage}",
             labels(schedule, (i, f"runs on rank {rank}"), (there, f"its stage is here, on rank {home}")),
             notes(more),
             f"move it to rank {home}: activations, gradients and parameters of the stage are there"
@@ -111,7 +111,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
     for (i,), more in by_statement(rows(unwanted), schedule):
         op = schedule[i]
         trained_before = bool(placement.wants[Result.GRADIENT][op.stage])
-        why = "its weights get no gradient" if trained_before else "no stage before it is trained, so no gradient comes"
+        why = "its weights get no gradient" if trained_before else "no earlier stage is trained, so it gets no gradient"
         help = f"write I{op.stage}.{op.microbatch}" if op.op.parts and trained_before else f"leave {op} out"
         yield Diagnostic(
             CheckCode.FROZEN,
@@ -128,7 +128,7 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
         first = np.full(schedule.stages * schedule.microbatches, -1, dtype=np.int64)
-        first[schedule.key(at)] = at  # of equal keys the last one remains
+        first[schedule.key(at)] = at  # for equal keys the last one is kept
         for kinds, how in ((op,), "again"), (op.parts, f"after {op.name} did the same work"):
             alike = np.flatnonzero(among(schedule.op, kinds) & dependencies.valid)
             earlier = first[schedule.key(alike)]
@@ -183,7 +183,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
             name = f"{lacks.name}{op.stage}.{op.microbatch}"
             yield Diagnostic(
                 CheckCode.MISSING,
-                f"{op} runs, and {name} never does",
+                f"{op} runs, but {name} never does",
                 (label(schedule, i, f"its activation {why}"),),
                 notes("O copies an activation to host memory, and L copies it back", more),
                 f"add {name} {where}, or leave {op} out",
@@ -193,8 +193,8 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
         op = schedule[i]
         yield Diagnostic(
             CheckCode.BOTH_WAYS,
-            f"{op} and {schedule[second]} both run: one activation is offloaded and computed again",
-            labels(schedule, (i, "goes to host memory"), (second, "is computed again")),
+            f"{op} and {schedule[second]} both run: the activation is both offloaded and recomputed",
+            labels(schedule, (i, "is copied to host memory"), (second, "is computed again")),
             notes("R recomputes the activation, so it is not kept and cannot be offloaded", more),
             "keep O and L, or R",
         )
@@ -230,7 +230,7 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 def check_placement(subject: Subject) -> Iterator[Diagnostic]:
     """Yield PS902 for a rank without operations.
 
-    The last rank is the last one with a stage; p may be larger if a formula leaves later ranks without a stage.
+    Ranks are counted up to the last one with a stage; p may be larger if a formula leaves later ranks without a stage.
     """
     schedule = subject.analysis.schedule
     asked = schedule.parameters.get("p", 0)

@@ -1,12 +1,12 @@
-"""Data flow: the order on each rank, and compute orders that wait for each other.
+"""Checks the data flow: the order on each rank, and compute orders that wait for each other.
 
     F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
     slices of a sequence: F in order, I and B in reverse                                 PS305
     the parts of an overlap pair do not depend on each other                              PS307
-    no cycle of ranks, each waiting for a later operation of another                     PS306
+    no cycle of ranks in which each waits for a later operation of the next                     PS306
 
-A cycle of computes involves no message, so no buffering helps. The timeline stops at it.
+A cycle of computes does not involve messages, so buffering cannot resolve it. The timeline stops at the cycle.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> 
 
 def _why(op: Compute, producer: Compute) -> str:
     if op.stage == producer.stage and op.microbatch != producer.microbatch:
-        return "a slice attends to those before it in its sequence, and its gradients come from those behind it"
+        return "a slice attends to the earlier slices of its sequence, and gets gradients from the later slices"
     if Result.RECOMPUTED in producer.op.kind.makes:
         return "a backward uses the activations that R recomputes"
     if producer.op.copy:
@@ -86,7 +86,7 @@ def _why(op: Compute, producer: Compute) -> str:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:
         return "a backward uses the activations of its forward"
-    return "both stages are on this rank: the value is passed in list order, and nothing waits for it"
+    return "both stages are on this rank: the value is passed in list order, so the rank cannot wait for it"
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
@@ -138,7 +138,7 @@ def _cycle(made: Analysis) -> Iterator[Diagnostic]:
         Code.COMPUTE_CYCLE,
         f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
-        ("no communication model helps: it cannot finish with any order of messages",),
+        ("a deadlock under every communication model, with any order of messages",),
         "on one of these ranks, run the awaited operation before the one that waits",
     )
     yield from explained("cycle", [found], schedule, cycle)

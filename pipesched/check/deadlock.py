@@ -1,4 +1,4 @@
-"""No rank waits for ever: the shortest cycle of waits is reported rank by rank.
+"""Checks that no rank waits for ever; reports the shortest cycle of waits, rank by rank.
 
 Ranks that wait for a partner that does not exist are reported by `channels`; this check reports ranks that wait for
 each other.

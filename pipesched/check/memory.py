@@ -1,4 +1,4 @@
-"""No rank holds more activations than its cap."""
+"""Checks that no rank holds more activations than its cap."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """Return a note on every stage whose M is not 1, per microbatch if M differs between microbatches."""
+    """Return a note on the stages with an M other than 1, per microbatch if M differs between microbatches."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:
         sizes = {f"of {stage}.{microbatch}": memory.sizes.at(stage, microbatch) for stage, microbatch in live}
     uneven = [f"{shown(size)} {where}" for where, size in sizes.items() if size != 1]
     others = " and others" if len(uneven) > LISTED else ""
-    return f"M, what one F holds: {', '.join(uneven[:LISTED])}{others}" if uneven else ""
+    return f"M, the memory of one F: {', '.join(uneven[:LISTED])}{others}" if uneven else ""

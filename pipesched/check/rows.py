@@ -39,7 +39,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
         Lazy("check.complete:check_complete"),
     ),
     Check(
-        "each operation after what it needs on its rank; overlap parts independent; no cycle of compute orders",
+        "each operation after its inputs on its rank; overlap parts independent; no cycle of compute orders",
         ("PS305", "PS306", "PS307"),
         Lazy("check.dataflow:check_dataflow"),
     ),
@@ -74,4 +74,4 @@ PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
         place=40,
     ),
 )
-"""The checks of messages and memory. `orders.rows` has those of instructions that a file gives itself."""
+"""The checks of messages and memory. `orders.rows` has the checks of instructions that a file lists itself."""

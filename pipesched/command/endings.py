@@ -3,7 +3,7 @@
     pipesched optimize -o best.ps       the schedule          pipesched verify 1f1b -o x.json           JSON
     pipesched optimize -o best.json     the answer            pipesched verify 1f1b --json -o x.csv     refused
 
-An ending that selects no form, as in ``-o result``, fits all.
+An ending that selects no form, as in ``-o result``, is allowed with every form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Click options, built from the rows of `command.options`; sizes and files on a command line.
+"""Makes click options from the rows of `command.options`, and reads sizes and files on a command line.
 
 --p 4        --p 4,8,16        --p 2..8 (both ends)        -D name=value, likewise
 """

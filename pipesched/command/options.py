@@ -35,12 +35,12 @@ MAX_OPS = 2_000_000
 
 _P, _V, _M, _D = SIZES = (
     Option("p", sizes.read, "Ranks.", "N|A,B|A..B", terminal=True),
-    Option("v", sizes.read, "Stages of each rank.", "N|A,B|A..B", terminal=True),
+    Option("v", sizes.read, "Number of stages per rank.", "N|A,B|A..B", terminal=True),
     Option("m", sizes.read, "Microbatches.", "N|A,B|A..B", terminal=True),
     Option(
         "definitions",
         sizes.definition,
-        "Any other parameter; a list as 4,3,7.",
+        "Set any other parameter; write a list as 4,3,7.",
         "NAME=N|@FILE",
         (),
         ("-D",),
@@ -52,19 +52,21 @@ _ONE_EACH = (
     "Costs of F, I, W, B, R, O, L, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
-_BY_STAGE = "Costs from a TOML file: for each a number, or a list by stage."
+_BY_STAGE = "Costs from a TOML file: each a number, or a list by stage."
 COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
-RELEASE = Option("release", values.release, "W, I, split:x, torch or I=a,W=b.", "RULE", "W")
-_HELD = "Most activations that a rank may hold, without buffers and parameters."
+RELEASE = Option(
+    "release", values.release, ("Rule by which activations are freed: W, I, split:x, torch or I=a,W=b."), "RULE", "W"
+)
+_HELD = "Largest number of activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-COMM = Option("comm", text, "Model whose failure is an error [default: strict].", "MODEL")
+COMM = Option("comm", text, "Communication model under which the order must hold [default: strict].", "MODEL")
 _CHECKS = (COST, COSTS, RELEASE, CAP, COMM)
-_VERSION = f"Rules for a torch CSV [default: {DEFAULT}; check: by the trainer]."
+_VERSION = f"Version of torch whose rules apply to a CSV [default: {DEFAULT}; check: by the trainer]."
 TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
-    Option("stages", whole, "Stages of a torch CSV, checked against the file.", "N"),
+    Option("stages", whole, "Number of stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Rank of each stage of a torch CSV, checked against the file.", "R0,R1,..."),
-    Option("frozen", sizes.stages, "Stages of a CSV, order or stream that are not trained; both ends.", "S|A,B|A..B"),
+    Option("frozen", sizes.stages, "Frozen stages of a CSV, order or stream, as 0..2,5 (inclusive).", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 """The options of a verb that examines schedules."""
@@ -96,7 +98,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "emit": (
         Option("to", default="stream", flags=("--target",), choices=tuple(targets())),
-        Option("per_rank", text, "Write a file for each rank into DIR: rank0.json, ...", "DIR", terminal=True),
+        Option("per_rank", text, "Write one file per rank into DIR: rank0.json, ...", "DIR", terminal=True),
         *ALL,
         *OUTPUT,
     ),

@@ -1,7 +1,8 @@
-"""The output of text: results to stdout or a file, complaints to stderr.
+"""Writes text: results to stdout or a file, errors and progress to stderr.
 
 Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
-not UTF-8 gets ASCII. No control character from any source reaches a terminal. A file is written whole or not at all.
+not UTF-8 gets ASCII. Control characters from any source do not reach a terminal. A file is written completely or not at
+all.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Output:
             write(text, sys.stdout, form or _form(self.format))
 
     def complain(self, text: str) -> None:
-        """Write one line of a complaint or of progress to stderr."""
+        """Write one line of an error or of progress to stderr."""
         write(text + "\n", sys.stderr)
 
     @contextmanager
@@ -189,7 +190,7 @@ def writable(path: str) -> None:
     if path == "-" or special or files.DESCRIPTOR.fullmatch(path):
         return
     if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
-        reason = "it is a folder" if os.path.isdir(path) else f"no files can be made in {folder}"
+        reason = "it is a folder" if os.path.isdir(path) else f"files cannot be created in {folder}"
         raise fail(Code.USAGE, f"cannot write {path}: {reason}")
 
 

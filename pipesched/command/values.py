@@ -1,7 +1,7 @@
 """Readers of option values, from command-line text or from an equivalent Python value.
 
-A reader takes either; for anything else it raises `Not` with the expected form, or a ValueError with the fault. The
-caller adds the name: click that of the option `--p`, `keywords.value` that of the keyword.
+A reader takes either; for any other value it raises `Not` with the expected form, or a ValueError with the fault. The
+caller adds the name: click adds the option, such as `--p`, and `keywords.value` adds the keyword.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def exact(value: object) -> Fraction:
 def cap(value: object) -> Fraction:
     """Return a cap on activations."""
     if isinstance(value, str) and value.strip().lower() in ("none", "inf", "unlimited", "no"):
-        raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="for no cap, leave it out")
+        raise fail(Code.USAGE, f"{short(value)} is not a number of activations", help="omit the option for no cap")
     return exact(value)
 
 

@@ -1,4 +1,4 @@
-"""Aliases of the library's schedules: names in papers, frameworks and trainers, and common spellings.
+"""The aliases of library schedules: names in papers, frameworks and trainers, and common spellings.
 
 Names are compared without case, hyphens, underscores, blanks, and without `Schedule` before or after them, as torch and
 others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is found by its own name in this form, and by
@@ -52,10 +52,14 @@ ROWS = tuple(
 )
 """The rows: one name of each row is the name of its file in the library."""
 
-_MOVED = "the block as it repeats, before its authors move operations of both ends"
-_SAID = {  # remarks on names that others also use for different orders
-    "zb1p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap P`",
-    "zb2p": "its order at equal costs; at others the authors search for one: `pipesched optimize --mem-cap 2P`",
+_MOVED = "the repeated block, before the authors' moves of operations at both ends"
+_SAID = {  # remarks on names that are also used for different orders
+    "zb1p": (
+        "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap P`"
+    ),
+    "zb2p": (
+        "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap 2P`"
+    ),
     "zbvformatted": "its order, for at least 2p microbatches",
     "offloadgroupedinterleaved": "with groups of p microbatches",
     **dict.fromkeys(("v1f1b", "zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),

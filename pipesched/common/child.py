@@ -3,8 +3,8 @@
     python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
     command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from its place here
 
-So a json.py or a torch.py among a user's files never replaces the module of that name. An empty entry of PYTHONPATH
-also means the current folder, and is usually a slip (``PYTHONPATH=$PYTHONPATH:/there``): it is dropped.
+A json.py or a torch.py among a user's files therefore never replaces the module of that name. An empty entry of
+PYTHONPATH also means the current folder, and is usually a mistake (``PYTHONPATH=$PYTHONPATH:/there``): it is dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features that a schedule may have, and consumers: each names the features it supports and refuses the rest.
+"""Features of schedules, and consumers, each of which names the features that it supports and refuses all others.
 
     feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
     kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
@@ -123,8 +123,8 @@ class Consumer:
     """A reader of schedules that supports some features and refuses the rest.
 
     title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: the code of the refusal. kinds: the
-    kinds of operations. knows: the features. because: by feature, the fact about the consumer that forbids it. helps:
-    by feature, the remedy, if it is not `help`.
+    kinds of operations. knows: the features. because: by feature, the reason why the consumer does not support it.
+    helps: by feature, the remedy, if it is not `help`.
     """
 
     title: str
@@ -147,7 +147,7 @@ class Consumer:
         if len(unknown):
             names = _and(Op(op) for op in np.unique(schedule.op[unknown]).tolist())
             labels = (_label(schedule, int(unknown[0])),)
-            note = f"of the operations it has {_and(self.kinds)}"
+            note = f"it supports only the operations {_and(self.kinds)}"
             yield self.refusal(schedule, f"it runs {names}", note, labels=labels)
 
     def refusal(

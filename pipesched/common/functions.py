@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class Unknown(Exception):
-    """A name or an option is unknown. help: the known ones."""
+    """Raised for an unknown name or option. help: the known ones."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)

@@ -2,13 +2,13 @@
 
     ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row per rank, as in torch's CSV
     ["F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"]  the same as an order
-    {0: [F, F, None, B, B], 1: …}                   whatever prints as torch's actions do; None is a bubble
+    {0: [F, F, None, B, B], 1: …}                   values that print like torch's actions; None is a bubble
     pandas.read_csv("mine.csv", header=None)        a row per rank; NaN is a bubble
-    ScheduleInterleaved1F1B(stages, m)              what its runtime runs: `pipeline_order_with_comms`
+    ScheduleInterleaved1F1B(stages, m)              the program that its runtime runs: `pipeline_order_with_comms`
 
 It is written as text and read like a file, so a finding shows the row. Torch's classes with one stage per rank run
-their own loop, which differs from their `pipeline_order` (in 2.13 that of Schedule1F1B names F4 of four microbatches),
-so the library schedule of the same name is used instead.
+their own loop, which differs from their `pipeline_order` (in 2.13 the `pipeline_order` of Schedule1F1B names F4 of four
+microbatches), so the library schedule of the same name is used instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def _rows(order: object) -> object:
-    """Return the rows of a torch schedule, of a table, or of a mapping by rank; anything else unchanged."""
+    """Return the rows of a torch schedule, of a table, or of a mapping by rank; other values unchanged."""
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
     if isinstance(order, Frame):

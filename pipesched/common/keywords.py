@@ -1,4 +1,4 @@
-"""Keyword arguments of Python functions: each is read like the command's option; others are parameters.
+"""Reads keyword arguments of Python functions like the options of the command; all other arguments are parameters.
 
     def why(target: Target, *, comm: str | None = None, **parameters: Parameter) -> Why:
         given, sizes = keywords.read("why", locals())
@@ -144,7 +144,7 @@ def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[st
 
 
 def _require_known(command: str, target: object, names: Sequence[str], own: Iterable[str]) -> None:
-    """Raise PS225 for a keyword that is no parameter of the .ps file but resembles a keyword of the function."""
+    """Raise PS225 for a keyword that is not a parameter of the .ps file but resembles a keyword of the function."""
     near = {name: close[0] for name in names if (close := get_close_matches(name, own, 1, 0.75))}
     if not near or not isinstance(target, str | PathLike | Source):
         return

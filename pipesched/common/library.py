@@ -22,7 +22,7 @@ def sized(
 ) -> Schedule | None:
     """Return a .ps file at the given sizes that it takes as parameters, None if it does not accept them.
 
-    placed: accepts a placement; an order with any other placement is not expanded.
+    placed: returns True for an acceptable placement; an order with another placement is not expanded.
     """
     try:
         file = checked(source)

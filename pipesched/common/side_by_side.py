@@ -1,11 +1,12 @@
-"""Many small schedules in one analysis: side by side they form one schedule with the ranks and stages of all of them.
+"""Analyses many small schedules at once: they are joined to one schedule with the ranks and stages of all of them.
 
     a    rank 0 1       stage 0 1        side by side    rank  0 1 2 3 4
     b    rank 0 1 2     stage 0 1 2                            a a b b b
 
-No dependency leads from one to another. So each runs and pairs its messages as it does by itself, and a check that
-finds nothing in all of them finds nothing in any. If a check finds something, each is examined by itself. They may
-differ in sizes, costs and order; one with fewer microbatches has no operations of the later ones.
+No dependency leads from one schedule to another, so each runs and pairs its messages as it does alone, and a check
+without findings on the joined schedule has no findings on any of them. If there is a finding, each schedule is examined
+separately. They may differ in sizes, costs and order; a schedule with fewer microbatches has no operations of the later
+ones.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Schedules side by side. ops, ranks, stages: where each schedule's own begin, and the end of the last."""
+    """Joined schedules. ops, ranks, stages: where those of each schedule begin, and the end of the last."""
 
     parts: Sequence[Analysis]
     ops: Ints
@@ -198,7 +199,7 @@ class Together(Record):
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
-        """Give each schedule its own facts, unless one is wrong or together they exceed 64 bits."""
+        """Give each schedule its own facts, unless a schedule has errors or the joined times exceed 64 bits."""
         if not self.in_range:
             return
         made = Analysis(self.schedule, self.costs, self.parts[0].release, self.parts[0].model)
@@ -242,7 +243,7 @@ def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, .
 
 
 _JUDGED = {f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 311, 401, 402, 403, 404, 405, 902)}
-"""The codes that no schedule has if `_right` is true; a check with any other code judges each schedule by itself."""
+"""The codes that no schedule has if `_right` is true; checks with other codes run on each schedule separately."""
 
 
 def _right(made: Analysis, there: Bools) -> bool:

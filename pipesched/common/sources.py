@@ -34,7 +34,7 @@ def named(target: object, sizes: dict[str, Value], *, computes: bool = False) ->
 
 
 def loaded(target: Schedule | Program, options: Options) -> Loaded:
-    """Load a schedule in memory, which has its own sizes, so none may be given.
+    """Load a schedule from memory; it has its own sizes, so no sizes may be given.
 
     Raises:
         PipeschedError: PS225, if sizes are given.
@@ -50,7 +50,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target; a schedule with given sizes is written out, so that it needs none."""
+    """Return the source of a target; a schedule with given sizes is written out, so that it needs no sizes."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
@@ -70,7 +70,7 @@ def source(target: object) -> Source:
     made = None if target is None else written(target)
     if made is None:
         help = "give a name, a path, a text of .ps, a Source, an order, or what load() returns"
-        raise fail(Code.USAGE, f"no schedule can be read from a value of type {type(target).__name__}", help=help)
+        raise fail(Code.USAGE, f"a value of type {type(target).__name__} is not a schedule", help=help)
     return made
 
 

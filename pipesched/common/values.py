@@ -18,7 +18,7 @@ def deviation(value: object) -> Fraction:
     try:
         share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)
     except (ValueError, ZeroDivisionError):
-        raise Not(value, "a share, as 5% or 0.05") from None
+        raise Not(value, "a fraction, such as 5% or 0.05") from None
     if not 0 <= share <= 1:
-        raise Not(value, "a share from 0 to 1, as 5%")
+        raise Not(value, "a fraction from 0 to 1, such as 5%")
     return share

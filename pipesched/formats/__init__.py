@@ -1,5 +1,5 @@
 """File formats. READERS (`readers`): the reader of each kind of text; TARGETS (`targets`): the forms that are written.
 
 stream_write   the published form
-numbered       many lines that differ in one number each, written at once
+numbered       writes many lines that differ in one number each at once
 """

@@ -2,7 +2,7 @@
 
     {"op":"F","stage":3,"microbatch":%d}    17
 
-The text of each kind of line is made once; then all numbers are formatted into one text.
+The text of each kind of line is made once; then all numbers are formatted at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""READERS: every kind of text that is read, one row each.
+"""READERS: a row for every kind of text that is read.
 
     name        ending  known by                                       gives
-    ps          .ps     any text: its reader explains errors best      a schedule with its costs and claims
+    ps          .ps     any text, since its reader explains errors best      a schedule with its costs and claims
 
 Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
 takes. A reader is imported on first use.
@@ -141,7 +141,7 @@ def require_ranks(ranks: int, most: int) -> None:
 def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     """Return the same order with these stages frozen: each of their Bs becomes an I.
 
-    A torch CSV has a B for every stage; it is dropped if no I is needed.
+    A torch CSV has a B for every stage; the B is dropped if no I is needed.
 
     Raises:
         PipeschedError: PS225, a file that names frozen stages, or a torch CSV with messages; PS803, no such stage.
@@ -152,9 +152,9 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     if loaded.unit is not None or schedule.placement.frozen:
         known = loaded.unit is not None
         help = "write `frozen s in low .. high` after its `stage` lines" if known else "leave out `--frozen`"
-        raise fail(Code.USAGE, f"{loaded.source} itself says which stages are frozen", help=help)
+        raise fail(Code.USAGE, f"{loaded.source} already names its frozen stages", help=help)
     if loaded.torch and program is not None:
-        message = f"{loaded.source} has torch's messages, which go to frozen stages too"
+        message = f"{loaded.source} has torch's messages, which are also sent to frozen stages"
         raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
         message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"

@@ -1,7 +1,7 @@
 """Writes a program as a stream (``emit/README.md``), rank by rank: columns to lines, without an object per instruction.
 
-An instruction's line is determined by its operation, stage, route and peer, except for the microbatch. So each kind of
-line is written once, by `pipesched.stream` itself, with a gap for the microbatch; the result is byte-equal to
+An instruction's line is determined by its operation, stage, route and peer, except for the microbatch. Each kind of
+line is therefore made once, by `pipesched.stream` itself, with a gap for the microbatch; the result is byte-equal to
 `stream.dumps`.
 """
 

@@ -1,9 +1,9 @@
-"""Targets: every form in which an order is written, one row each; extensions add theirs.
+"""TARGETS: a row for every form in which an order is written; extensions add rows.
 
     name       ending  holds                                             for
     stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
 
-Output for a runtime is verified first; a target that is not `judged` writes a file's contents, right or wrong. A writer
+Output for a runtime is verified first; a target that is not `judged` writes even an order with errors. A writer
 is imported on request.
 """
 

@@ -2,10 +2,10 @@
 
     rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
 
-All ranks share one clock. At each instant operations end, then messages arrive, then every free rank starts what it
-can, until none can. The times of operations and messages come from the costs of the file, 1 per result if it has none,
-and never from costs of the command line: the order is a function of the file and its parameters. Ranks without such
-lines run their list on the same clock, and so do the operations before such lines in a program.
+All ranks share one clock. At each instant operations end, then messages arrive, then every free rank starts an
+operation if it can, until no rank can. The times of operations and messages come from the costs of the file, 1 per
+result if it has none, and never from costs of the command line: the order is a function of the file and its parameters.
+Ranks without such lines run their list on the same clock, and so do the operations before such lines in a program.
 
 An operation can run once its inputs are made and, from another rank, have arrived. Held memory is the running sum of
 `model.release`, freed at W: it is read only when the rank is free.
@@ -45,11 +45,11 @@ def decide(emitters: Sequence[Emitter], placement: Placement, costs: Costs, chec
     step = next((site for site, op in known if op is Op.STEP), None)
     if step is not None:
         here, help = Label(step.span, "stands here"), "write the order out"
-        raise fail(Code.VERSIONS, "`greedy` decides no order with a STEP inside", here, help=help)
+        raise fail(Code.VERSIONS, "`greedy` does not support a STEP inside the order", here, help=help)
     later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
     if later is not None:
-        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has one"
-        message = f"`greedy` does not know {op.name} yet: {why}"
+        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has an R"
+        message = f"`greedy` does not support {op.name}: {why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
     Clock(emitters, placement, costs, checked, budget).run()
 
@@ -188,8 +188,8 @@ class Clock:
             f"`greedy` gets stuck at time {Fraction(self.now, self.scale)}: "
             f"{len(left)} of {len(self.emitters)} ranks have operations left, and none of them can run"
         )
-        more = (f"and {len(labels) - _SHOWN} lines more",) if len(labels) > _SHOWN else ()
-        help = "while nothing runs, a false condition stays false: allow more to be held, or add a line"
+        more = (f"and {len(labels) - _SHOWN} more lines",) if len(labels) > _SHOWN else ()
+        help = "while no operation runs, a false condition stays false: allow the rank to hold more, or add a line"
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
@@ -208,7 +208,7 @@ class Clock:
 
 
 def _near(placement: Placement, route: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Return for each stage on a route that leaves out some: the stage that it reads, itself, and its reader."""
+    """Return for each stage on a route that skips stages: the stage that it reads, the stage itself, and its reader."""
     runs: list[int] = np.flatnonzero(placement.rank_of[route] >= 0).tolist()
     before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
     return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(placement.stages)]

@@ -1,4 +1,4 @@
-"""Claims of a file about itself, checked exactly at the requested size.
+"""Checks the claims of a file exactly at the requested size.
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 COSTS = {f"t{key}": key for key in (*LETTERS, "C", "FB", "M", "K")}
 PER_RANK = ("work", "idle", "span_idle", "peak", "host")
 VALUES = ("makespan", "span")
-FRACTION, A_RELEASE = 8, 3  # costs of a part of an expression in fractions, and of an operation's memory
+FRACTION, A_RELEASE = 8, 3  # steps for a part of an expression in fractions, and for an operation's memory
 SHARES = ("bubble", "span_bubble")
 SOFT = (*SHARES, "tR", "tK", "tO", "tL", "host")
 """The names that a file may redefine; its own meaning then counts."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
-_LISTED = 20  # most names of a file that a finding lists
+_LISTED = 20  # most names of a file in a finding
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Ver
             verdicts.append(_judge(claim, made, known[rule]))
         except (ZeroDivisionError, Halt) as error:
             found = report(error, claim.node.span.source).diagnostics[0]
-            if found.where is None:  # raised elsewhere than in the claim's own code
+            if found.where is None:  # not raised in the claim's own code
                 found = replace(found, labels=(Label(claim.node.span, found.labels[0].message),))
             verdicts.append(Verdict(claim, None, found.message, found))
     return verdicts
@@ -137,7 +137,7 @@ def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
     if spread := [key for key in claim.costs if made.costs.scalar(key) is None]:
         return Verdict(claim, None, f"t{min(spread)} differs from {made.costs.differing(min(spread))}")
     if unknown := [name for name in claim.names if known.values.get(f"v_{name}", name) is None]:
-        return Verdict(claim, None, f"`{min(unknown)}` cannot be determined here")
+        return Verdict(claim, None, f"`{min(unknown)}` cannot be determined at this size")
     cases = [(r,) * len(claim.variables) for r in range(made.schedule.ranks)] if claim.variables else [()]
     holds = known.function(claim.node.claim)
     if claim.node.condition is not None:
@@ -146,7 +146,7 @@ def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
     for case in cases:
         if not holds(*case):
             return Verdict(claim, False, _by_how_much(claim, known, case))
-    return Verdict(claim, True) if cases else Verdict(claim, None, "its condition does not hold here")
+    return Verdict(claim, True) if cases else Verdict(claim, None, "its condition does not hold at this size")
 
 
 def _by_how_much(claim: Claim, known: Names, case: tuple[int, ...]) -> str:

@@ -1,9 +1,9 @@
-"""The schedule of a file at given sizes.
+"""Evaluates a file at given sizes to a schedule.
 
     parameters -> lets and requires -> placement -> the program of every rank -> columns
                                            \\__ costs
 
-Nothing is expanded before its size is known, and nothing is interpreted: the programs are bytecode (`translate`).
+Loops are expanded only after the size of the result is known, and programs run as bytecode (`translate`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Unit(Extended):
 def at_size(
     checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
 ) -> Unit:
-    """Run a checked file at a size. deciding: the costs at which a rule decides, instead of the costs of the file.
+    """Run a checked file at a size. deciding: costs for a rule to decide with, instead of the costs of the file.
 
     Raises:
         PipeschedError: PS2xx, with the place and the bindings.
@@ -239,12 +239,12 @@ def _rule(checked: Checked, names: Names) -> str:
 
 
 def _slices(checked: Checked, names: Names, placement: Placement) -> int:
-    """Return the number of consecutive microbatches that are the slices of one sequence: 1 without `slices`."""
+    """Return the number of slices per sequence: 1 without `slices`."""
     for node in checked.items(ast.Slices):
         count = names.number(node.count)
         label = Label(node.span, f"slices of a sequence: {count}")
         if count < 1:
-            raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it has at least one")
+            raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it needs at least one")
         if placement.microbatches % count:
             message = f"{placement.microbatches} microbatches are not a whole number of sequences of {count} slices"
             raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple")

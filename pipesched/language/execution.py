@@ -1,4 +1,4 @@
-"""Execution of translated code: its budget, its exact arithmetic, and the meaning of its exceptions.
+"""Executes translated code with a budget and exact arithmetic, and converts its exceptions to findings.
 
 Every expression is charged before it runs (`translate` determines its cost); one budget serves a file at a size,
 including its claims. `Halt` is raised by functions that a program calls (a chunk that does not exist, an exhausted
@@ -31,7 +31,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """Raised when a program cannot continue. Its place is the caller's."""
+    """Raised when a program cannot continue. Its place is the place of the caller."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Num
     value = by(a, b)
     fine = value.denominator
     if abs(value.numerator) >= WIDEST * fine:
-        raise Halt(Code.OVERFLOW, f"{what} leaves the range of 62 bits", "this is too large")
+        raise Halt(Code.OVERFLOW, f"{what} exceeds 62 bits", "this is too large")
     if fine >= FINEST:
         raise Halt(Code.OVERFLOW, f"{what} has a denominator of more than 256 bits", "this is too fine")
     return value

@@ -40,7 +40,7 @@ class Grammar(NamedTuple):
     def read(self, text: str, build: object) -> Any:
         """Parse a text and return the builder's value, or the first misplaced token if it does not parse.
 
-        Nothing recurses, neither here nor in a builder that makes a node of nodes: a deep file takes no stack.
+        Neither this function nor the builder recurses, so a deeply nested file needs no stack.
         """
         ends = [(len(rule.symbols), rule.origin, _maker(rule, build)) for rule in self.rules]
         states: list[int] = [0]

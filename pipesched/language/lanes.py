@@ -1,4 +1,4 @@
-"""Executes the programs of many ranks side by side: loops as arrays, without a call per operation.
+"""Executes the programs of many ranks at once: loops become arrays, without a call per operation.
 
     rank r { let w = min(p - 1 - r, m)  repeat w { F }  for k in w .. m { F  B } }
 
@@ -6,10 +6,10 @@
         of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is carried along, `k` counts
         F, B                   index in the iteration, of the iteration in the loop, of the loop in the rank
 
-Every statement runs once, over all lanes that reach it; a condition splits them. Numbers carry bounds, so that only
-those that might exceed 62 bits are inspected. The arrays reproduce the operations of `operations` for programs that do
-not depend on what has run (`turns`). Anything unusual, above all a mistake, raises `Unsuited`; the programs then run
-operation by operation and report it.
+Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have bounds, so that only
+numbers that might exceed 62 bits are inspected. The arrays reproduce the operations of `operations` for programs that
+do not depend on what has run (`turns`). Any unusual program, above all one with a mistake, raises `Unsuited`; the
+programs then run operation by operation and report the mistake.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Unsuited(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A value for each lane, or one for all: a number with bounds, or a boolean."""
+    """A value for each lane, or one value for all lanes: a number with bounds, or a boolean."""
 
     of: Any
     least: int = 0

@@ -6,7 +6,7 @@
     L[c]               the oldest O of chunk c whose L is missing
     F[c](i)            microbatch i, which then counts as run
     pending(c)         the number of I of chunk c without a W;  pending: of all chunks
-    with slices        I, B, R and L of a sequence run backwards: the last slice of the oldest with one left
+    with slices I, B, R and L run in reverse within a sequence: the last remaining slice of the oldest sequence
 
 An operation is stored as two integers, its site and stage * microbatches + microbatch; the columns are made at the end.
 """
@@ -48,7 +48,7 @@ class Turn:
 
     @classmethod
     def of(cls, chunk: tuple[int, int, int], slices: int, others: Collection[int]) -> Turn:
-        """Return the turns of a chunk. others: the microbatches between that it does not run."""
+        """Return the turns of a chunk. others: microbatches in its range that it does not run."""
         made = cls(*chunk[:2], slices)
         for microbatch in sorted(others):
             made.name(microbatch)
@@ -62,7 +62,7 @@ class Turn:
             self.skip()
 
     def skip(self) -> None:
-        """Skip the microbatches that were named before their turn."""
+        """Skip the microbatches that have already run by name."""
         while self.next in self.named:
             self.named.remove(self.next)
             self.next += 1
@@ -99,7 +99,7 @@ class Pending:
             self.of[entry[0]].pop(entry, None)
 
     def oldest(self, chunk: int | None) -> Entry | None:
-        """Return chunk and microbatch of the I that has waited longest, or of its sequence's last waiting slice."""
+        """Return chunk and microbatch of the oldest pending I, or of the last pending slice of its sequence."""
         for entry in self.of[chunk]:
             if self.slices == 1:
                 return entry
@@ -125,7 +125,7 @@ class Rule(NamedTuple):
 
 def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tuple[int, int, int]], list[set[int]]]:
     """Return the chunk of each route and stage on a rank; the first microbatch, the end and the stage of each chunk;
-    and the microbatches between that it does not run.
+    and the microbatches in its range that it does not run.
     """
     ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
     taken: dict[Entry, list[Entry]] = {way: [] for way in sorted({*ways.values()})}
@@ -139,11 +139,11 @@ def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tup
 
 
 class Emitter:
-    """The operations of one rank. limit: the most that may be written. letters: the allowed kinds.
+    """The operations of one rank. limit: the largest number of operations. letters: the allowed kinds.
 
-    chunks: (first microbatch, end, stage) of every chunk; others: those between that it does not run. sites, keys: the
-    sites and keys of the written operations; second: positions of the second parts of overlap pairs. rules: the lines
-    of a `greedy`; holds: held memory by chunk at the current rule, in `part` of the unit of peaks.
+    chunks: (first microbatch, end, stage) of every chunk; others: microbatches in its range that it does not run.
+    sites, keys: the sites and keys of the written operations; second: positions of the second parts of overlap pairs.
+    rules: the lines of a `greedy`; holds: held memory by chunk at the current rule, in `part` of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
@@ -284,7 +284,9 @@ class Emitter:
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT])
-            letters = "; B is the whole backward here, and what zero-bubble papers call B is I: write `I` for `B`"
+            letters = (
+                "; B is the full backward here, and the B of the zero-bubble papers is I: write `I` instead of `B`"
+            )
             message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
             help = "an I must come first" + letters * fused
             return Halt(Code.NO_PENDING_W, message, "every I has had its W", help)

@@ -30,8 +30,8 @@ OPS_A_WORD = 20  # --max-ops also raises this limit: one word per so many operat
 
 _COMMENTS = 10  # most lines of comments for each word that a file may have
 _FEWER = (
-    "write it with loops; an order without any is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops raises "
-    "the limit"
+    "write it with loops; an order without loops is shorter as text (`rank 0: F0.0 …`) or torch CSV; --max-ops "
+    "raises the limit"
 )
 _DEEPER = ast.Rank, ast.For, ast.Repeat, ast.If, ast.Greedy, ast.Conditional, ast.Binary, ast.Unary, ast.Call, ast.Entry
 _WORD = re.compile(r'[A-Za-z_0-9.]+|"[^"]*"|(?P<gap>\s+|#[^\r\n]*)|[^\s"#A-Za-z_0-9.]')
@@ -56,7 +56,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
 
 def _misplaced(token: Token, source: Source) -> Diagnostic:
     """Return the finding on the first misplaced token: PS102 for a character, PS219 for a number, else PS101."""
-    here = Label(source.span(token.start, token.end), "the file is right up to here")
+    here = Label(source.span(token.start, token.end), "the file is correct up to here")
     if token.kind == UNKNOWN:
         return Diagnostic(Code.CHARACTER, f"no word of the language begins with `{token.text}`", (here,))
     if too_long(token.text) and token.kind == "NUMBER":
@@ -98,7 +98,9 @@ def _refuse_steering(source: Source) -> None:
         point = f"U+{ord(found.group()):04X}"
         message = f"the file has the character {point}, an invisible control character"
         here = Label(source.span(found.start(), found.end()), point)
-        raise fail(Code.CHARACTER, message, here, help="remove it; comments and documentation have none either")
+        raise fail(
+            Code.CHARACTER, message, here, help=("remove it; it is not allowed in comments and documentation either")
+        )
 
 
 def _refuse_deep(tree: ast.File) -> None:
@@ -107,7 +109,7 @@ def _refuse_deep(tree: ast.File) -> None:
     for node, around in left:
         depth = around + isinstance(node, _DEEPER)
         if depth > DEEPEST:
-            message = f"more than {DEEPEST} operators, calls and blocks are inside one another"
+            message = f"operators, calls and blocks are nested more than {DEEPEST} deep"
             raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name parts of it with `let`")
         left += [(child, depth) for child in ast.children(node)]
 

@@ -1,4 +1,4 @@
-"""The placement that the ``stage`` lines of a file describe, at given sizes."""
+"""Evaluates the ``stage`` lines of a file at given sizes to a placement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HELD = 64  # most ranks with a stage that are listed
 
 
 class Placed(NamedTuple):
-    """A stage of a route: its rank, None if it is left out, the line that says so, and the stages that it may read."""
+    """A stage of a route: its rank, None if it is skipped, the line that places it, and the stages that it may read."""
 
     rank: int | None
     node: ast.Stages
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
 
 @dataclass
 class Route:
-    """A route through the ranks: the places of its stages, and its microbatches.
+    """A route: the ranks of its stages, and its microbatches.
 
     name: its name in the file. member: its number in its family. The routes of `for microbatch i in` share their
     chunks, so they have one name and one member.
@@ -48,11 +48,11 @@ class Route:
 
     @property
     def called(self) -> str:
-        """The name of the route, with its number in its family from the second member on."""
+        """The name of the route; from the second member of a family on, it ends in the number of the member."""
         return f"{self.name}{self.member + 1}" if self.member else self.name
 
     def ranks(self, stages: int) -> list[int]:
-        """Return the rank of every stage, -1 if it is left out."""
+        """Return the rank of every stage, -1 if it is skipped."""
         return [-1 if (rank := self.stages[stage].rank) is None else rank for stage in range(stages)]
 
 
@@ -112,7 +112,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
             help = "a `stage` line must place a frozen stage"
             message = f"{what} frozen; there are stages 0 .. {stages}"
-            raise _wrong(message, node.span, "some of these do not exist", help)
+            raise _wrong(message, node.span, "some of these stages do not exist", help)
         holds = names.function(node.condition) if node.condition else None
         found.update(stage for stage in range(low, high) if holds is None or holds(stage))
     return tuple(sorted(found))
@@ -124,7 +124,7 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
     where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
     lines = checked.items(ast.Stages)
     places = tuple(Label(line.rank.span, f"of {where}") for line in lines)
-    message = f"rank {rank} has a program and no stage: the stages are on {where}"
+    message = f"rank {rank} has a program but no stage: the stages are on {where}"
     found = Diagnostic(Code.PLACEMENT, message, places, (), "give it a stage")
     return PipeschedError(explained("ranks", [found], placement, lines[0].rank.span.text))
 
@@ -198,8 +198,10 @@ def _require_families(routes: list[Route]) -> None:
         own, first = counts[name], counts[route.name]
         if route.member and (odd := sorted(r for r in own | first if r is not None and own[r] != first[r])):
             message = f"rank {odd[0]} has {own[odd[0]]} stages of route {name}, and {first[odd[0]]} of {route.name}"
-            help = "give each rank as many stages of every member, or place stages with `for microbatch i in`"
-            raise _wrong(message, route.span, "F[k] would not be of member k there", help, Code.ROUTES)
+            help = (
+                "give each rank the same number of stages of every member, or place stages with `for microbatch i in`"
+            )
+            raise _wrong(message, route.span, "F[k] would not belong to member k there", help, Code.ROUTES)
 
 
 def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
@@ -207,20 +209,20 @@ def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[in
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:
-        wrong = "with `reads` in a file no stage is left out" if reads else ""
+        wrong = "a file with `reads` cannot skip stages" if reads else ""
         wrong = wrong or "the first stage takes the input of the model" * (stage == 0)
         wrong = wrong or "the last stage makes the loss" * (stage == stages - 1)
         wrong = wrong or f"no route runs stage {stage}" * (on[stage] == len(routes))
         if wrong:
             of = f", microbatch {route.microbatches[0]}" if route.microbatches else ""
-            raise _wrong(f"stage {stage} is left out{of}: {wrong}", route.stages[stage].node.span, "left out here")
+            raise _wrong(f"stage {stage} is skipped{of}: {wrong}", route.stages[stage].node.span, "skipped here")
     return bool(out)
 
 
 def _merged(
     routes: list[Route], ranges: list[tuple[int, int]], stages: int
 ) -> tuple[list[Route], list[tuple[int, int]]]:
-    """Return routes and ranges, with microbatches in a row that go the same way on one route."""
+    """Return routes and ranges; consecutive microbatches with the same placement share one route."""
     ways = [(route.called, route.ranks(stages)) for route in routes]
     fresh = [n for n, way in enumerate(ways) if not n or way != ways[n - 1] or ranges[n][0] != ranges[n - 1][1]]
     ends = [ranges[n - 1][1] for n in [*fresh[1:], len(routes)]]
@@ -239,11 +241,11 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
                 one, other = (", ".join(map(str, x)) for x in (found[stage], reads))
                 message = f"stage {stage} reads {one} on route {routes[0].called} and {other} on route {route.called}"
                 places = (Label(x.stages[stage].node.span, f"route {x.called}") for x in (routes[0], route))
-                help = "all copies of a stage read the same stages: write it on every route"
+                help = "all copies of a stage must read the same stages: write `reads` on every route"
                 raise fail(Code.ROUTES, message, *places, help=help)
     if loose := sorted({*range(stages - 1)}.difference(*found.values())):
         message = f"stage {loose[0]} is read by no stage, and it is not the last one"
-        help = f"let a later stage read it, or leave it out: stage {stages - 1} makes the loss"
+        help = f"let a later stage read it, or remove it: stage {stages - 1} makes the loss"
         raise _wrong(message, routes[0].stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
     others = {stage: reads for stage, reads in found.items() if reads != (stage - 1,)}
     edges = sum(map(len, others.values()))
@@ -254,10 +256,10 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
 
 
 def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
-    """Return the reads of a stage, latest first: the stage before it if its line names none."""
+    """Return the stages that a stage reads, the latest first: the previous stage if its line has no `reads`."""
     for read, node in zip(placed.reads, placed.node.reads, strict=True):
         if not -1 <= read < stage:
-            help = "a stage reads stages before it, or -1, the input of the model"
+            help = "a stage reads earlier stages, or -1, the input of the model"
             raise _wrong(f"stage {stage} reads stage {read}", node.span, f"{read} for stage {stage}", help)
     return tuple(sorted(set(placed.reads), reverse=True)) or (stage - 1,)
 
@@ -272,13 +274,13 @@ def _stages(routes: list[Route]) -> int:
             hole = next(s for s in range(stages) if s not in route.stages)
             code, on = (Code.ROUTES, f" on route {route.called}") if len(routes) > 1 else (Code.PLACEMENT, "")
             here = f"places {len(route.stages)} of {stages} stages"
-            help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "one line can place one stage"
+            help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "a line can place a single stage"
             raise _wrong(f"stage {hole} is placed nowhere{on}", route.span, here, help, code)
     return stages
 
 
 def _ranges(routes: list[Route], m: object) -> list[tuple[int, int]]:
-    """Return the microbatches of each route; together they are all of 0 .. m, each once."""
+    """Return the microbatches of each route; together they must be 0 .. m, each exactly once."""
     microbatches = m if type(m) is int and all(x.name != "m" for x in routes) else None  # no list or route named m
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):

@@ -1,4 +1,4 @@
-"""Runs the program of every rank, and runs one again to find the origin of an operation."""
+"""Runs the program of every rank, and runs a program again to find the origin of an operation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Programs:
         return keys, flags
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
-        """Return the programs of all ranks side by side; None if arrays cannot reproduce them."""
+        """Return the programs of all ranks as arrays; None if arrays cannot reproduce them."""
         if (
             self.checked.greedy
             or self.placement.shared
@@ -89,7 +89,7 @@ class Programs:
         return np.concatenate(sites), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterator[Emitter]:
-        """Run the programs of all ranks, one after the other; all of them first if an order follows from a rule."""
+        """Run the programs of all ranks, one after the other; an order by a rule is completed after all of them."""
         ranks = map(self._written, range(self.placement.ranks))
         if not self.checked.greedy:
             return ranks
@@ -113,7 +113,7 @@ class Programs:
         return self.checked.file.span.source
 
     def _assign(self) -> list[ast.Rank]:
-        """Return the program of every rank: its own, else the general one."""
+        """Return the program of every rank: its own program, else the general one."""
         items, ranks = self.checked.items(ast.Rank), self.placement.ranks
         general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:

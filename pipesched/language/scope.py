@@ -1,4 +1,4 @@
-"""The meaning of names at one point of a file.
+"""Resolves names at a point of a file.
 
 No name is ever shadowed or visible before its definition, so recursion cannot be written, and any `k` has one meaning.
 """
@@ -27,8 +27,8 @@ class Binding:
     """A known name: its kind (of the result, for a function), its number of arguments, and the cost of a call.
 
     arity: None for a value; for a function the smallest and largest number of arguments (None: any number).
-    bare: a function that may also be named without arguments (``peak``). now: a name for what has run so far on a rank
-        (``pending``); a file may redefine it.
+    bare: a function that may also be named without arguments (``peak``). now: whether its value depends on the
+    operations that have run on the rank (``pending``); a file may redefine it.
     """
 
     kind: Kind = "number"
@@ -80,7 +80,7 @@ class Scope:
             return found
         if name.id == self.defining:
             message, help = f"`{name.id}` is defined by itself", _NO_RECURSION
-            self.report(Code.RECURSION, message, name.span, "it is not known yet", help)
+            self.report(Code.RECURSION, message, name.span, "it is not defined yet", help)
         elif not self.full:
             help = self.there or "names are visible after their definition"
             here = Label(name.span, "used here")

@@ -86,8 +86,8 @@ class Statements:
             case ast.If():
                 return self._if(node, scope, depth)
             case ast.Greedy():
-                message = "`greedy` is the last statement of a program, and in no block"
-                scope.report(Code.GREEDY, message, node.span, "another statement follows, or a block is around it")
+                message = "`greedy` must be the last statement of a program, outside of blocks"
+                scope.report(Code.GREEDY, message, node.span, "another statement follows, or it is inside a block")
                 return [], 0
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:
@@ -136,14 +136,14 @@ class Statements:
         if not overlap(Op[node.first.op], Op[node.second.op]):
             message = f"an overlap is an F and a B, I or W, or an I and a W, not {node.first.op} and {node.second.op}"
             help = "write `overlap(F[…], B[…])`, the forward first"
-            scope.report(Code.OVERLAP_PARTS, message, node.span, "these two cannot share a slot", help)
+            scope.report(Code.OVERLAP_PARTS, message, node.span, "these two operations cannot share a slot", help)
         first, cost = self._operation(node.first, scope)
         second, more = self._operation(node.second, scope)
         return [*first, *second, placed(node.span, python.Expr(call("pair")))], cost + more
 
     def _loop(self, node: ast.For | ast.Repeat, scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
         if depth > LOOPS_DEEP:
-            scope.report(Code.NESTING, f"loops nest deeper than {LOOPS_DEEP}", node.span, "one too many")
+            scope.report(Code.NESTING, f"loops are nested more than {LOOPS_DEEP} deep", node.span, "one too many")
             return [], STATEMENT
         inside = scope.inner()
         ends = (node.low, node.high) if isinstance(node, ast.For) else (node.count,)

@@ -1,4 +1,4 @@
-"""The words of a text, with their places; blanks and comments are skipped.
+"""Splits a text into tokens with their places; blanks and comments are skipped.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """

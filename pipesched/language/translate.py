@@ -1,4 +1,4 @@
-"""Translation of expressions and statements to Python bytecode that carries the positions of the .ps file.
+"""Translates expressions and statements to Python bytecode with the positions of the .ps file.
 
 The tree is translated node by node to Python's own tree and compiled. Every Python node has the *offset* of its .ps
 node as its line number, so an exception in the running code identifies the place in the .ps file, and the frames hold
@@ -34,7 +34,7 @@ from pipesched.support.source import Span
 
 FILENAME = "<schedule>"
 _WHOLE = "write whole numbers: `p // 2` for half of p, rounded down"
-_TIMES = "a product has its `*`: write `p * (r + 1)`"
+_TIMES = "a product needs a `*`: write `p * (r + 1)`"
 _ONE = "give at least two values, as in `min(p, m)`"
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, in parts of an expression
 
@@ -56,7 +56,7 @@ OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
 }
 """By operator: the kind of its operands ("unknown" for any), the kind of its result, and the function."""
 _UNARY: dict[str, tuple[Kind, python.unaryop]] = {"not": ("boolean", python.Not()), "-": ("number", python.USub())}
-_LAZY = {"and": python.And(), "or": python.Or()}  # the right side runs only if the left one does not decide
+_LAZY = {"and": python.And(), "or": python.Or()}  # the right side is evaluated only if the left side does not decide
 
 Made = TypeVar("Made", bound=python.AST)
 
@@ -69,7 +69,7 @@ def placed(span: Span, made: Made) -> Made:
         part = fresh.pop()
         if "lineno" in part._attributes:
             if "lineno" in vars(part):
-                continue  # it and all below it already have places
+                continue  # it and all nodes below it already have places
             vars(part).update(place)
         if not isinstance(part, python.Constant | python.Name):
             fresh += python.iter_child_nodes(part)
@@ -170,7 +170,7 @@ class Expressions:
         found, name = scope.known(node.list), node.list.id
         if found.kind not in ("list", "unknown"):
             what = "a function" if found.arity is not None else "a value"
-            help = "lists are declared in the head: `schedule f(p, m, length[m] = 1)`"
+            help = "lists are declared in the header: `schedule f(p, m, length[m] = 1)`"
             scope.report(Code.TYPE, f"`{name}` is {what}, not a list", node.span, "used as a list", help)
         made = call("entry", python.Constant(name), python.Name(f"v_{name}", python.Load()), index.code)
         return Term(made, "number" if found.kind == "list" else "unknown", CALL + index.cost)
@@ -181,9 +181,9 @@ class Expressions:
         left = self.term(node.left, scope, takes)
         right = self.term(node.right, scope, left.kind if takes == "unknown" else takes)
         if node.operator == "/" and not self.exact:
-            message = "`/` is exact division, for claims and costs only"
+            message = "`/` is exact division, only for claims and costs"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
-            scope.report(Code.TYPE, message, node.span, "here a whole number is needed", help)
+            scope.report(Code.TYPE, message, node.span, "a whole number is needed here", help)
         lazy, parts = _LAZY.get(node.operator), (left.code, right.code)
         made = python.BoolOp(lazy, list(parts)) if lazy else call(node.operator, *parts)
         return Term(made, makes, 1 + left.cost + right.cost)
@@ -197,7 +197,7 @@ def paid(node: ast.Node, term: Term) -> python.expr:
 def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
     """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is visible from here on.
 
-    pays: whether a value is charged by itself, as outside of ranks; a costly function always is.
+    pays: whether a value is charged separately, as outside of ranks; a costly function always is.
     """
     parameters = node.parameters
     inside = scope.inner(defining=node.name.id)

@@ -1,4 +1,4 @@
-"""The programs of all ranks as columns: the output of `lanes`, each operation with its stage and microbatch.
+"""Converts the output of `lanes` to columns: each operation of all ranks gets its stage and microbatch.
 
 If a kind counts its own operations, its n-th operation in a chunk has the n-th microbatch. If a kind follows another (W
 an I, R and O an F, L an O), it has the microbatch of the other kind's n-th operation. `drain W` stands for all W that
@@ -213,7 +213,7 @@ _TURNS = [
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
-    """Fill in the keys of operations; the n-th one in a unit has the microbatch of the n-th source there."""
+    """Fill in the keys of operations; the n-th operation of a unit has the microbatch of the n-th source in it."""
     at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
     if (count > there).any():

@@ -1,4 +1,4 @@
-"""Checking of names and types: the result is a compiled file that can be run at any size.
+"""Checks names and types: the result is a compiled file that can be run at any size.
 
 All mistakes that do not depend on sizes are found here, in one run.
 """
@@ -95,7 +95,7 @@ class _Checker:
             self._keep("number", parameter.default, parameter.size)
             self.scope.define(parameter.name, "number" if parameter.size is None else "list")
         named = [item.route for item in self.file.items if isinstance(item, ast.Stages) and item.route is not None]
-        for route in {route.id: route for route in reversed(named)}.values():  # constants, wherever they are declared
+        for route in {route.id: route for route in reversed(named)}.values():  # constants, whatever line declares them
             self.scope.define(route)
         for item in self.file.items:
             self._item(item)
@@ -116,7 +116,7 @@ class _Checker:
         of: Sequence[str] | None = None,
         exact: bool = False,
     ) -> None:
-        """Compile expressions that are charged by themselves; with names, as functions of these."""
+        """Compile expressions that are charged separately; with names, compile them as functions of these names."""
         for node in nodes:
             if node is not None:
                 code = paid(node, Expressions(exact).term(node, scope or self.scope, want))

@@ -15,8 +15,13 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, exit_status,
 from pipesched.extension import Option, flag
 
 OPTIONS = (
-    Option("check", flag, "Write nothing; name the files that would change: exit status 1 if any.", terminal=True),
-    Option("diff", flag, "Write nothing; show what would change: exit status 1 if anything.", terminal=True),
+    Option(
+        "check",
+        flag,
+        ("Write no files; name the files that would change, with exit status 1 if there are any."),
+        terminal=True,
+    ),
+    Option("diff", flag, "Write no files; show the changes, with exit status 1 if there are any.", terminal=True),
     *OUTPUT,
 )
 
@@ -73,7 +78,7 @@ def _write(results: list[Formatted], out: Output) -> None:
     """Overwrite the files with the new text; text from stdin goes to the output even if nothing changed."""
     for result in results:
         if result.target == "-" and out.format != "json":
-            out.write(result.after, "data")  # the text itself, whatever its comments contain
+            out.write(result.after, "data")  # the unchanged text, whatever its comments contain
         elif result.changed and result.target != "-":
             terminal.replace_file(result.target, result.after)
 

@@ -30,11 +30,11 @@ LOOP = 4
 LONGEST_PERIOD = 96
 """Words longer than twice this are folded in two or more steps."""
 
-_STYLE = 1 << 20  # cost first; then the body whose first letter is the earliest
+_STYLE = 1 << 20  # by cost, then by the first letter of the body
 
 Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
-"""A word: the numbers of its letters. The alphabet is in the preferred order of letters in a body."""
+"""A word: the numbers of its letters. The order of the alphabet is the preferred order of letters in a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def root(word: Word) -> Word:
 
 @dataclass
 class Folder:
-    """Folds words over one alphabet, each word and each body once. weights: the cost of every letter."""
+    """Folds words over one alphabet; each word and each body is folded only once. weights: the cost of every letter."""
 
     weights: Sequence[int]
     known: dict[Word, tuple[int, Tree]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Folder:
                 begin, body = squares.get((q, i - q), (before, 0))
                 if best[before] < best[begin]:
                     begin = before
-                # until u has been folded: it costs no less than it added to the best of all before it
+                # until u has been folded, a lower bound: the cost that it adds to the best cost before it
                 if best[begin] + (body or LOOP * _STYLE + best[before + q] - best[before]) < least:
                     body = body or self._body(word, ends, i - q, i)
                     if best[begin] + body < least:
@@ -191,10 +191,10 @@ def _squares(word: Word) -> Ends:
     return found
 
 
-# The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The kernel's shortest root u also
-# spells the letters around the seam, as far as its period continues; all of them join one loop. The loop may begin
-# anywhere within the period: the cheapest spelling of the rest decides.  F F F | F I W | F I W I W I W        prefix
-# ends with the kernel, repeated or not; the suffix continues it F F F  ( F I W )^(2 + copies)  I W I W
+# The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The shortest root u of the kernel also
+# spells the letters before and after it, as far as its period continues, so all of these form one loop. The loop may
+# begin anywhere within the period; the cheapest spelling of the rest decides. F F F | F I W | F I W I W I W prefix ends
+# with the kernel, repeated or not; the suffix continues it F F F ( F I W )^(2 + copies) I W I W
 
 
 def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:

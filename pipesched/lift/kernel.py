@@ -1,7 +1,7 @@
 """The kernel of an order: the part whose repetition gives a schedule for every number of microbatches m0 + jK.
 
     m0         F F F | F I W | F I W I W I W
-    m0 + K     F F F | F I W   F I W | F I W I W I W      the kernel once more on every rank
+    m0 + K     F F F | F I W   F I W | F I W I W I W      one more copy of the kernel on every rank
     m0 + jK    F F F | F I W   ...   F I W | ...
 
 The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
@@ -47,7 +47,7 @@ class Kernel:
             return "a kernel has one route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
             return (
-                f"a kernel here has {schedule.ranks} ranks, at least one microbatch, and no negative number of copies"
+                f"a kernel here has {schedule.ranks} ranks, at least one microbatch, and a nonnegative number of copies"
             )
         if bool(schedule.second.any()):
             return "a kernel has no overlap pairs"

@@ -1,4 +1,4 @@
-"""A placement as the ``stage`` and ``frozen`` lines of a file.
+"""Writes a placement as the ``stage`` and ``frozen`` lines of a file.
 
 A placement of a known shape becomes a formula, any other becomes runs of stages. A route has one range of microbatches
 in the language, so a route with several ranges becomes several routes with the same ranks.
@@ -73,7 +73,7 @@ def _sayable(placement: Placement) -> None:
         raise fail(Code.TARGET, f"no file names the rank of stage {stage} is{where}", help=_HELP)
     most = int(placement.rank_of.max())
     if most != placement.ranks - 1:
-        message = f"the last rank with a stage is {most} of {placement.ranks}: a .ps file ends there"
+        message = f"the last rank with a stage is {most} of {placement.ranks}: a .ps file cannot have ranks after it"
         raise fail(Code.TARGET, message, help=_HELP)
 
 
@@ -152,7 +152,7 @@ def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
 
 
 def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
-    """Return the difference between a row and the row before it, if that is at most 1 everywhere."""
+    """Return the difference between a row and the previous row, if it is at most 1 everywhere."""
     if at == len(rows) or len(rows[at]) != len(rows[at - 1]):
         return ()
     step = tuple(x - before for x, before in zip(rows[at], rows[at - 1], strict=True))

@@ -1,4 +1,4 @@
-"""The canonical form of a file, for `pipesched fmt`.
+"""Writes a file in canonical form, for `pipesched fmt`.
 
 Only blanks and line ends change: the tokens of the file, including comments, stay in order.
 

@@ -5,8 +5,8 @@
     rank 2   (F)^1 (F B)^7 (B)^1
     rank 3         (F B)^8               a count of 0 or less: none
 
-Two neighbours determine each count as a linear function of the rank. The program covers the ranks whose order it
-reproduces, letter by letter, so a wrong guess does no harm. The parts come from the order of one of the ranks, or from
+Two neighbours determine each count as a linear function of the rank. The program is used only for ranks whose order it
+reproduces, letter by letter, so a wrong guess is harmless. The parts come from the order of one of the ranks, or from
 two merged orders if parts are missing at both ends (ZB-H1 has no F I on the first rank, no I W on the last).
 """
 
@@ -20,7 +20,7 @@ from itertools import combinations, groupby, islice
 from pipesched.lift.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
-"""The fewest ranks that share a program with lines in it: any two points are on a line."""
+"""The fewest ranks that share a program with counts linear in the rank: any two points are on a line."""
 
 MOST_PARTS = 40
 """Limits on the parts of an order: with more it is too irregular to compare; with more than MERGED it is not merged."""

@@ -1,8 +1,7 @@
 """Writes orders as words: the operations of a rank in the letters of the language.
 
-    F[c]      the next microbatch of the chunk                    F[c](i)   any other one
-    W         if every W is the oldest one of its rank            W[c]      the oldest of its chunk
-    overlap(F[0], B[1])                                           one letter, since it is one slot
+    F[c] the next microbatch of the chunk F[c](i) any other microbatch W if every W is the oldest of its rank W[c] the
+    oldest of its chunk overlap(F[0], B[1]) one letter, since it is one slot
 
 The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
 that has not run yet; for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
@@ -36,8 +35,8 @@ _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 
 @dataclass(frozen=True)
 class Words:
-    """The order of every rank. drained: whether on each rank every W takes the oldest I and none is left. series: by
-    letter, for texts with a gap for the microbatch.
+    """The order of every rank. drained: whether on each rank every W takes the oldest I and no I remains without a W.
+    series: by letter, for texts with a gap for the microbatch.
     """
 
     letters: tuple[str, ...]
@@ -179,7 +178,7 @@ def _check_pairs(schedule: Schedule) -> None:
     right = np.any([paired(schedule, key)[second] for key in PAIRS], axis=0) & ~schedule.joined[first]
     if not bool(np.all(right)):
         i = int(second[np.argmin(right)])
-        raise _nowhere(schedule, i, "is the second part of an overlap of kinds that the language does not pair")
+        raise _nowhere(schedule, i, "is the second part of an overlap that the language does not allow")
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
@@ -255,7 +254,7 @@ class Series:
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """Return the index for the brackets, in turn i of a loop in which the series advances by `stride` per turn."""
+        """Return the microbatch as an expression in i, for a loop in which the series advances by `stride` per turn."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
@@ -264,8 +263,8 @@ def series(
 ) -> dict[int, Series]:
     """Return the series of each operation that belongs to one.
 
-    groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: those that need not name a
-    microbatch.
+    groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: the operations that need
+    not name a microbatch.
     """
     found: dict[int, Series] = {}
     for group in groups:

@@ -1,4 +1,4 @@
-"""An order as a `.ps` file for exactly its size."""
+"""Writes an order as a `.ps` file for exactly its size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Language(Writer):
         )
 
     def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
-        raise fail(Code.USAGE, "a .ps file has the program of every rank", help="-o FILE.ps writes it")
+        raise fail(Code.USAGE, "a .ps file contains the programs of all ranks", help="-o FILE.ps writes it")
 
 
 LANGUAGE = Language()

@@ -1,6 +1,6 @@
 """Writes a schedule as a readable .ps file that evaluates to exactly this schedule.
 
-    words ────> loops ───> ranks that differ in counts alone ──> lines of the file ──> canonical text
+    words ────> loops ───> ranks that differ only in counts ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
 
 The file has one size. With a kernel (`lift.kernel`) it accepts every number of microbatches m0 + jK. The text is
@@ -129,7 +129,7 @@ def _requires(schedule: Schedule, kernel: Kernel | None) -> Iterator[Line]:
     least, k = kernel.least(schedule), kernel.microbatches
     condition, why = f"m >= {least} and (m - {least}) % {k} == 0", f"runs {k} microbatches"
     if k == 1:
-        condition, why = f"m >= {least}", f"is there from {least} microbatches on"
+        condition, why = f"m >= {least}", f"needs at least {least} microbatches"
     yield Line(0, [f'require {condition}, "the part that repeats {why}"'])
 
 
@@ -167,7 +167,7 @@ def _cost(cost: Cost) -> str:
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)
     if any(map(too_long, number.split("/"))):
-        message = f"a cost is {number[:40]}: the numbers of a .ps file have {LONGEST} digits at most"
+        message = f"a cost is {number[:40]}: the numbers of a .ps file have at most {LONGEST} digits"
         raise fail(Code.TARGET, message, help="round the costs, or write the order without them")
     return number.replace("/", " / ")
 
@@ -306,7 +306,7 @@ def _letters_of(loop: Loop) -> set[int]:
 
 
 def _flat(tree: Tree) -> Tree:
-    """Drop loops that run once on every rank, or never, or are not shorter than their letters."""
+    """Remove loops that run once on every rank or never, or that are not shorter than their letters."""
     nodes: list[Node] = []
     for x in tree:
         if isinstance(x, Loop):

@@ -5,11 +5,10 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
     a compute    at its start
     a message    at the end of its producer, before the computes that start then
 
-and each message writes its SEND on one rank and its RECV on the other at that place of the order. A rank's list is
-everything written there, in order. If each message is contracted to one point, the global order orders all of them, so
-the program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of
-messages, so they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's
-`_add_send_recv`.)
+and each message adds its SEND to one rank and its RECV to the other at that place of the order. The list of a rank is
+everything added to it, in order. If each message is contracted to one point, the points are in a total order, so the
+program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so
+they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's `_add_send_recv`.)
 
     REDUCE_GRAD   after the last W or B of a stage, or the last before each STEP inside, and that instant's messages
     SYNC          for the trained stages with copies, ascending, at the end: pairwise rendezvous in turn
@@ -97,7 +96,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
         time[count[0] + count[1] :] += REDUCE
         time <<= bits
         time += place
-        time.sort(kind="stable")  # it consists of runs, which a stable sort merges
+        time.sort(kind="stable")  # the column consists of ascending runs, which a stable sort merges
         order = np.bitwise_and(time, (1 << bits) - 1, out=time)
     found = np.empty_like(place)
     found[order] = place
@@ -107,7 +106,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int) -> tuple[Column, Column]:
     """Return the rows of all parts by rank, ordered by instant, and the instants.
 
-    A message and a SYNC have a row in two parts, at one instant; SYNCs and STEPs are behind all others. rank: the rank
+    A message and a SYNC have a row in two parts, at one instant; SYNCs and STEPs come after all others. rank: the rank
     of each row, overwritten.
     """
     bits, later = len(rank).bit_length(), np.arange(len(instant), len(rank) - messages - syncs)

@@ -53,10 +53,10 @@ def unpacked(key: int) -> tuple[int, Op]:
 
 
 NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
-"""By kind of instruction: the offset from its own stage to the stage that has or gets its result."""
+"""By kind of instruction: the offset from its own stage to the stage that makes or takes its result."""
 
 RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
-"""By kind of instruction: the result that it takes, sends, receives or waits for."""
+"""By kind of instruction: the result that the instruction takes, sends, receives or waits for."""
 
 
 def fresh(*columns: Column) -> Bools:
@@ -73,7 +73,7 @@ def places(begins: Bools) -> Column:
 
 
 def nearest(column: Column, size: int) -> Column:
-    """Return the column with each entry that is out of 0 .. size replaced by the nearest one."""
+    """Return the column with each entry outside 0 .. size replaced by the nearest value inside."""
     return np.minimum(np.maximum(column, 0), size - 1)
 
 
@@ -83,7 +83,7 @@ def constant(value: np.generic, length: int) -> Column:
 
 
 def small(column: Column) -> Column:
-    """Return the nonnegative column in 16 bits if they suffice, since numpy radix-sorts those."""
+    """Return the nonnegative column in 16 bits if they suffice, since numpy radix-sorts 16-bit integers."""
     return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
 
 
@@ -100,7 +100,7 @@ def running_sum(change: Ints, start: Ints) -> Ints:
 
 
 def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """Return, for each wanted key, the first of these ascending places that has it."""
+    """Return, for each wanted key, the first of these ascending places with that key."""
     known, first = np.unique(np.append(keys, -1), return_index=True)
     near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)

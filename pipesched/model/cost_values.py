@@ -1,4 +1,4 @@
-"""The value of a cost: a number, a list by stage, or a grid by stage and microbatch; its reading and writing.
+"""Reads and writes the value of a cost: a number, a list by stage, or a grid by stage and microbatch.
 
     F=3/2    F=[1,2,2,1]    F=[[6,8,3,7],[6,8,3,7]]
 
@@ -24,7 +24,7 @@ _LISTED = 6  # most entries of a list that are shown
 _WHOLE = 10**15  # bound on whole numbers, as on the command line
 _WRITTEN = 40  # most characters of an entry of a file
 _ROWS = re.compile(r"\[(?:\s*\[[^\[\]]*\]\s*,)*\s*\[[^\[\]]*\]\s*\]")
-_FINEST = 2**50  # most ticks of one cost: thousands of them add up in 64 bits
+_FINEST = 2**50  # most ticks of one cost: the sum of thousands of costs fits in 64 bits
 
 
 def parse(text: str, what: str) -> Cost:
@@ -55,7 +55,7 @@ def read(value: object, what: str) -> Cost:
 
 
 def _entry(value: object, what: str) -> Fraction | int:
-    """Read an entry of a grid; an integer stays one, since there may be hundreds of thousands."""
+    """Read an entry of a grid; an integer is not converted, since there may be hundreds of thousands of entries."""
     return value if type(value) is int and 0 <= value < _WHOLE else number(_text(value), what)
 
 
@@ -137,7 +137,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
 
 
 def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
-    """Return the number of ticks per unit that makes all of these whole."""
+    """Return the number of ticks per unit with which all of these are whole numbers."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):
         scale = lcm(scale, denominator)

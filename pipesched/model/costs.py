@@ -8,13 +8,13 @@
     tM               activations of one F, 1 on an even stage default 1
     tK               the part kept until its R                default 0
 
-If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives costs
-in milliseconds does not mean 1 for the rest. Such assumptions are reported wherever they are used.
+If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives some
+costs in milliseconds does not want 1 for the others. Such assumptions are reported wherever they are used.
 
-Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the one that
-runs; for tFB the stage and microbatch are the F's; for tC the stage is the sender's. All are integers or `Fraction`;
-time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage
-counts tM * ranks / stages in the unit of peaks.
+Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the stage that
+runs; for tFB the stage and microbatch are those of the F; for tC the stage is the sender. All are integers or
+`Fraction`; time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not
+times: a stage counts tM * ranks / stages in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Rule:
-    """A cost's default if all of `given` are given: `text` describes it, `cost` computes it from known costs."""
+    """The default of a cost if all of `given` are given:
+
+    `text` describes it, and `cost` computes it from known costs.
+    """
 
     key: str
     given: str
@@ -142,7 +145,7 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """The given costs; others follow from them or have their defaults.
+    """The given costs; other costs follow from them or have their defaults.
 
     note: the source of the costs, in words. unit: the unit of all times.
     """
@@ -170,7 +173,7 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return a cost: of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that is the sum of its parts.
+        """Return the cost of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that costs the sum of its parts.
 
         Raises:
             PipeschedError: PS222, if B is less than the given I or W.
@@ -184,7 +187,7 @@ class Costs:
         return {key: "F + B" if key == "FB" else self._rule(key).text for key in assumed}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Describe costs that contradict each other or are not used, if times depend on these kinds."""
+        """Describe costs that contradict each other, or are not used, given the kinds on which times depend."""
         if self.disagreement:
             yield self.disagreement
         for key in (key for key in PAIRS if key in self.given and key not in kinds):
@@ -263,7 +266,7 @@ class Costs:
         return tuple(key for key, cost in self.given.items() if isinstance(cost, Grid) and not cost.even)
 
     def _whole(self, key: str) -> Cost:
-        """Return the cost; for an overlap pair without its own, the sum of its parts."""
+        """Return the cost; for an overlap pair without a cost of its own, the sum of its parts."""
         cost = self[key]
         return each(add, self._computes["F"], self._computes["B"]) if cost is None else cost
 
@@ -309,7 +312,7 @@ class Costs:
 
     @cached_property
     def _of_one_stage(self) -> Ticks | None:
-        """The times of any one stage, if each cost is one number."""
+        """The times of a stage, if each cost is one number for all stages."""
         return None if any(isinstance(cost, tuple | Grid) for cost in self.given.values()) else self._ticks(1, None)
 
     def _ticks(self, stages: int, microbatches: int | None) -> Ticks:

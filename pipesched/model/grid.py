@@ -73,7 +73,7 @@ class Grid(Record):
 
     @property
     def even(self) -> bool:
-        """True if all microbatches have equal values."""
+        """True if all microbatches have the same values."""
         return bool((self.whole == self.whole[:, :1]).all())
 
     @property
@@ -150,4 +150,4 @@ def _even(value: Fraction, stages: int) -> Grid:
 
 def _require_narrow(widest: int) -> None:
     if widest >= _WIDEST:
-        raise fail(Code.COSTS, "a cost leaves the range of 62 bits", help="use rounder numbers, or a larger unit")
+        raise fail(Code.COSTS, "a cost exceeds 62 bits", help="use rounder numbers, or a larger unit")

@@ -63,7 +63,7 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The origin of entries taken from another list; at: their indices there, -1 for none."""
+    """The origin of entries taken from another list. at: their indices in that list, -1 for none."""
 
     origin: Origin
     at: Column
@@ -175,4 +175,4 @@ def make(name: str, *arguments: object) -> object:
     for row in rows(Drawing):
         if row.name == name:
             return row.make.load()(*arguments)
-    raise fail(Code.NEEDS, f"nothing here makes a {name}", help="register the extension `views`")
+    raise fail(Code.NEEDS, f"no extension makes a {name}", help="register the extension `views`")

@@ -19,7 +19,7 @@ EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
 
 over = lru_cache(maxsize=1 << 12)(Fraction)
-"""A whole number over another; a schedule has few different times and amounts, so their fractions are kept."""
+"""Return a fraction of two integers, from a cache: a schedule has few different times and amounts."""
 
 Value: TypeAlias = int | tuple[int, ...]
 """The value of a parameter: a number, or the entries of a list."""
@@ -77,7 +77,10 @@ def quantity(value: int | Fraction, ladder: Ladder) -> str:
 
 
 def digits(value: int | Fraction) -> str:
-    """Format three significant digits and all before the point: ``5.74``, ``2.90``; exact ``80`` gets no zeros."""
+    """Format three significant digits, and all digits before the point:
+
+    ``5.74``, ``2.90``; an exact ``80`` gets no zeros.
+    """
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"
@@ -116,7 +119,7 @@ def shown(value: Fraction | int) -> str:
 
 _digits: ContextVar[int | None] = ContextVar("digits", default=None)
 _FINEST = 12  # most decimals of per cent
-_SMALL = 1000  # a fraction with a larger denominator is no clearer than per cent
+_SMALL = 1000  # a fraction with a larger denominator is not clearer than a percentage
 
 
 @contextmanager

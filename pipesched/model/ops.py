@@ -1,4 +1,4 @@
-"""The instruction set: one table of all instructions of a rank. It defines all properties of a kind.
+"""The instruction set: one table of all kinds of instruction, with all their properties.
 
 A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
 
@@ -10,7 +10,7 @@ A compute takes one result and makes others, each once for every stage and micro
     O   takes the activation of its own stage        copies it to host memory, and frees it
     L   takes the copy of O                          copies it back
 
-O and L are copies: separate engines run them while the rank computes, one out and one in.
+O and L are copies: two separate engines, one per direction, run them while the rank computes.
 
 Dependencies, completeness, costs, memory and messages are derived from these rows. A new kind of compute needs a row,
 its letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one). The
@@ -53,21 +53,21 @@ class Does(enum.Enum):
     COMPUTE = "runs for the time that it costs"
     COPY = "copies between device and host, while the rank computes"
     SEND = "sends a result to the rank of another stage"
-    RECEIVE = "receives one from there"
-    WAIT = "waits until something that its rank began is done"
+    RECEIVE = "receives a result from the rank of another stage"
+    WAIT = "waits for the end of a send or reduction that its rank began"
     MEET = "runs on two ranks at once"
-    LOCAL = "concerns its rank alone"
+    LOCAL = "affects only its rank"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A row of the table.
 
-    result: what a compute takes, what is sent, received or waited for. of: the stage that has or gets that result,
-        relative to the compute's own. own: the result of its own stage that a compute uses in addition, or instead if
-        there is no other stage.
-    makes: the results of a compute. words: its name for people. colour: its class in pictures. shape: a message holds
-    only the shape of the result, which the receiver must know before it can allocate a buffer for it.
+    result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or gets that
+    result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in addition,
+    or instead if there is no other stage. makes: the results of a compute. words: its name for people. colour: its
+    class in pictures. shape: a message with only the shape of the result, which the receiver needs to allocate a
+    buffer.
 
     like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, -1 if it
         frees as much (a copy moves it to host memory); the backward waits for it.
@@ -175,18 +175,21 @@ LETTERS: Final = "".join(op.name for op in COMPUTES)
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
 SHAPES: Final = tuple(op for op in Op if op.kind.shape)
-"""Messages that hold a shape. The program waits in each, under every model: it reads the shape to go on."""
+"""Messages with only a shape.
+
+The program waits for each of them, under every model, since it needs the shape to continue.
+"""
 KIND: Final = f"[{LETTERS}]"
 """A regular expression for one letter."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
 OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
-"""The kinds that take the microbatch of the oldest operation of another kind that has had none."""
+"""The kinds that take the microbatch of the oldest operation of another kind that has none of this kind yet."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""The kinds of these that restore what a backward uses; of the slices of a sequence, the last comes first."""
+"""The kinds among these that restore values for a backward; they run the last slice of a sequence first."""
 HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)
-"""The kinds that take again, or free, what an F held."""
+"""The kinds that free the memory of an F, or take it again."""
 FOR_BACKWARDS: Final = tuple(result for op in HOLDING for result in op.kind.makes)
 """The results for which a backward of the same stage and microbatch waits, if they are made at all."""
 USERS: Final = {
@@ -201,13 +204,13 @@ def making(results: Collection[Result]) -> Op | None:
 
 
 def overlap(first: Op, second: Op) -> bool:
-    """Return True if these may share a slot, in this order: an F with an I, B or W; an I with a W."""
+    """Return True if these two kinds may share a slot, in this order: an F with an I, B or W; an I with a W."""
     return (first, second) in ((Op.F, Op.B), (Op.F, Op.I), (Op.F, Op.W), (Op.I, Op.W))
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """An operation of a schedule, for people. second: it is the second part of an overlap pair."""
+    """An operation of a schedule, for people. second: True for the second part of an overlap pair."""
 
     op: Op
     stage: int

@@ -16,12 +16,12 @@ have two readers:
     │     └───────────^
     └───────────^
 
-The weights of a frozen stage are not trained. The stages before it determine which of its results are made, and by
-which kinds; a *fed* stage has a trained stage somewhere before it:
+The weights of a frozen stage are not trained. The earlier stages determine which of its results are made, and by which
+kinds; a stage is *fed* if any earlier stage is trained:
 
-    trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained one
+    trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained stage
     frozen and fed         F, R, O, L and I               its B is an I, and it has no W
-    frozen and not fed     F                              it receives no gradient, and keeps nothing for one
+    frozen and not fed     F                              it receives no gradient, and keeps no activation
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Placement(Record):
     exactly the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the
     number of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is omitted on
     that route, and its reader takes its inputs. shared: where the file places single microbatches, the chunks that each
-    route shares with others: in a program, the stages of the same rank and number are one chunk.
+    route shares with others: in a program, stages with the same rank and number are one chunk.
     """
 
     rank_of: Column
@@ -109,7 +109,7 @@ class Placement(Record):
 
     @property
     def skip(self) -> str:
-        """A text that names the first stage that reads more or others than the previous stage."""
+        """A text that names the first stage that does not read exactly the previous stage."""
         if self.left_out:
             return "stage {1} is left out on route {0}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
         stage = min(self.reads)
@@ -138,7 +138,7 @@ class Placement(Record):
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
             fed[stage] = any(trained[before] or fed[before] for before in self.read(stage))
-        wants = dict.fromkeys(Result, trained | fed)  # except for these two, all results are for a backward
+        wants = dict.fromkeys(Result, trained | fed)  # all other results are made for a backward
         return {**wants, Result.ACTIVATION: np.ones(self.stages, dtype=np.bool_), Result.WEIGHTS: trained}
 
     @cached_property

@@ -1,13 +1,13 @@
-"""Release rules, when an activation is freed: three that the literature mixes up, and torch's.
+"""Release rules: they say when an activation is freed. The literature confuses the first three; the fourth is torch's.
 
     W          all at the end of W or B                 controllable-memory papers, our default
-    I          all at the end of I                      what people assume
+    I          all at the end of I                      a common assumption
     split:x    1 - x at I, x at W                       zero-bubble paper: M_W / M_B = x
     torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
     I=a,W=b    a at I, b at W; a + b = 1
 
-A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to those of the F of the same
-stage.
+A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to the amount of the F of the
+same stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b wit
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The shares of an activation that I and W free; they add up to 1. A negative share takes memory."""
+    """The fractions of an activation that I and W free; their sum is 1. A negative fraction takes memory."""
 
     name: str
     at_input: Fraction
@@ -82,7 +82,7 @@ def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool =
     """Return a cap per rank, from one for all or one each; None if none is given. zero: whether 0 is allowed.
 
     Raises:
-        PipeschedError: PS225, if a cap is too small, or their number is not 1 or that of the ranks.
+        PipeschedError: PS225, if a cap is too small, or their number is neither 1 nor the number of ranks.
     """
     if asked is None:
         return None

@@ -5,7 +5,7 @@
     program    rank 0   F SEND_F F SEND_F F SEND_F RECV_B B ...
 
 Both are columns (`model.columns`). An overlap pair is two consecutive entries, F first; the second one has `second`
-set, and the pair is one *slot*. The rank of an operation is the rank of its list, whatever the placement says.
+set, and the pair is one *slot*. The rank of an operation is the rank of its list, even if the placement says otherwise.
 
 Channels are named by (communicator, source rank, target rank); the i-th send on a channel pairs with the i-th receive,
 whatever their contents. Pairing is by position, so it is one stable sort of the columns.
@@ -35,7 +35,7 @@ class Steps(Record):
     """The STEPs inside an order, by rank, in list order.
 
     at: the operation that each STEP precedes, or the end of its rank's list. rule: the version that F and B read:
-    ``stash``, ``latest``, ``delay 1``, or "" if nothing says it.
+    ``stash``, ``latest``, ``delay 1``, or "" if the file does not say.
     """
 
     rank: Ints
@@ -125,16 +125,16 @@ class Schedule(RankLists):
 
     @cached_property
     def forward_only(self) -> bool:
-        """True if there is no backward at all: an inference schedule."""
+        """True if the schedule has no backward, as for inference."""
         return not self.has(BACKWARDS)
 
     @cached_property
     def keeps(self) -> Bools:
-        """A mask of the stages whose F keeps what a backward needs, shape (stages,)."""
+        """A mask of the stages whose F keeps an activation for a backward, shape (stages,)."""
         return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
-        """Replace the program of a schedule; None removes it."""
+        """Return the schedule with another program, or without one."""
         made = object.__new__(Schedule)
         made.__dict__.update({name: getattr(self, name) for name in self.__dataclass_fields__}, program=program)
         return made

@@ -1,7 +1,7 @@
 """Versions of torch's pipeline runtime: the actions that each accepts, needs and adds. A new version is a new row.
 
-    accepts             the actions that its loader knows
-    needs_waits         every send is waited for by name, and so is every reduction: WAIT_SEND_F, WAIT_REDUCE_GRAD, …
+    accepts             the actions that its loader accepts
+    needs_waits         every send and every reduction needs a wait that names it: WAIT_SEND_F, WAIT_REDUCE_GRAD, …
     reduction_reshards  REDUCE_GRAD frees the gathered parameters of its stage (FSDP), as a RESHARD does
 
 All of them need a REDUCE_GRAD for every stage that is trained: REDUCE_GRAD came with 2.10, the first version here.

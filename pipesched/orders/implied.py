@@ -1,4 +1,4 @@
-"""Rows of a file, and what they imply: the placement, and the other end of every message.
+"""Derives the placement, and the other end of every message, from the rows of a file.
 
 A file of rows does not contain a placement. The rank of (stage, microbatch) is the row that contains it, so a row is a
 fact about the table `rank[stage, microbatch]`, and equal columns of that table are one route:
@@ -38,13 +38,13 @@ ROUTES = 64
 
 
 def number(digits: str) -> int:
-    """Return the value of digits; a value beyond the largest allowed number is merely some larger number."""
+    """Return the value of digits; a value beyond the largest allowed number is replaced by some larger number."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Why a word or a cell is refused."""
+    """The reason why a word or a cell is refused."""
 
     reason: str
     help: str
@@ -113,7 +113,7 @@ def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Co
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
         key, rank = stage[inside].astype(np.int64) * shape[1] + microbatch[inside], rank[inside]
         new = table[key] < 0
-        table[key[new][::-1]] = rank[new][::-1]  # of repeated indices the last one remains
+        table[key[new][::-1]] = rank[new][::-1]  # for repeated indices the last one is kept
     return table.reshape(shape)
 
 
@@ -131,7 +131,7 @@ def place(table: Column, ranks: int) -> Placement:
 def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
     """Merge a column with holes into the first route that does not contradict it; complete columns are not merged.
 
-    Only the first ROUTES are compared, which keeps nonsensical files linear.
+    Only the first ROUTES are compared, so that even meaningless files take linear time.
     """
     routes: list[Column] = []
     into = np.zeros(len(columns), dtype=np.int64)
@@ -172,8 +172,8 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
     return order
 
 
-# Checks of a file against its own size and against given sizes. Stages and microbatches are counted, never declared, so
-# a slip in one number would make every later table that large: it is found before any table is made.
+# Checks of a file against its own size and against given sizes. Stages and microbatches are counted, not declared, so a
+# mistake in one number would make every later table very large: it is found before any table is made.
 
 
 READ = 20
@@ -190,7 +190,7 @@ def table_of(rows: Rows) -> Column:
         raise fail(
             Code.EMPTY,
             "the file has no computes and no messages",
-            there(rows.origin, 0, "no operation here is on a stage"),
+            there(rows.origin, 0, "no operation belongs to a stage"),
             help="write one row per rank and one cell per action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
@@ -198,7 +198,7 @@ def table_of(rows: Rows) -> Column:
     require_dense(rows, shape)
     outside = np.flatnonzero(rows.stage >= shape[0])[:SHOWN].tolist()
     if outside:
-        runs = f"the file runs stages 0 to {shape[0] - 1} only"
+        runs = f"the file runs only stages 0 to {shape[0] - 1}"
         raise PipeschedError(
             Diagnostic(
                 Code.OUT_OF_RANGE,
@@ -280,7 +280,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raise PipeschedError, PS304, if a number is missing although a larger one occurs, which is often a slip."""
+    """Raise PipeschedError, PS304, if a number is missing although a larger one occurs, which is often a typo."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

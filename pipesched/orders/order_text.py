@@ -1,4 +1,4 @@
-"""Orders as people write them: one line per rank, one word per operation, in the order in which they run.
+"""Reads orders as text: one line per rank, one word per operation, in the order in which they run.
 
     rank 0: F0.0 F0.1 I0.0 W0.0 F3.1+B2.0          F of stage 0, microbatch 0, …; "+" joins two parts of a slot
 
@@ -11,7 +11,7 @@
     ( send:F0.1>1 recv:B1.0<1 )                    one fused batch: emit/v2/README.md has all words
 
 A message is named by its *producer*, so its two ends have the same name. Lines that begin with ``#`` are comments. A
-message on another communicator than 0 ends in ``@`` and its number.
+message on a communicator other than 0 ends in ``@`` and the number of the communicator.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ _GRADIENT_OF_I = re.compile(r"(send|recv|wait):I")
 
 
 def read_word(text: str) -> list[tuple[Op, list[str]]] | Bad:
-    """Return the entry of a word, or both entries of an overlap pair; or why it has none."""
+    """Return the entry of a word, or both entries of an overlap pair; or the reason why the word is refused."""
     entries: list[tuple[Op, list[str]]] = []
     first, plus, rest = text.partition("+")
     for part in (first, rest) if plus else (first,):
@@ -150,7 +150,7 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
         if match := pattern.fullmatch(text):
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
     if _GRADIENT_OF_I.match(text):
-        return Bad("a gradient has the letter B, no matter if B or I made it", "write send:B3.0>1")
+        return Bad("a gradient has the letter B, whether B or I made it", "write send:B3.0>1")
     return Bad("it is not in the notation of orders", HELP)
 
 
@@ -189,7 +189,7 @@ def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, 
     found = notation.read(text, " ")
     op, stage = found.columns[0], found.columns[2]
     received = among(op, RECEIVES)
-    stage -= received * NEIGHBOUR[op]  # the words name the stage that made the received message
+    stage -= received * NEIGHBOUR[op]  # the word names the stage that made the received message
     batches, odd = _batches(found.shapes if "(" in text or ")" in text else ())
     wrong = sorted({*found.bad.tolist(), *found.word[received & (stage < 0)].tolist(), *odd})
     words = text.split(" ") if wrong else []

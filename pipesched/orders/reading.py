@@ -16,7 +16,7 @@ from pipesched.model.placement import most_ranks
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 
-_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # not in any line of the language
+_WORD = rf"(?i:{KIND})[0-9]+\.[0-9]+"  # a text that cannot occur in a line of the language
 _ORDER = re.compile(rf"(?i:rank|r|device)?\s*[0-9]+\s*:(?!\s*$)|(?:{_WORD}\+?[ \t,]+){{2}}|[^:]{{1,40}}:\s*{_WORD}")
 _CELL = re.compile(r"""(?:,|"?(?:[0-9]+[A-Z]|\([^)]*\)OVERLAP))""")
 

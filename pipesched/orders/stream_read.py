@@ -1,7 +1,7 @@
-"""Reads a stream as a program (``emit/README.md``), strictly: anything that is not exactly version 2 is refused.
+"""Reads a stream as a program (``emit/README.md``), strictly: a text that is not exactly of a known version is refused.
 
-laid out as we write it     columns, written again and compared with the text: if equal, correct
-anything else               is held against the contract, an object an instruction (`stream_strict`)
+in our layout read as columns, written again and compared with the text: correct if equal
+other texts checked against the contract, with one object per instruction (`stream_strict`)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
 _OPS = {op.name: op for op in Op if op.name in FIELDS}
-_INNERMOST = re.compile(r"\{[^{}]*\}")  # behind the beginning of the ranks, an instruction that is not a compound
+_INNERMOST = re.compile(r"\{[^{}]*\}")  # after the beginning of the ranks, an instruction that is not a compound
 
 _RANK, _BATCHED = -1, len(Op)
 """The codes of lines: an Op for an instruction, plus `_BATCHED` for a part of a batch; and the head of a rank."""

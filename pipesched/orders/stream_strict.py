@@ -71,8 +71,8 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
     if error.path == "fingerprint":
-        message = "the fingerprint is not that of this placement and these instructions"
-        help = "emit the stream again from its schedule: a stream changed by hand is another, unverified program"
+        message = "the fingerprint does not match this placement and these instructions"
+        help = "emit the stream again from its schedule: a stream changed by hand is a different, unverified program"
         return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
     help = "the fields of a stream and of each instruction are in emit/README.md"
     if error.path == "ranks" and '"instructions"' in source.text:
@@ -138,7 +138,7 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
     return None
 
 
-# Positions of values in a JSON text. They are needed only for errors, so the text is walked and not indexed.
+# Positions of values in a JSON text. They are needed only for errors, so the text is scanned instead of indexed.
 
 _NEXT = re.compile(r'[\s,]*(?:("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*)?')
 """The text before a value: a comma, and its key in an object."""

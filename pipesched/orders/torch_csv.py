@@ -1,11 +1,11 @@
 """torch's pipeline CSV: one row per rank, one cell per action, no header.
 
     compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles       -> Schedule
-    compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    what runs, so no empty cells  -> Program
+    compute_comms 0F0,0SEND_F0,0RECV_B0,0B0,… instructions, so no empty cells  -> Program
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
-The cells show which of the two a file is. It contains no placement; that is inferred from the rows. Source:
+The cells show the kind of the file. It contains no placement; the placement is inferred from the rows. Source:
 ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
 
@@ -152,7 +152,7 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     )
 
 
-# Cells. torch looks for an action at the *beginning* of a cell and drops the rest, so ``0F0x``, ``0F0 0F1`` and
+# Cells. torch reads an action at the *beginning* of a cell and ignores the rest, so ``0F0x``, ``0F0 0F1`` and
 # ``0F0;0F1`` all run as 0F0 there. Here the whole cell must be an action.
 
 
@@ -164,7 +164,7 @@ def cells(row: str) -> Iterator[tuple[int, str]]:
 
 
 def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
-    """Return the one or two operations of a cell, or why there are none."""
+    """Return the one or two operations of a cell, or the reason why it is refused."""
     pair = OVERLAP.fullmatch(text)
     entries = []
     for part in (pair[1], pair[2]) if pair else (text,):

@@ -1,4 +1,4 @@
-"""Reads many words that differ only in their numbers, without a Python step per number.
+"""Reads many words that differ only in their numbers, without a Python step per word.
 
     word      F0.17        send:F0.17>1        (3F0;2B1)OVERLAP_F_B
     shape     F0.00        send:F0.00>0        (0F0;0B0)OVERLAP_F_B      every digit is a zero
@@ -27,7 +27,7 @@ from pipesched.support.source import Source
 Entry: TypeAlias = tuple[int, Sequence[str]]
 """An `Op`, or another code of a notation, and the fields that its numbers are."""
 
-_PATIENCE = 100  # shapes without a meaning, after which all new ones count as such
+_PATIENCE = 100  # shapes without a meaning, after which all new shapes count as meaningless
 _ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 _DIGITS = bytes(byte if _ZEROS[byte] == ord("0") else ord(" ") for byte in range(256))
 

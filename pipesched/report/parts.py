@@ -66,7 +66,7 @@ class Memory:
 
     release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: other uses of
     memory. received, unsent: by rank, if the file names its messages, the most that are received but not yet used, and
-    made but not yet sent. No peak includes their buffers, parameters, gradients, optimizer states or workspace.
+    made but not yet sent. A peak does not include their buffers, parameters, gradients, optimizer states or workspace.
     host: by rank, if activations are offloaded, the peak in host memory, where an activation stays from its O to its L.
     instead: a text that replaces a rounded peak.
     """
@@ -143,7 +143,7 @@ class Time(Idle):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a file about itself. holds: None if its condition is false. detail: both sides, with numbers."""
+    """A claim of a file about its schedule. holds: None if its condition is false. detail: both sides, with numbers."""
 
     text: str
     holds: bool | None
@@ -208,7 +208,7 @@ class Parts:
 
     @property
     def counted(self) -> bool:
-        """True if a part also counts memory, in a unit of its own."""
+        """True if another part also counts memory, in its own unit."""
         return any(part.kept for part in self.more)
 
     @property

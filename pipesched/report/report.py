@@ -41,7 +41,7 @@ class _Known(Generic[Part]):
 
     def __get__(self, report: Report | None, owner: type) -> Part:
         if report is None:
-            raise AttributeError("a part is of one report")
+            raise AttributeError("a part belongs to one report")
         part = self.of(report.parts)
         if part is None:
             raise PipeschedError(report.diagnostics)
@@ -55,7 +55,7 @@ class Recorded(Protocol):
 
 
 class Verdict(Protocol):
-    """An extension's verdict on a whole file, not only its schedule; such as `optimizer.verdict.Verdict`."""
+    """An extension's verdict on a whole file, not only on its schedule, such as `optimizer.verdict.Verdict`."""
 
     @property
     def proved(self) -> bool: ...
@@ -75,8 +75,8 @@ class Report(Judged):
     is None.
     subject: the analysis for its picture. forward_only: there is no backward, so nothing is trained. frozen: the stages
     that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the answer's entries that were not
-    checked. title: the schedule's name for people, if not `name`. notes: on how a framework produced it. recorded: the
-    recorded runs that were compared with it.
+    checked. title: the schedule's name for people, if not `name`. notes: remarks on how a framework made it. recorded:
+    the recorded runs that were compared with it.
     """
 
     name: str | None

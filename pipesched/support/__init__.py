@@ -1,1 +1,1 @@
-"""Limits, foreign text, files and processes: the basis of all other modules."""
+"""Limits, foreign text and files: the basis of all other modules."""

@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 
 class Spent(Exception):
-    """A file exceeds its budget. at: the offset in its text, if there is one place."""
+    """Raised if a file exceeds its budget. at: the offset in its text, if there is a single place."""
 
     def __init__(self, what: str, at: int | None = None) -> None:
         super().__init__(what)
@@ -77,7 +77,7 @@ def keys(text: str) -> None:
         Spent: if a key has too many parts, or the text is too long.
     """
     if len(text) > TABLE:
-        raise Spent(f"it has more than {TABLE // 2**10} KiB, which is the most of TOML; JSON may be longer")
+        raise Spent(f"it has more than {TABLE // 2**10} KiB, the limit for TOML; JSON may be longer")
     at = 0
     for line in text.split("\n"):
         if line.count(".") > PARTS and _DOTS in line.encode("utf-8", "surrogatepass").translate(None, _NO_DOTS):
@@ -120,4 +120,4 @@ def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) ->
 
 
 def deep() -> Spent:
-    return Spent(f"more than {LEVELS} brackets are in each other")
+    return Spent(f"brackets are nested more than {LEVELS} deep")

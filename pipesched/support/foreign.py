@@ -7,7 +7,7 @@ A control character is replaced by its shadow, the character of the private plan
 effect on a terminal, and survives when the text is joined, split, quoted in a message or wrapped. On output (`safe`) it
 is shown as one mark; JSON has the character itself, escaped.
 
-Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and the like
+Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and similar calls
 elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark` their own
 fields. Python values stay marked; `real` returns the original text.
 """
@@ -24,8 +24,10 @@ from typing import Any, NewType, cast
 from pipesched.support import budget
 
 Foreign = NewType("Foreign", str)
-"""A text without characters that end or steer a line. Only `foreign` makes one; nouns that keep such text require
-it."""
+"""A text without control characters.
+
+Only `foreign` makes such texts; classes that keep text from outside require them.
+"""
 
 STEERING = (
     (0x00, 0x1F),  # C0, with tab and line ends
@@ -36,7 +38,7 @@ STEERING = (
     (0x2060, 0x206F),
     (0xFEFF, 0xFEFF),
 )
-"""The characters that end or steer a line, as inclusive ranges."""
+"""The characters that end a line or control a terminal, as inclusive ranges."""
 
 
 SHADOWS = 0x100000
@@ -138,7 +140,7 @@ def _json(loads: Callable[[str], object], given: str) -> object:
 
 
 def _marked(found: re.Match[str]) -> str:
-    """Return the shadow of a control character in any JSON notation; any other text does not change."""
+    """Return the shadow of a control character in any JSON notation; other text does not change."""
     code, letter, character = found.groups()
     shadow = _ESCAPED.get(letter) if letter else _SHADOW.get(int(code, 16) if code else ord(character))
     return shadow or found[0]

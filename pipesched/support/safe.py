@@ -38,7 +38,7 @@ _NONE = r"\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f"  # no cha
 _REPLACED = "�"
 
 STEERING = re.compile(rf"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
-"""The characters that no text of ours may hold, even in comments: they steer a terminal or reorder a line."""
+"""The characters that none of our texts may contain, even in comments: they control a terminal or reorder a line."""
 
 _DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
 _NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")

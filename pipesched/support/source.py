@@ -1,4 +1,4 @@
-"""The origin of a text, and the notation of places in the text.
+"""Texts with their origin, and places in them.
 
 A `Source` is a name and a text; a `Span` is a half-open range of it. Lines and columns count from 1,
 columns in characters, as editors do.

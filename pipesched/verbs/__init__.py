@@ -1,1 +1,1 @@
-"""The core's verbs: the work of each without a terminal, and its command."""
+"""The verbs of the core: for each verb, its work without a terminal, and its command."""

@@ -31,7 +31,7 @@ that run. F2.5 is the forward of stage 2 for microbatch 5; A+B is an overlap pai
 @click.argument("file", type=flags.target, metavar="FILE")
 @flags.options("emit")
 def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
-    """Writes for a target what a file holds, once it is verified."""
+    """Write the order in a file for a target, after verifying it."""
     from pipesched import compile
     from pipesched.verbs import emit as emission
 

@@ -19,7 +19,7 @@ from pipesched.report.report import Report
 from pipesched.support.source import Source
 
 Asked: TypeAlias = tuple[Source | Report, Options]
-"""A file and a size; a file that cannot be read is the report of that."""
+"""A file and a size; if the file cannot be read, the report on it instead."""
 
 
 def verify(source: Source | Report, options: Options) -> Report:
@@ -59,7 +59,7 @@ def examined(source: Source | Report, options: Options) -> Report | Examination:
 
 
 def judged(found: Report | Examination, source: Source | Report, options: Options) -> Report:
-    """Return the report, after the judgements of extensions whose options are given."""
+    """Return the report, with the verdicts of extensions whose options are given."""
     try:
         return _judged(found, source, options)
     except PipeschedError as error:

@@ -28,20 +28,19 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     certificates of prove --json, built-in names, - for stdin, or FRAMEWORK:NAME.
 
     \b
-    FRAMEWORK:NAME executes code of others, as torch:ZBVZeroBubble or python:module:function,
-    in a process without sockets and with a temporary home. That is not a sandbox: a generator is its
-    author's code. `pipesched list` has the frameworks; -D NAME=VALUE gives their options.
+    FRAMEWORK:NAME executes other people's code, such as torch:ZBVZeroBubble or python:module:function, in a process
+    without sockets and with a temporary home. That is not a sandbox: a generator is its author's code. `pipesched list`
+    has the frameworks; -D NAME=VALUE gives their options.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:
       pipesched verify 1f1b zb_h1 --p 2..8 --m 16,32
 
     \b
-    MODEL is strict, buffered(k), one-stream, pair-stream or async. Where it is named,
-    the makespan with messages that wait for their turn is shown with the ideal one.
-    An answer is judged by facts that can be derived again; an engine's word is reported as such, not as a proof.
-    Exit status: 0 holds, 1 something is wrong inside a file, 2 the command line or a missing file,
-    3 a certificate leaves something open.
+    MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name it, the report also shows the makespan
+    with messages that wait for their turn. The facts in an answer are derived again; if they depend on a solver's
+    unchecked result, the report says so. Exit status: 0 holds, 1 a file has an error, 2 the command line is wrong or a
+    file is missing, 3 a certificate leaves a property open.
     """
     from pipesched.verbs import verify as verb
 
@@ -76,7 +75,7 @@ def _published(reports: list[Report], out: Output) -> int:
 
 
 def _many(reports: Iterator[Report], out: Output) -> int:
-    """Print one line per report as it comes, or all as one object; return the worst exit status."""
+    """Print each report on one line when it is ready, or all as one object; return the worst exit status."""
     seen, statuses, assumed = [], [], dict[str, None]()
     for report in reports:
         statuses.append(report.exit_status)

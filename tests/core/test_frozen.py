@@ -234,7 +234,7 @@ WRONG = (  # lines after the placement, the programs, the code, the line of the 
     ("frozen s in 0 .. 1 on rank 0", ALL, "PS101", 3, "found `on`"),
     ("frozzen s in 0 .. 1", ALL, "PS101", 3, "did you mean `frozen`?"),
     ("let frozen = 1 let frozen = 2", ALL, "PS202", 3, "`frozen` is already defined"),
-    ("frozen 0", ALL.replace("B[0]", "B[0](0)"), "PS310", 4, "B0.0 runs, but stage 0 is frozen: no stage before it"),
+    ("frozen 0", ALL.replace("B[0]", "B[0](0)"), "PS310", 4, "B0.0 runs, but stage 0 is frozen: no earlier stage"),
     ("frozen s in 0 .. 2", ALL.replace("B[0]", "I[0](1)"), "PS310", 4, "leave I0.1 out"),
     ("frozen 2", ALL.replace("B[1]", "I[1] W[1](0)"), "PS310", 4, "W2.0 runs, but stage 2 is frozen: its weights"),
     ("frozen 0", ALL.replace("B[0]", "B[0] B[0]"), "PS213", 4, "all microbatches 0 .. 2 of stage 0 have had their B"),
@@ -269,7 +269,7 @@ AGAIN = (  # likewise, of R
     ("costs K = 1, R = 1, R = 2", ALL, "PS222", 3, "cost R is given twice"),
     ("let R = 1 let R = 2", ALL, "PS202", 3, "`R` is already defined"),
     ("claim work(R) == 1", ALL, "PS201", 3, "no name `R` is known"),
-    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] R[0] B[0] } }\n", "PS224", 4, "`greedy` does not know R yet"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] R[0] B[0] } }\n", "PS224", 4, "`greedy` does not support R"),
     ("frozen 0", ALL.replace("B[0]", "R[0](0) R[0](1)"), "PS310", 4, "R0.0 runs, but stage 0 is frozen"),
 )
 
@@ -294,8 +294,8 @@ AWAY = (  # likewise, of O and L
     ("", ALL.replace("B[0]", "O[0] L[0] O[0](0) B[0]"), "PS302", 4, "O0.0 runs twice"),
     ("", ALL.replace("B[0]", "O[0] L[0] L[0](0) B[0]"), "PS302", 4, "L0.0 runs twice"),
     ("", ALL.replace("B[0]", "O[0] B[0]"), "PS301", 4, "add L0.0 between it and its I or B"),
-    ("", ALL.replace("B[0]", "L[0](0) B[0]"), "PS301", 4, "L0.0 runs, and O0.0 never does"),
-    ("", ALL.replace("B[0]", "O[0] L[0] R[0] B[0]"), "PS311", 4, "one activation is offloaded and computed again"),
+    ("", ALL.replace("B[0]", "L[0](0) B[0]"), "PS301", 4, "L0.0 runs, but O0.0 never does"),
+    ("", ALL.replace("B[0]", "O[0] L[0] R[0] B[0]"), "PS311", 4, "the activation is both offloaded and recomputed"),
     ("", ONE % "O[0] L[0]", "PS301", 4, "stage 0 never runs B (or I and W) of microbatch 0 on rank 0"),
     ("", ONE % "overlap(F[0], O[1])", "PS218", 4, "an overlap is an F and a B, I or W, or an I and a W, not F and O"),
     ("", ONE % "overlap(L[0], B[1])", "PS218", 4, "not L and B"),
@@ -305,8 +305,8 @@ AWAY = (  # likewise, of O and L
     ("let L = 1 let L = 2", ALL, "PS202", 3, "`L` is already defined"),
     ("claim host(O) == 1", ALL, "PS201", 3, "no name `O` is known"),
     ("claim host(9) == 1", ALL, "PS221", 3, "there is no rank 9"),
-    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] O[0] B[0] } }\n", "PS224", 4, "`greedy` does not know O yet"),
-    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] L[0] B[0] } }\n", "PS224", 4, "`greedy` does not know L yet"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] O[0] B[0] } }\n", "PS224", 4, "`greedy` does not support O"),
+    ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] L[0] B[0] } }\n", "PS224", 4, "`greedy` does not support L"),
     ("frozen 0", ALL.replace("B[0]", "O[0](0) L[0](0)"), "PS310", 4, "O0.0 runs, but stage 0 is frozen"),
 )
 

@@ -174,7 +174,7 @@ def test_what_is_held_of_uneven_stages_is_told() -> None:
     assert uneven.message == "rank 1 holds 1.25 activations; its cap is 1"
     assert uneven.notes == (
         "held at the peak (stage.microbatch): 3.0",
-        "M, what one F holds: 2.5 on stage 3",
+        "M, the memory of one F: 2.5 on stage 3",
         "release rule W",
     )
 

@@ -342,7 +342,7 @@ def test_of_one_microbatch_no_gradient_is_divided() -> None:
         (
             3,
             Instruction(Op.SYNC, 0, peer=1),
-            "the SYNC of stage 0 on rank 3 is with rank 1, but its other copy is on rank 0",
+            "the SYNC of stage 0 on rank 3 is with rank 1, but the other copy is on rank 0",
         ),
         (
             0,

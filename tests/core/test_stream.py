@@ -535,7 +535,7 @@ def test_another_version_is_refused_with_a_remedy() -> None:
     (found,) = verify(Source("a.json", text), Options()).diagnostics
     span = found.labels[0].span
 
-    assert (str(found.code), found.message) == ("PS812", "this reader knows versions 2 and 3, not 1")
+    assert (str(found.code), found.message) == ("PS812", "this reader supports versions 2 and 3, not 1")
     assert span is not None and text[: span.start].endswith('"version": ') and "emit the stream again" in found.help
     assert verify(Source("a.json", text[: span.start] + "2" + text[span.start + 1 :]), Options()).ok
 
@@ -554,10 +554,10 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
     changes: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
         (lambda x: x.update(frozen=[1, 0]), "frozen: existing stages, ascending"),
         (lambda x: x.update(frozen=[7]), "frozen: existing stages, ascending"),
-        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omitted where it is the neighbour"),
+        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omit it if it is the neighbour"),
         (lambda x: x["ranks"][0].insert(9, send | {"other": 2}), "stage 2 does not read stage 0"),
-        (lambda x: x.update(reads={"1": [0]}), "reads.1: omitted where it is only the stage before"),
-        (lambda x: x.update(reads={"1": [-1]}), "reads: stage 0 is read by no other"),
+        (lambda x: x.update(reads={"1": [0]}), "reads.1: omit it if it is only the previous stage"),
+        (lambda x: x.update(reads={"1": [-1]}), "reads: no stage reads stage 0"),
         (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: stages before it, the nearest first"),
         (lambda x: x.update(reads={"2": [0]}), "reads: there is no stage 2"),
     )
@@ -599,7 +599,7 @@ def test_what_is_json_and_no_program_is_told_too(
         ("[]", "a stream is an object"),
         ('{"version": 2, "version": 2}', "'version' twice"),
         ('{"version": 2' + "0" * 5000 + "}", "300 digits"),
-        ("[" * 100_000, "100 brackets"),
+        ("[" * 100_000, "100 deep"),
         (text_of("gpipe") + "\n  ]\n}\n", "extra data"),
         (text_of("gpipe").replace('"m":3}', '"m":"3"}'), "parameters: whole numbers by name"),
         (text_of("gpipe").replace('"ranks": [', '"note": 0,\n  "ranks": [').replace(": 2,", ": 2.0,"), "version"),
@@ -608,7 +608,7 @@ def test_what_is_json_and_no_program_is_told_too(
 def test_other_texts_are_no_stream(text: str, words: str) -> None:
     """Any other text gives PS811, or the error of a version or a budget, and no exception."""
     report = verify(Source("a.json", text), Options())
-    others = {"version": "PS812", "300 digits": "PS843", "100 brackets": "PS843"}
+    others = {"version": "PS812", "300 digits": "PS843", "100 deep": "PS843"}
 
     assert [str(x.code) for x in report.diagnostics] == [others.get(words, "PS811")]
     assert words in report.diagnostics[0].message

@@ -295,7 +295,7 @@ MISTAKES = (  # a command line, and words of its help
     ("optimize --mem-cap 80GB", "`--mem-cap 8`"),
     ("optimize --mem-cap 40GiB..80GiB", "one cap in bytes at a time"),
     ("verify 1f1b --p 4 --mem-cap 50%", "activations"),
-    ("verify 1f1b --p 4 --mem-cap none", "for no cap, leave it out"),
+    ("verify 1f1b --p 4 --mem-cap none", "omit the option for no cap"),
     ("verify asynchronous --p 4", "without a flush there are `pipedream`"),
     ("verify BPipe --p 4", "`pipeoffload`"),
     ("verify zerobubble --p 4", "zb_h1"),

@@ -255,7 +255,7 @@ def test_two_habits_are_two_findings() -> None:
     """Each with its own remedy, in one run."""
     file = text(first="  let w = 4p", body="  repeat m { forward }\n  repeat m { B }")
     assert [(line(x), x.help) for x in errors(file)] == [
-        (4, "a product has its `*`: write `4 * p`"),
+        (4, "a product needs a `*`: write `4 * p`"),
         (5, "write `F`"),
     ]
 

@@ -203,7 +203,7 @@ def test_order_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     first, again = capsys.readouterr().out.split("rank 0")[1:]
     assert first == again and "B0.0" in first
     assert main(["emit", str(csv), "--target", "ps", "--per-rank", str(tmp_path / "ranks")]) == 2
-    assert "the program of every rank" in capsys.readouterr().err and not (tmp_path / "ranks").exists()
+    assert "the programs of all ranks" in capsys.readouterr().err and not (tmp_path / "ranks").exists()
     (tmp_path / "c.ps").write_text('schedule c(p, m) "told" stage s in 0 .. p on rank s costs F = 2 rank r { F(1) F }')
     assert main(["emit", str(tmp_path / "c.ps"), "--p", "1", "--m", "2", "--target", "ps"]) == 0
     out = capsys.readouterr().out

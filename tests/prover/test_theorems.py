@@ -132,9 +132,9 @@ def table() -> str:
     return "\n".join(
         [
             *("| | every size with | proved | seconds |", "|---|---|---|---|", *rows, ""),
-            "Not settled for every p at once, with the step that is missing:",
+            "These properties are not settled for every p at once; the last column is the missing step:",
             *("", "| | every size with | property | reason |", "|---|---|---|---|", *open, ""),
-            "Refused, since what they say has no affine form:",
+            "These files are refused, since they contain expressions that are not affine:",
             *("", "| | line and reason |", "|---|---|", *refused),
         ]
     )

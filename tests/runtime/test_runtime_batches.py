@@ -162,7 +162,7 @@ def test_such_a_stream_is_of_version_2(name: str) -> None:
     assert loads(text) == stream
     whole = loads("".join(stream_write.pieces(program, {})))
     assert whole.ranks == stream.ranks and dumps(whole) == "".join(stream_write.pieces(program, {}))
-    with pytest.raises(StreamError, match="this reader knows versions 2 and 3, not 1"):
+    with pytest.raises(StreamError, match="this reader supports versions 2 and 3, not 1"):
         loads(text.replace('"version": 2', '"version": 1'))
     others = [published(one) for one in (a_direction("1f1b", p=3, m=4), lower(pipesched.load("1f1b", p=3, m=4)))]
     assert others[0].fingerprint != others[1].fingerprint

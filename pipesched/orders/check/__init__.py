@@ -1,1 +1,1 @@
-"""Checks of a file's own instructions; those of a lowering are correct by construction."""
+"""Checks a file's own instructions; the instructions of a lowering are correct by construction."""

@@ -1,4 +1,4 @@
-"""The gradients of each stage are reduced once, after they are complete.
+"""Checks that the gradients of each stage are reduced once, after they are complete.
 
     0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
                                              and sums over the data-parallel copies
@@ -51,7 +51,7 @@ def _last_backward(program: Program) -> Ints:
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
     for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)
-        last[_key(program, index)] = index  # of equal keys the last one remains
+        last[_key(program, index)] = index  # for equal keys the last one is kept
     for stage in program.placement.frozen:
         last[stage * program.ranks : (stage + 1) * program.ranks] = -1
     return last
@@ -78,7 +78,7 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
             CheckCode.WRONG_RANK,
             f"rank {rank} reduces the gradients of stage {stage}, which "
             + ("is frozen" if stage in program.placement.frozen else "has no backward there"),
-            (label(program, index, f"no gradient of stage {stage} is here"),),
+            (label(program, index, f"rank has no gradient of stage {stage}"),),
             notes(more),
         )
 

@@ -1,4 +1,4 @@
-"""A program computes only with data that it has received, and sends only data that it has computed.
+"""Checks that each rank computes only with data that it has received, and sends only data that it has computed.
 
     RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
@@ -75,7 +75,7 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
         yield Diagnostic(
             OrdersCode.NOT_PRODUCED,
             f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
-            labels(program, (send, "sends a value that is not computed yet"), (computed, "computed here")),
+            labels(program, (send, "the value is not computed yet"), (computed, "computed here")),
             notes(more),
             "move the send after the operation that makes the value",
         )

@@ -1,4 +1,4 @@
-"""No rank holds more messages than its order requires.
+"""Checks that no rank holds more messages than its order requires.
 
     rank 0    F0 SEND_F0  F1 SEND_F1  F2 SEND_F2  …
     rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations arrive before the first is used
@@ -31,7 +31,7 @@ def check_in_hand(subject: Subject) -> Iterator[Diagnostic]:
     if program is None or found is None:
         return
     if max(found.received.most) < program.ranks and max(found.unsent.most) <= _PAIR:
-        return  # which no lowering makes too many
+        return  # kinds of which a lowering never has too many
     lowered = analysis.having(None).program
     assert lowered is not None
     own = buffers(lowered)
@@ -45,6 +45,6 @@ def check_in_hand(subject: Subject) -> Iterator[Diagnostic]:
                 f"rank {rank} has {hand.most[rank]} messages {what}; "
                 f"the lowering of this order has at most {least[rank]} there, at these costs",
                 (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),
-                ("their buffers come in addition to the peak, and --mem-cap does not count them",),
+                ("the peak and --mem-cap do not include their buffers",),
                 help,
             )

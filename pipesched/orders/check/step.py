@@ -1,4 +1,4 @@
-"""Every rank runs STEP once, with all of its gradients; the copies of a stage step with the sum of their gradients.
+"""Checks that every rank runs STEP once, with all its gradients, and that the copies of a stage step with their sum.
 
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
@@ -78,8 +78,8 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     """Yield SYNCs of a stage without copies on these two ranks."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
-        where = f"its other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
-        where = f"it meets those on ranks {', '.join(map(str, mates[i]))}" if len(mates[i]) > 1 else where
+        where = f"the other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
+        where = f"its partners are on ranks {', '.join(map(str, mates[i]))}" if len(mates[i]) > 1 else where
         where = "the stage is frozen" if int(program.stage[i]) in program.placement.frozen else where
         yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
 
@@ -99,8 +99,8 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
         if sorted(x for x, _ in there) == sorted(x for x, _ in met) and [x for x, _ in there] != [x for x, _ in met]
     ]
     for (i, j), more in limited(found):
-        what = f"is out of turn: rank {int(program.rank[j])} meets the other copies in another order"
-        yield _finding(program, i, what, more, "let all copies meet in the same order", label(program, j, "in turn"))
+        what = f"is out of turn: rank {int(program.rank[j])} syncs with the other copies in another order"
+        yield _finding(program, i, what, more, "let all copies sync in the same order", label(program, j, "in turn"))
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
@@ -109,10 +109,11 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
     for (i, j), more in limited(rows(syncs[met], partner[met])):
         what = (
-            f"meets that of stage {int(program.stage[j])} on rank {int(program.rank[j])}: it adds the wrong gradients"
+            f"pairs with the SYNC of stage {int(program.stage[j])} on rank {int(program.rank[j])}: it adds the wrong "
+            "gradients"
         )
-        met_here = label(program, j, f"{program[j]} meets it here")
-        yield _finding(program, i, what, more, "put the SYNCs in one order on both ranks, by stage", met_here)
+        met_here = label(program, j, f"{program[j]} pairs with it here")
+        yield _finding(program, i, what, more, "put the SYNCs of both ranks in the same order of stages", met_here)
 
 
 def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
@@ -157,7 +158,7 @@ def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterat
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     """Yield ranks without exactly one STEP at the end."""
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
-        help = "end the list of every rank with STEP, or leave all of them to the caller"
+        help = "end the list of every rank with STEP, or remove all STEPs so that the caller steps"
         what = f"rank {rank} has no STEP, but others do: its weights do not change"
         yield Diagnostic(OrdersCode.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     for (i, before), more in limited(repeats(steps, program.rank[steps])):

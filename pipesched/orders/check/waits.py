@@ -1,4 +1,4 @@
-"""Each WAIT completes a send or a reduction that is pending on its rank.
+"""Checks that each WAIT completes a send or a reduction that is pending on its rank.
 
 PS406   a WAIT for a send or a reduction that is not pending
 """
@@ -32,7 +32,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
     order = np.lexsort((index, *columns))
     index, begins = index[order], fresh(*(column[order] for column in columns))
     under_way = running_sum(np.where(waits[index], -1, 1), np.append(np.flatnonzero(begins), len(index)))
-    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below earlier entries that their minimum does not count here
+    zero = np.cumsum(begins) * -(len(index) + 1)  # so far below earlier entries that their minimum is irrelevant here
     least = np.minimum.accumulate(np.minimum(under_way, 0) + zero)
     early = np.sort(index[least < np.minimum(np.append(0, least[:-1]), zero)])
     for i, more in limited(early.tolist()):
@@ -41,7 +41,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
         yield Diagnostic(
             OrdersCode.NOT_UNDER_WAY,
             f"{x} on rank {int(program.rank[i])} waits for a {name} that is not pending",
-            (label(program, i, f"no {name} before it that still has no WAIT"),),
+            (label(program, i, f"no earlier {name} without a WAIT"),),
             notes(more),
             f"put it after its {name}, or remove it",
         )
