@@ -1,4 +1,4 @@
-"""The definitions of a file: each name with the part of the text in which it is visible.
+"""Finds the definitions of a file: each name with the part of the text in which it is visible.
 
 No name is shadowed, so at any place a name has at most one definition: the one whose part contains the place.
 

@@ -19,10 +19,9 @@ def lsp(**given: Any) -> int:
     """Serve an editor on stdin and stdout, by the Language Server Protocol.
 
     \b
-    Findings are those of `verify` at the sizes that are given here; where p or another parameter has no
-    value, at the first of some small sizes that the file does not refuse. Configure your editor to run
-      pipesched lsp --p 4 --m 8
-    for files that end in .ps or .csv.
+    It shows the findings of `verify` at the given sizes; if p or another parameter has no value, it uses the first of
+    some small sizes that the file does not refuse. Configure your editor to run pipesched lsp --p 4 --m 8 for files
+    that end in .ps or .csv.
     """
     try:
         from pipesched.editor.server import serve

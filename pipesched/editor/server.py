@@ -1,6 +1,6 @@
 """The language server: requests of the Language Server Protocol, answered by `editor.features`.
 
-Positions of the protocol are lines and UTF-16 columns from 0; those of a `Source` are offsets in characters.
+Positions of the protocol are lines and UTF-16 columns from 0; positions in a `Source` are offsets in characters.
 """
 
 from __future__ import annotations

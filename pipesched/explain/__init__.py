@@ -1,1 +1,1 @@
-"""Explanations of mistakes (syntax errors, files of another kind), codes and words."""
+"""Explains mistakes (syntax errors, files of another kind), codes and words."""

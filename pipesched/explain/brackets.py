@@ -1,11 +1,11 @@
-"""Finds missing brackets and their places, in one linear pass that leaves every bracket paired.
+"""Finds missing brackets and their places, in one linear pass after which every bracket is paired.
 
 A parser notices an unclosed `{` only at the end of the file, far from the mistake, after errors that are its
-consequences. So brackets are paired first, by the signs that a reader uses: no item (`rank`, `claim`, ...) is inside a
-block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the
-indentation of its opener's line.
+consequences. Brackets are therefore paired first, by the clues that a reader uses: no item (`rank`, `claim`, ...) is
+inside a block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has
+the indentation of its opener's line.
 
-    rank r { repeat 3 { F }      <- a `}` is missing: it is put before the next item, and the rest reads on
+    rank r { repeat 3 { F }      <- a `}` is missing: it is inserted before the next item, and parsing continues
     claim peak(r) == 1
 """
 
@@ -221,7 +221,7 @@ class Pairing:
         return False
 
     def _stray(self, token: Token) -> bool:
-        message = f"found `{token.text}`, which closes nothing"
+        message = f"found `{token.text}`, which closes no bracket"
         here = Label(self.source.span(token.start, token.end), f"no bracket is open for this `{token.text}`")
         diagnostic = Diagnostic(Code.SYNTAX, message, (here,), help="remove it, or open its bracket earlier")
         self.problems.append(Problem(token.start, diagnostic))

@@ -1,6 +1,5 @@
-"""The library as a catalogue: grouped by placement and by special requirements, oldest first.
-
-A group is computed from the file at a small size, so that a new file needs no entry anywhere.
+"""The catalogue of the library, grouped by placement and by special requirements, oldest first. The group of a file is
+computed from the file at a small size, so that a new file needs no other entry.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ ONE = "one stage on each rank"
 LOOP = "several stages on each rank, in a loop"
 TURN = "several stages on each rank, down the ranks and up again"
 ROUTES = "several routes through the ranks, each with its own copy of every stage"
-STEPS = "no flush: a STEP is inside the order, and old weights are read"
-KEPT = "activations that are computed again, or wait in host memory"
-SPECIAL = "models, data and uses of a special kind"
+STEPS = "no flush: STEPs inside the order, with old weights"
+KEPT = "recomputation, or activations in host memory"
+SPECIAL = "special models, data and uses"
 GROUPS = (ONE, LOOP, TURN, ROUTES, STEPS, KEPT, SPECIAL)
 _SIZES = {"p": 4, "m": 8}
 _PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")

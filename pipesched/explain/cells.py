@@ -1,4 +1,4 @@
-"""How torch reads a cell that is not an action: it takes the action at the beginning and drops the rest."""
+"""Explains how torch reads a cell that is not an action: it takes the action at the beginning and ignores the rest."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
     if after not in known or not all(_prefix(piece, version) for piece in pieces):
         return f"{torch} refuses it when it loads the file"
     if after != "OVERLAP_F_B":
-        return f"{torch} loads it as {after} of no stage"
-    return f"an overlap is an F and then a B or I, and {torch} runs its parts one after the other, whatever they are"
+        return f"{torch} loads it as {after} without a stage"
+    return f"an overlap is an F and then a B or I, but {torch} runs any two parts one after the other"
 
 
 def _advice(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Messages for syntax errors: the text found, the text expected, and the remedy if it is clear.
+"""Makes messages for syntax errors: the text found, the text expected, and the remedy if it is clear.
 
 The expected tokens come from the grammar's table; here they are summarized: eleven operators become "an operator", and
 a value is never "NUMBER, NAME, LPAR or MINUS".
@@ -32,16 +32,16 @@ _WRITTEN = ("≥", "≤", "≠", "−", "–", "×", "…", "...", "&", "&&", "|
 _AS = (">=", "<=", "!=", "-", "-", "*", "..", "..", "and", "and", "or", "or", "not", "==", "//", "=")
 _MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
-    **dict.fromkeys(("while", "until"), "every loop has its bounds: `for k in low .. high { … }` or `repeat n { … }`"),
+    **dict.fromkeys(("while", "until"), "every loop has bounds: `for k in low .. high { … }` or `repeat n { … }`"),
     **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is a list of operations: remove it"),
     **dict.fromkeys(
-        ("print", "echo"), "nothing is printed: `pipesched emit --target order` shows what every rank does"
+        ("print", "echo"), "there is no printing: `pipesched emit --target order` shows the order of every rank"
     ),
     **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
 }
-_NO_POWER = "there is no power: write the product, as in `p * p`"
+_NO_POWER = "there is no power operator: write the product, as in `p * p`"
 _KEPT = (
-    "a name keeps its value; values that change per iteration follow from the loop variable: `for k in 0 .. n { … }`"
+    "a name keeps its value; compute values that change per iteration from the loop variable: `for k in 0 .. n { … }`"
 )
 
 
@@ -78,7 +78,7 @@ def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
     if plain != text and re.fullmatch(r"[A-Za-z0-9_]+", plain):
         help_, meant = f"write `{plain}`", plain
     elif text[0].isalnum() or text[0] == "_":
-        help_, meant = "names are made of ASCII letters, digits and `_`", "name"
+        help_, meant = "names consist of ASCII letters, digits and `_`", "name"
     elif meant := _MEANT.get(text, ""):
         help_ = f"write `{meant}`"
     else:
@@ -145,12 +145,12 @@ def _chains(token: Token, taken: set[str]) -> bool:
 _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
     ("=", {"COMPARE"}, "`=` defines a name; write `==` to compare"),
     ("", {".."}, "a range is written `low .. high`; it ends before high"),
-    ("", {"when", *LETTERS}, "a line of `greedy` is an operation, with `when` before what it waits for"),
+    ("", {"when", *LETTERS}, "a line of `greedy` is an operation, with `when` before its condition"),
     ("{", {"then"}, "for a value, write `if condition then a else b`"),
     ("then", {"{"}, "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"),
     *((word, {"else"}, "write `else if`") for word in ("elif", "elsif", "elseif")),
     ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
-    ("schedule", set(), "a file holds one schedule"),
+    ("schedule", set(), "a file contains one schedule"),
 )
 """A word, or None for any; a token expected there; the remedy."""
 
@@ -199,7 +199,7 @@ def _character(text: str) -> str:
 
 def _odd_remedy(character: str) -> str:
     if character == ";":
-        return "statements need nothing between them: remove it"
+        return "statements need no separator: remove it"
     if character == ".":
         return "a range is written `0 .. p`, a fraction `0.5`"
     if character == "^":

@@ -1,4 +1,4 @@
-"""``pipesched explain PS401``, ``pipesched explain chunk``: a page for each code, a row for each word, offline."""
+"""``pipesched explain PS401``, ``pipesched explain chunk``: shows the page of a code, or the row of a word, offline."""
 
 from __future__ import annotations
 

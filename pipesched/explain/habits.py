@@ -1,8 +1,6 @@
 """Habits from other languages, one row each, with the equivalent in this language. They explain errors and never cause
-one.
-
-A row's pattern is searched in the line of a syntax error; if its match includes the place of the error, its text is the
-remedy.
+one. The pattern of a row is searched for in the line of a syntax error; if its match includes the place of the error,
+its text is the remedy.
 
     for i in range(m):       a range is written `low .. high`; it ends before high: write `0 .. m`; a block is …
     let w = 4p               a product has its `*`: write `4 * p`
@@ -58,8 +56,8 @@ def _letter(found: re.Match[str]) -> str:
 def _name(found: re.Match[str]) -> str:
     name = re.sub(r"\W+", "_", found[1]).strip("_")
     return (
-        "a name is made of letters, digits and `_`, and begins with no digit: "
-        f"write `{'s' if name[:1].isdigit() else ''}{name}`"
+        "a name consists of letters, digits and `_`, and does not begin with a digit: write "
+        f"`{'s' if name[:1].isdigit() else ''}{name}`"
     )
 
 
@@ -88,7 +86,7 @@ HABITS = (
     ),
     _row(
         r"(?:(?<![\[(\w])KIND|[\])])[ \t]*(,|\||&|\+|-?>|-)[ \t]*(?=KIND\b|\})",
-        r"operations need nothing between them: remove `\1`; two in one slot are `overlap(F, B)`",
+        r"operations need no separator: remove `\1`; two in one slot are `overlap(F, B)`",
     ),
     _row(
         r"(?<![\w.\"])(?:\d+[ \t]?(?:KIND\d*)+|KIND{2,})\b",
@@ -96,11 +94,11 @@ HABITS = (
     ),
     _row(
         r"(?<![\w.])(?<!schedule )(\d+)(?!KIND|[eE]\d|_)([A-Za-z]\w*|\([^()]*\))",
-        r"a product has its `*`: write `\1 * \2`",
+        r"a product needs a `*`: write `\1 * \2`",
     ),
     _row(
         r"=(?![ \t]*if\b)[^={}][^{}]*\bif\b[^{}]*\belse\b.*|=[^?]*\?.*:.*",
-        "a value by condition is written `if c then a else b`",
+        "a conditional value is written `if c then a else b`",
     ),
 )
 """The commonest habits of people who write Python or C."""

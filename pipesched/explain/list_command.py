@@ -25,9 +25,9 @@ _WIDTH = 120  # characters of a line, unless a terminal gives another width
 @click.argument("name", required=False, type=flags.target)
 @flags.options("list")
 def list_schedules(name: str | None, **given: object) -> int:
-    """Show the built-in schedules: a name that `verify` and `order` take, where it was published, and what others
-    call it; the frameworks that can generate schedules; and the transformers that --model takes. With a NAME:
-    the file of that schedule or transformer, to read or to begin your own with.
+    """Show the built-in schedules with their names, publications and other names; the frameworks that can generate
+    schedules; and the transformers for --model. With a NAME, show the file of that schedule or transformer, for example
+    as a starting point for your own.
     """
     from pipesched.explain.catalogue import entries
 

@@ -30,7 +30,7 @@ class Shape(NamedTuple):
     meant: str
 
 
-_PANDAS = "each row is a rank, and the file has nothing else: to_csv(header=False, index=False)"
+_PANDAS = "the file has only rows of ranks: to_csv(header=False, index=False)"
 SHAPES = (
     Shape("line 1 is a header", _PANDAS, r"\A(?!#|[^\n]*\d[A-Za-z])[^\n]*\n", ""),
     Shape("column 1 is an index", _PANDAS, r'(?m)^"?(?:rank|stage)?[ _]?\d{0,9}"?[,;\t]', ""),

@@ -29,9 +29,9 @@ _NO_SUCH = {
     "None": "every value is a number, or true or false",
     "len": "the only lists are parameters, each of the length in its declaration, such as m",
     "range": "a range is written `low .. high`, and only after `in`",
-    "held": "it is known only in the conditions of `greedy`",
-    "pending": "it is known only in the programs of ranks",
-    **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "there are min, max, abs, `//` and `%`"),
+    "held": "it may be used only in the conditions of `greedy`",
+    "pending": "it may be used only in the programs of ranks",
+    **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "use min, max, abs, `//` and `%`"),
 }
 
 _NCCL = (
@@ -43,7 +43,7 @@ _NCCL = (
 _GLOO = "gloo keeps only the order of a channel: async for posted messages; strict for blocking sends"
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
 _MEETING = "an operation that waits for its partner is strict"
-_EAGER = "buffered(k) holds k messages per channel, buffered(inf) all"
+_EAGER = "buffered(k) buffers k messages per channel, buffered(inf) all messages"
 _POSTED = "an operation that is only posted is one-stream, pair-stream or async"
 _USED_BY = {  # names that people use in place of a communication model, and the models that they mean
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
@@ -90,7 +90,7 @@ def sizes(
     if near := _near(checked, now, given):
         return [replace(found[0], help=f"it takes {near}")]
     alone = _near(checked, now, {})
-    return [replace(found[0], help=f"it takes {alone}, the other parameters left out")] if alone else found
+    return [replace(found[0], help=f"it accepts {alone} if the other parameters are omitted")] if alone else found
 
 
 def _near(checked: Checked, now: Mapping[str, Value], given: Mapping[str, Value]) -> str:

@@ -4,8 +4,8 @@ The parser's table runs over the tokens. If a token has no action, the expected 
 resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
 paired beforehand. Each statement is reported at most once.
 
-    let x 3                  expected `=` or `(` after `x`, found `3`      the half-read let is dropped at `repeat`
-    repeat x { F ) }         found `)`, which closes nothing               it is left out
+    let x 3                  expected `=` or `(` after `x`, found `3`      the incomplete let is dropped at `repeat`
+    repeat x { F ) }         found `)`, which closes no bracket it is left out
     claim a == b c           expected an operator or a line after `b`      continues to the end
 """
 
@@ -57,7 +57,7 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings in order, without probable consequences of another finding on their line.
+    """Return the findings in order, without probable consequences of an earlier finding on the same line.
 
     An unterminated string hides later findings, an unknown word hides syntax errors, and the first syntax error hides
     later ones.
@@ -72,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings; of several on a line with the same remedy only the first."""
+    """Return the findings, without later ones on the same line with the same remedy."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -212,7 +212,7 @@ class Walk:
         return len(self.tokens)
 
     def _settle(self, token: Token) -> bool:
-        """Drop the unfinished part, and return True if the token is accepted then."""
+        """Drop the unfinished part, and return True if the token is then accepted."""
         if self._drop_to_list():
             return self.table.moved(self.stack, token.kind) is not None
         if token.text in ITEMS:  # the item's head is the unfinished part

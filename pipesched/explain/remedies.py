@@ -1,4 +1,4 @@
-"""Remedies for a deadlock: a single change after which no rank waits for ever. Each remedy is tried before it is
+"""Suggests remedies for a deadlock: a single change after which no rank waits for ever. Each is tried before it is
 suggested.
 """
 
@@ -28,7 +28,9 @@ Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Suggest moving one operation, for compute orders in a cycle. waits: where each rank stops, and for what."""
+    """Suggest moving one operation, for compute orders in a cycle. waits: where each rank stops, and the operation it
+    awaits.
+    """
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]
@@ -83,5 +85,5 @@ def _cured(program: Program, model: Model) -> bool:
 
 
 def _moved(order: Order, source: int, target: int) -> Order:
-    """Return an order with one entry moved to another's place on its rank, and those between shifted by one."""
+    """Return an order with an entry moved to another place on its rank, and the entries between shifted by one."""
     return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))

@@ -1,1 +1,1 @@
-"""Explanations of idle time, and comparisons of schedules and orders."""
+"""Explains idle time, and compares schedules and orders."""

@@ -43,7 +43,7 @@ def why(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Why:
-    """Explain the idle time of a schedule: its split by rank, its growth, the critical path, every gap.
+    """Explain the idle time of a schedule: its split by rank, its growth, the critical path, and every gap.
 
     Raises:
         PipeschedError: the findings, if the file is not a schedule; PS225.
@@ -83,11 +83,11 @@ def compare(
 
     library: as ``--all``, add every built-in schedule. cost_per: whether the costs are for 1/p of the model (``rank``)
     or for one ``stage``. A parameter applies to the schedules that have it. comm: a model such as ``one-stream``, under
-    which messages share a rank's links: sets `row.queued`. jitter: the standard deviation of every time, as "5%":
-    `row.jitter` has the makespans of draws, which are the same for all; rule: orders by `greedy` are decided again in
-    each draw. traffic: `plot()` draws makespans against communication : compute, 0 to 1.2, and needs parts on both the
-    rank's own engine and another. executor: does the work, any executor of `concurrent.futures`; by default this
-    process.
+    which messages share a rank's links; it sets `row.queued`. jitter: the standard deviation of every time, such as
+    "5%"; `row.jitter` has the makespans of the draws, which are the same for all schedules; rule: orders by `greedy`
+    are decided again in each draw. traffic: `plot()` draws makespans against communication : compute, 0 to 1.2, and
+    needs parts on both the rank's own engine and another. executor: any executor of `concurrent.futures`; by default
+    the work runs in this process.
 
     Raises:
         PipeschedError: PS207, PS208, parameters that do not fit the schedules; PS225; PS809, PS810, a missing file.

@@ -1,4 +1,4 @@
-"""The period of a batch: the time that each further batch adds in the long run.
+"""Computes the period of a batch: the time that each further batch adds in the long run.
 
 With STEPs inside an order it is the kernel's period (`period`) times the microbatches of a batch. Any other order is
 repeated whole, batch after batch, without a barrier between two of them: a rank begins the next batch when it has
@@ -48,7 +48,7 @@ class Batches(Part):
         """Return the period, with its assumptions."""
         of = f"a batch of {self.microbatches} microbatch{'es'[: 2 * (self.microbatches > 1)]}"
         said = f"{self.unit.text(self.length)} for {of}, bubble {share(self.bubble)}"
-        return [f"period {said}: an endless run, STEP takes no time, and no rank waits there"]
+        return [f"period {said}: in an endless run, if STEP takes no time and no rank waits in it"]
 
     def to_json(self) -> dict[str, object]:
         """Return period, bubble and size of a batch."""

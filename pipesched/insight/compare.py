@@ -1,7 +1,7 @@
-"""The table of a comparison, over schedules and sizes.
+"""Compares schedules and sizes in a table.
 
 A parameter applies to the files that have it: `--v 2` applies only to the interleaved schedules; the others run once
-without it. A size that a schedule refuses becomes a row with the reason.
+without it. If a schedule refuses a size, its row shows the reason.
 
 Costs are for 1/p of the model, so an operation of one of S stages takes p/S of them; or, on request, for one stage of
 any size. Messages cost the same in both cases.
@@ -146,7 +146,7 @@ def _examination(asked: Row | Asked) -> Examination | None:
 
 
 def measured(source: Source, options: Options, made: Examination) -> Row:
-    """Return the row of a file at a size: its figures, or why it has none."""
+    """Return the row of a file at a size: its figures, or the reason why there are none."""
     report, loaded, costs = made.report, made.loaded, made.options.costs or Costs()
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     figures: dict[str, Fraction | None] = {}
@@ -188,19 +188,19 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
     """Yield assumptions on the memory that a recomputed F keeps."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
-        yield "an F that is run again keeps K = 0 until its R"
+        yield "an F with an R keeps K = 0 until its R"
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     """Yield reasons why a schedule's figures do not describe a full training step of a chain."""
     if schedule.forward_only:
-        yield "forward-only: nothing is trained"
+        yield "forward-only: it does not train"
     if frozen := schedule.placement.frozen:
-        yield f"frozen {ranges(frozen)}: weights of these stages are not trained"
+        yield f"frozen {ranges(frozen)}: the weights of these stages are not trained"
     if schedule.slices > 1:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:
-        yield "stages read others than the one before them"
+        yield "stages read other stages than the previous one"
     if schedule.steps is not None:
         yield "STEPs inside the order: it trains on several batches, with older weights"
     yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)
@@ -227,9 +227,9 @@ def share(placement: Placement) -> Fraction:
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
     """Return a lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
 
-    It does not if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ between
-    microbatches, if microbatches are slices, if forwards are recomputed or activations offloaded, or if a pair or a
-    full backward does not take the time of its parts, as with parts on several engines.
+    There is none if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ
+    between microbatches, if microbatches are slices, if forwards are recomputed or activations offloaded, or if a pair
+    or a full backward does not take the time of its parts, as with parts on several engines.
     """
     if report.parts.time is None or any(found.code < "PS4" and found.code >= "PS3" for found in report.diagnostics):
         return None

@@ -1,13 +1,13 @@
-"""A comparison, as text and as JSON.
+"""Writes a comparison as text and as JSON.
 
 bubble         idle time of all ranks / (ranks x makespan); by span with the span instead of the makespan
 idle / work    the same idle time over the work of all ranks; half of the literature calls this the bubble fraction
-peak           most activations of any rank, in microbatches through 1/p of the model
+peak the most activations of any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
 bytes          with a model: the most bytes that a rank needs, as `verify` counts them
 exposed        with parts: the largest communication time of a rank that compute does not hide; hidden: the hidden share
-of all ranks lower bound    no order of these operations on this placement is faster, at any memory or within the
-               requested caps on activations
+of all ranks lower bound a bound for every order of these operations on this placement, at any memory or within the
+requested caps on activations
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Row(Judged):
     """The figures of a schedule at a size; None if the file has an error that prevents them. share: the share of the
     model on the rank that holds most. own_costs: whether the file gives some of the costs. assumed: derived costs, each
     with the costs from which it follows. remarks: the assumptions as text, and further remarks on the costs. rests_on:
-    the assumptions on costs and bytes, as text; doubts: doubts about the costs. work: work of other schedules that this
-    one lacks, and the ranks without work. queued: the makespan if messages queue, under the named communication model.
-    jitter: the makespan with varying times. exposed: the communication that compute does not hide, if parts are given.
-    versions: the most weight versions alive on a rank, if STEPs are inside the order. bytes: the most bytes that each
-    rank needs, if a model is given.
+    the assumptions on costs and bytes, as text; doubts: doubts about the costs. work: the work that this schedule does
+    not do but others do, and the ranks without work. queued: the makespan if messages queue, under the named
+    communication model. jitter: the makespan with varying times. exposed: the communication that compute does not hide,
+    if parts are given. versions: the most weight versions alive on a rank, if STEPs are inside the order. bytes: the
+    most bytes that each rank needs, if a model is given.
     """
 
     source: str
@@ -216,7 +216,7 @@ class Comparison:
         return found
 
     def apart(self, row: Row) -> str:
-        """Return why a row cannot be compared with the others; empty if it can."""
+        """Return the reason why a row cannot be compared with the others; empty if it can."""
         if row.makespan is None:
             return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
         others = not all(other.own_costs for other in self.rows)
@@ -231,7 +231,7 @@ class Comparison:
         if self.growing:
             title, notes = (
                 "makespan as communication grows",
-                ["parts on other engines are scaled, all others do not change"],
+                ["only parts on other engines are scaled"],
             )
             x, y = "communication : compute, of all parts in a row", f"makespan, {self.unit.words or 'units of time'}"
             return plot(self.growing, x=x, y=y, title=title, notes=notes, said=(shown, self.unit.text))
@@ -268,7 +268,9 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     yield from _figures(comparison.rows)
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
-        yield render.clean(f"{', '.join(dict.fromkeys(own))}: at the costs of the file; --cost sets the same for all")
+        yield render.clean(
+            f"{', '.join(dict.fromkeys(own))}: at the costs of its file; --cost sets the same costs for all"
+        )
     own_remarks = [(row.doubts if comparison.explains else row.remarks, row) for row in comparison.rows]
     said = grouped((remark, row.name) for remarks, row in own_remarks for remark in (*remarks, *row.work))
     for remark, names in said.items():

@@ -1,4 +1,4 @@
-"""Differences between two orders, and their cost.
+"""Compares two orders: their differences, and the cost of these.
 
     rank 1: W1.3 moved from step 14 to 11, before F1.5
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
@@ -6,10 +6,10 @@
 The differences are the fewest moves of operations that turn each rank's order into the other's, operations in only one
 of the orders, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
-Every operation or instruction is represented by a number, equal ones by equal numbers. If both files name
-their messages, the messages are compared too, since a moved message can deadlock; otherwise only the computes. A B of
-one order and the I of the same stage and microbatch in the other get the same number, so that split backwards are not
-reported as different operations.
+Operations and instructions are represented by numbers, which are equal if they are equal. If both files name their
+messages, the messages are also compared, since a moved message can deadlock; otherwise only the computes are compared.
+A B of one order and the I of the same stage and microbatch in the other get the same number, so that split backwards
+are not reported as different operations.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Mark my entries that are a B but an I in the other order; at, there: stages and microbatches."""
+    """Mark my entries that are a B here and an I in the other order; at, there: stages and microbatches."""
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
 

@@ -15,12 +15,13 @@ from pipesched.command import flags
 def diff(a: str, b: str, *, every: bool, **given: object) -> int:
     """List the differences between two orders: .ps files, torch CSV files, orders, streams, built-in names.
 
-    Shows the fewest operations that must be moved to turn A into B, rank by rank, operations that only one of them has,
-    sizes and placement; then times and memory of both. If both files name messages, these are compared too.
+    Shows, rank by rank, the fewest operations that must be moved to turn A into B, the operations that only one of them
+    has, and differences in sizes and placement; then times and memory of both. If both files name messages, these are
+    also compared.
 
     \b
     pipesched diff zb_h1 mine.ps --p 4 --m 8
-    Exit status: 0 the same order, 1 they differ or one cannot be read as a schedule, 2 the command line.
+    Exit status: 0 the orders are the same, 1 they differ or a file is not a schedule, 2 the command line is wrong.
     """
     from pipesched.compile import read
     from pipesched.insight import diff as verb

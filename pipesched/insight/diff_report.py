@@ -1,4 +1,4 @@
-"""Differences between two orders, as text and as JSON."""
+"""Writes the differences between two orders as text and as JSON."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
 
 
 def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
-    """Group moves to one place: each begins where the previous one ends, in the second order."""
+    """Group moves to one place: in the second order each begins where the previous one ends."""
     run: list[Move] = []
     for move in moves:
         if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):

@@ -1,4 +1,4 @@
-"""Makespans of an order with varying times, and the slack of its messages.
+"""Computes makespans of an order with varying times, and the slack of its messages.
 
 Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution around 1 with
 the requested standard deviation, at least 0. Messages do not queue for their link. Both parts of an overlap pair share
@@ -7,11 +7,11 @@ schedule of any size, so that schedules are compared under equal conditions.
 
 The order of every rank is fixed; or an order by rule is decided again in each draw, at its times.
 
-    draw          0    1    2   ...       all draws of an operation are a row: what runs in one turn of the lists
+    draw          0    1    2   ...       all draws of an operation are a row: the operations of one turn of the lists
     F0.0         1.02 0.97 1.05           is one sum of rows, and one maximum
     F0.1         0.99 1.01 0.93
 
-The slack of a message is the time by which it may arrive later, by itself, without a longer makespan: the makespan less
+The slack of a message is the longest delay of only this message that does not increase the makespan: the makespan minus
 the longest path to the message and the longest path from it.
 """
 
@@ -100,17 +100,17 @@ class Jitter(Part):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The distribution of times, and what it omits."""
+        """The distribution of times, and the effects that it omits."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
-        by_rule = ("a rule decides at these times, and at messages of mean length",) if self.rule else ()
+        by_rule = ("a rule decides with these times, and with the mean time of messages",) if self.rule else ()
         said = ("each operation and message takes its cost times its own random factor", varied, messages, *by_rule)
         return (f"jitter: {'; '.join(said)}",)
 
     def lines(self) -> list[str]:
         """Return both quantiles, the number of messages without slack, and the least slack of links."""
         median, most = near(self.p50, self.unit), near(self.p95, self.unit)
-        how = ", the order decided again in each" if self.rule else ""
+        how = ", with the order decided again in each" if self.rule else ""
         lines = [
             f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %{how}"
         ]
@@ -279,8 +279,8 @@ class Levels(Record):
     """The entries of lists by turn: entries of one turn wait for entries of earlier turns only.
 
     order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of an
-        awaited entry and the number of the wait; first the entry before it in its list. The place behind all, and the
-        wait 0, mean none. further: by place, the other entries for which it waits.
+        awaited entry and the number of the wait; first the entry before it in its list. The place after all entries,
+        and the wait 0, mean none. further: by place, the other entries for which it waits.
     """
 
     order: Ints
@@ -363,7 +363,7 @@ def _copies(made: Analysis) -> Copies | None:
 
 
 def slack(made: Analysis) -> Ints:
-    """Return, for each message, the ticks by which it may arrive later."""
+    """Return, for each message, the longest delay in ticks that does not increase the makespan."""
     schedule, found = made.schedule, made.dependencies.messages()
     slot, cost, cut, (consumer, producer, delay) = entries(schedule, made.dependencies, made.ticks, _copies(made))
     end, _, _ = run(Lists.of(cost, cut, (consumer, producer, delay)))

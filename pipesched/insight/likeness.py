@@ -1,21 +1,21 @@
-"""Similarity of two orders: equal except for a part of every rank, with the fewest moves from one to the other.
+"""Compares two orders: the part of every rank in which they differ, and the fewest moves from one to the other.
 
     mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       compared with `known`, read
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
                                                up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
 
-There are three readings, from strict to lax: exact; without W (their order is free as long as memory allows); and with
-each full backward read as its I, to recognize the same order with split backwards. In the two lax ones both orders must
-have the same W. If the orders differ under a reading, it keeps the differing part: per rank the steps between the
-common beginning and end.
+There are three readings, from strict to lax: exact; without W (the order of W is free as long as memory allows); and
+with each full backward read as its I, to recognize the same order with split backwards. In the two lax readings both
+orders must have the same W. If the orders differ under a reading, the result has the differing part: per rank the steps
+between the common beginning and end.
 
     a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
-    b   F0 F1 I0 F2 W0 I1 W1           the longest increasing run of them stays: W0 (or F2) has moved
+    b   F0 F1 I0 F2 W0 I1 W1           the longest increasing subsequence stays: W0 (or F2) has moved
 
 Every element occurs once, so this is a permutation, and the elements of a longest increasing subsequence have not
 moved: one pass with a binary search, n log n. A permutation splits into blocks, each of which maps to itself; in short
-blocks, of equally long subsequences the one with most `heavy` elements is chosen, so that a W is reported as moved and
-not the F next to it.
+blocks, the subsequence with the most `heavy` elements is chosen among equally long ones, so that a W is reported as
+moved and not the F next to it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ _SHORT = 40  # most elements of a block for which all pairs are compared
 @dataclass(frozen=True)
 class Moves:
     """The moves between two orders; positions count from 0. moved: (in a, in b) of elements that have moved, in b's
-    order; gone: only in a; new: only in b.
+    order; gone: elements only in a; new: elements only in b.
     """
 
     moved: tuple[tuple[int, int], ...] = ()

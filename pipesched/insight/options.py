@@ -8,14 +8,14 @@ from pipesched.command.options import ALL, FORMAT, RESULTS, VERBOSE
 from pipesched.command.values import text
 from pipesched.extension import Option, flag
 
-_SHARE = "Costs are for 1/p of the model, or for one stage."
+_SHARE = "Whether costs are for 1/p of the model, or for one stage."
 
 
 def every(help: str) -> Option:
     return Option("every", flag, help, flags=("--all",), terminal=True)
 
 
-WHY = (every("Every rank, all of the critical path, and every gap."), *ALL, VERBOSE, *RESULTS)
+WHY = (every("Show every rank, the whole critical path, and every gap."), *ALL, VERBOSE, *RESULTS)
 COMPARE = (
     Option("library", flag, "Add every built-in schedule.", None, False, ("--all",)),
     Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
@@ -24,4 +24,4 @@ COMPARE = (
     VERBOSE,
     *(replace(x, choices=(*x.choices, "csv", "markdown", "latex")) if x is FORMAT else x for x in RESULTS),
 )
-DIFF = (every("Every line, and every operation on it."), *ALL, VERBOSE, *RESULTS)
+DIFF = (every("Show every line, and every operation on it."), *ALL, VERBOSE, *RESULTS)

@@ -1,4 +1,4 @@
-"""The period of an order: the time that each further microbatch adds if its kernel repeats without end.
+"""Finds the period of an order: the time that each further microbatch adds if its kernel repeats without end.
 
     rank 0   F F F | F B | F B | F B | B B B          the kernel of K microbatches, here 1, is between the bars
     rank 1   F F   | F B | F B | F B | B B
@@ -8,9 +8,9 @@ its list, or receives its message: y of copy n starts at least w after the start
 
     period of K microbatches = max over cycles of  sum of w / sum of d
 
-and two things prove a period: a cycle with that ratio, along which every edge is tight in the timeline; and a
+and two facts prove a period: a cycle with that ratio, along which every edge is tight in the timeline; and a
 start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so that no cycle
-has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are read from the timeline of enough copies. The
+has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are found in the timeline of enough copies. The
 difference of two makespans is not the period: if the cycle spans several copies, makespans grow unevenly.
 """
 
@@ -38,8 +38,8 @@ _LARGEST = 2.0**62
 class Period:
     """The time that the kernel adds, with its proof.
 
-    microbatches: their number in a kernel. length: its time, in the user's unit. work: a kernel's, by rank. ranks: the
-    ranks of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
+    microbatches: their number in a kernel. length: its time, in the user's unit. work: the work of a kernel, by rank.
+    ranks: the ranks of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
     """
 
     microbatches: int

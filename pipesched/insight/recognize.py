@@ -22,7 +22,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.sameness import same_place
 from pipesched.support.source import Source
 
-LEAST = Fraction(3, 4)  # the least common share of a recognized order
+LEAST = Fraction(3, 4)  # the smallest common share of a recognized order
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
     """Yield every library schedule with this placement at these sizes, with the same frozen stages."""
     p, m = schedule.ranks, schedule.microbatches
     if schedule.stages % p or schedule.steps is not None:
-        return  # an order with STEPs inside is compared with none
+        return  # an order with STEPs inside is not compared
     sizes = {"p": p, "m": m, "v": schedule.stages // p}
     for name, source in plainest():
         same = partial(same_place, schedule.placement)

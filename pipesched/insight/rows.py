@@ -34,7 +34,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "jitter",
         Lazy("common.values:deviation"),
-        "Makespan if every time varies by this much, as 5%.",
+        "Report the makespan if every time varies by this standard deviation, such as 5%.",
         "X%",
         on=("verify", "compare"),
         after="comm",

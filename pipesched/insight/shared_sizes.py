@@ -1,4 +1,7 @@
-"""Sizes for several schedules: `--v 2` applies to the interleaved ones, and a written-out order has its own p and m."""
+"""Distributes sizes to several schedules:
+
+`--v 2` applies to interleaved ones; a written-out order has its own p and m.
+"""
 
 from __future__ import annotations
 

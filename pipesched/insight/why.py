@@ -1,5 +1,4 @@
-"""The explanation of idle time: its split, its growth per microbatch, the critical path, each gap, and a similar
-published order.
+"""Explains idle time: its split, its growth per microbatch, the critical path, each gap, and a similar published order.
 
 Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
 constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order repeats a
@@ -32,7 +31,7 @@ from pipesched.support.source import Source
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, Causes, Gaps, Split, causes
 
-_OPERATIONS = 100_000  # limit on those of a larger size whose kernel is looked for
+_OPERATIONS = 100_000  # limit on the operations of a larger size in which a kernel is searched
 
 
 def why(source: Source, options: Options) -> Why:

@@ -17,9 +17,9 @@ def why(file: str, *, every: bool, **given: object) -> int:
 
     \b
     Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
-    computes and for messages of other ranks between them, and imbalance, by which the busiest rank has more
-    work. Then the growth with every microbatch, the most similar published order, the critical path, and
-    each gap with what ends it. A file that is wrong is explained as far as it runs, with exit status 1.
+    computes and for messages of other ranks between them, and imbalance, the additional work of the busiest rank. Then
+    follow the growth with every microbatch, the most similar published order, the critical path, and each gap with the
+    operation that ends it. A file that is wrong is explained as far as it runs, with exit status 1.
     """
     from pipesched.compile import read
     from pipesched.insight import why as verb

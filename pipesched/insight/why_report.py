@@ -1,4 +1,4 @@
-"""The findings of `why`, as text and as JSON."""
+"""Writes the findings of `why` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Why(Record):
     has no visible kernel.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
-    or microbatch (`even_microbatches`) took the mean; each only if the costs differ from that.
+    or microbatch (`even_microbatches`) took the mean; each only if it differs from the actual costs.
     """
 
     examined: Examination

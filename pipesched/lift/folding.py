@@ -21,7 +21,8 @@ from typing import TypeAlias
 import numpy as np
 
 LETTER = 2
-"""The cost of a plain letter. A repeat costs LOOP and its body; of equal costs the spelling without it wins.
+"""The cost of a plain letter. A repeat costs LOOP and its body; at equal costs, the spelling without the repeat is
+preferred.
 
 So F F F and F B F B do not change; F F F F and F I W F I W do.
 """

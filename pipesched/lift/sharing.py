@@ -23,7 +23,8 @@ LEAST = 3
 """The fewest ranks that share a program with counts linear in the rank: any two points are on a line."""
 
 MOST_PARTS = 40
-"""Limits on the parts of an order: with more it is too irregular to compare; with more than MERGED it is not merged."""
+"""Limits on the parts of an order: with more parts it is too irregular to compare; with more than MERGED it is not
+merged."""
 MERGED = 8
 LONGEST = 4 * MOST_PARTS
 

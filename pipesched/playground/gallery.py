@@ -1,4 +1,4 @@
-"""The built-in schedules at a grid of sizes, as JSON that a page in a browser plays.
+"""Writes the built-in schedules at a grid of sizes, as JSON that a page in a browser plays.
 
     {"name": "1f1b", "title": "1F1B", "parameters": ["p", "m"], "entries": [
         {"sizes": {"p": 4, "m": 8}, "ranks": 4, "stages": 4, "microbatches": 8, "start": [0, 16, ...],
@@ -40,7 +40,9 @@ MICROBATCHES = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Played:
-    """A built-in schedule at those sizes of the grid that it accepts. refused: why it is absent, or an empty text."""
+    """A built-in schedule at the sizes of the grid that it accepts. refused: the reason why it is absent, or an empty
+    text.
+    """
 
     name: str
     title: str
@@ -65,9 +67,9 @@ def gallery(ranks: Sequence[int] = RANKS, microbatches: Sequence[int] = MICROBAT
 def _entries(
     source: Source, ranks: Sequence[int], microbatches: Sequence[int]
 ) -> tuple[list[Mapping[str, object]], str]:
-    """Return the entries of a schedule at all sizes that its `require` accepts; or why there are none."""
+    """Return the entries of a schedule at all sizes that its `require` accepts, or the reason why there are none."""
     if checked(source).lists:
-        return [], "it has lists of lengths and costs by microbatch"
+        return [], "it has lists of lengths, or costs by microbatch"
     names = checked(source).parameters
     made: list[Mapping[str, object]] = []
     for p, v, each in product(ranks, STAGES if "v" in names else (0,), microbatches):
@@ -80,7 +82,7 @@ def _entries(
         if (schedule.placement.rank_of < 0).any():
             return [], "its microbatches skip stages"
         made.append(entry_of(schedule))
-    return made, "" if made else "no size of the grid fits it"
+    return made, "" if made else "it accepts no size of the grid"
 
 
 def entry_of(schedule: Schedule) -> dict[str, object]:

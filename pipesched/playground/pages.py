@@ -1,4 +1,4 @@
-"""The page as files: `index.html`, and the orders of each built-in schedule as `orders/NAME.json`.
+"""Writes the files of the page: `index.html`, and the orders of each built-in schedule as `orders/NAME.json`.
 
 The page draws with the code of `show -o FILE.html`, which it loads into a frame for each schedule, and plays orders
 with `page/model.js`, which tests compare with the analysis.

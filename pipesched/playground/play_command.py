@@ -1,4 +1,4 @@
-"""``pipesched play``: the page that plays the built-in schedules."""
+"""``pipesched play``: writes the page that plays the built-in schedules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from pipesched.diagnostics import Code, fail
 from pipesched.extension import Option
 
 _FOLDER = Option("output", text, "Folder for the page.", "DIR", flags=("-o", "--output"), terminal=True)
-_RANKS = Option("p", sizes.read, "Ranks of its orders [default: nine sizes from 2 to 64].", "N|A,B|A..B", terminal=True)
+_RANKS = Option(
+    "p", sizes.read, ("Numbers of ranks on the page [default: nine sizes from 2 to 64]."), "N|A,B|A..B", terminal=True
+)
 OPTIONS = (_RANKS, *(_FOLDER if option.name == "output" else option for option in OUTPUT))
 
 

@@ -1,4 +1,4 @@
-"""The commands as functions: results are values; nothing is printed, and nothing exits.
+"""The commands as functions: they return values, and do not print or exit.
 
     schedule = pipesched.load("1f1b", p=4)                     a built-in name, a path, an order in memory
     report = pipesched.verify("mine.csv", comm="pair-stream")
@@ -112,14 +112,14 @@ def verify(
     **parameters: Parameter,
 ) -> Report:
     """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
-    Without a schedule, the records of a run are judged by themselves.
+    Without a schedule, the records of a run are checked against each other.
 
-    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: anything but an answer proved optimal is an error;
-    proof: write its clauses to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the messages that the
-    ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then be "80GB". jitter:
-    the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an order by `greedy` is
-    decided again in each. smallest: if a .ps file fails, report the smallest size that fails in the same way.
-    second_opinion: Z3 also checks a certificate of `prove`.
+    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file other than an answer proved optimal is an
+    error; proof: write its clauses to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the messages
+    that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then be
+    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an order
+    by `greedy` is decided again in each. smallest: if a .ps file fails, report the smallest size that fails in the same
+    way. second_opinion: Z3 also checks a certificate of `prove`.
 
     Raises:
         PipeschedError: PS225, an invalid option.
@@ -162,7 +162,7 @@ def emit(
 ) -> str:
     """Return a verified schedule as text: ``stream``, ``torch-csv`` (computes only), ``torch-comms`` or ``deepspeed``.
 
-    ``order``, ``program`` and ``ps`` write an order unchanged, right or wrong. mend: an order that hangs or pairs
+    ``order``, ``program`` and ``ps`` write an order unchanged, even with errors. mend: an order that hangs or pairs
     messages wrongly is repaired first.
 
     Raises:

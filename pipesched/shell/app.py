@@ -33,7 +33,7 @@ def commands() -> dict[str, click.Command]:
 
 
 class Commands(click.Group):
-    """A command group that suggests near misses, and helps if a file is given instead of a command."""
+    """A command group that suggests similar names, and `verify` if a file is given instead of a command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, grouped by purpose."""
@@ -98,7 +98,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Refuse names on the command line with line ends or control characters; a command to check is data."""
+    """Refuse words of the command line with line ends or control characters, except in a command to check, which is
+    data.
+    """
     behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
     if not all(map(str.isprintable, arguments[:behind])):
         from pipesched.shell.mistakes import require_lines

@@ -1,1 +1,1 @@
-"""Pictures of a schedule: text, SVG figure, HTML page, trace, graph, table. Each draws a `chart.chart.Chart`."""
+"""Draws a schedule: as text, SVG figure, HTML page, trace, graph or table. Each view draws a `chart.chart.Chart`."""

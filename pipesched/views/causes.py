@@ -1,13 +1,13 @@
-"""The cause of each operation's start, and the causes of idle time, split exactly.
+"""Finds the cause of each operation's start, and splits idle time exactly by cause.
 
     start(x) = the end of the slot before it        its cause is that slot
              = the end of its input + tC            its cause is that input, by a message
              = the end of a copy (O, L)             its cause is the operation that began the engine's busy time
              = 0                                    it has no cause
 
-A start is the larger of these, so one of them is tight. If both are, the slot before it is the cause: x would start no
-sooner without the message. The critical path follows causes from the last end down to 0 without a gap: its operations
-and its messages add up to the makespan.
+A start is the maximum of these, so at least one of them is tight. If both are tight, the previous slot is the cause:
+without the message, x would not start earlier. The critical path follows causes from the last end down to 0 without a
+gap: its operations and its messages add up to the makespan.
 
     rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
              warm-up      waits           cool-down              = the sum of the five parts
@@ -15,13 +15,12 @@ and its messages add up to the makespan.
     warm-up     before the first operation of the rank
     cool-down   after its last one; all of the idle time if the rank has no operations
     waits       between two operations. Such a gap ends with an operation whose input comes from another rank. The
-                chain of causes is followed back from there to the begin of the gap. It covers the gap without a
-                hole with operations of other ranks (`compute`) and messages in transit (`message`); copies to host
-                memory and back count as messages.
-    imbalance   max over ranks of work - work(r). No order of operations removes it: another rank, with larger or more
-                stages, is busy for so much longer. It is subtracted from the other four, first from the waits for
-                computes, then from those for messages, since it arises with every microbatch; then from cool-down and
-                warm-up.
+                chain of causes is followed back from there to the begin of the gap. It covers the gap completely with
+                operations of other ranks (`compute`) and messages in transit (`message`); copies to host memory and
+                back count as messages. imbalance max over ranks of work - work(r). No order of operations removes it,
+                since another rank, with larger or more stages, is busy for that much longer. It is subtracted from the
+                other four parts: first from the waits for computes and then from the waits for messages, since it
+                arises with every microbatch; then from cool-down and warm-up.
 
 If ranks have equal work there is no imbalance, and the remaining idle time is the same on every rank. All values are in
 ticks, shape (ranks,) or (gaps,); a run that gets stuck is split up to where it stops.
@@ -41,7 +40,7 @@ from pipesched.support.record import Record
 
 
 class Causes(Record):
-    """The tight predecessor of every operation; both parts of a pair have the same. Shape (operations,).
+    """The tight predecessor of every operation; both parts of a pair have the same predecessor. Shape (operations,).
 
     cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or the copies
         from it, 0 without one. crosses: whether a message or copy makes it the cause.
@@ -103,7 +102,7 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 def critical_path(times: Timeline, why: Causes) -> list[int]:
     """Return the operations of a longest chain in chronological order, [] if nothing ran; one part of each pair.
 
-    Of the operations that end last, it ends with the lowest rank's.
+    If several operations end last, the chain ends with the operation of the lowest rank.
     """
     if not len(times.end) or times.end.max() < 0:
         return []
@@ -123,7 +122,7 @@ class Gaps(Record):
     """Every interval in which a rank idles, by rank, then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
-    whether the rank has run nothing before. message: ticks during which the awaited input is in transit.
+    whether the rank has not run any operation before. message: ticks during which the awaited input is in transit.
     """
 
     rank: Ints

@@ -1,4 +1,6 @@
-"""Columns shown for every operation: the producers of its inputs, its rank's memory, the time of its messages."""
+"""Computes columns for every operation: the producers of its inputs, the memory of its rank, the time of its
+messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures for `show`, and for a schedule in a notebook."""
+"""Draws pictures for `show`, and for a schedule in a notebook."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def csv(chart: Chart, how: Request) -> str:
 
 
 def notebook(of: Schedule | Program | Analysis) -> str:
-    """Draw a schedule for a notebook: as a figure, or as text if it is too large for one.
+    """Draw a schedule for a notebook: as a figure, or as text if it is too large for a figure.
 
     A program is drawn as far as it runs under strict communication; an analysis at its costs and under its model.
     """

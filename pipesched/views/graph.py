@@ -7,16 +7,15 @@
 
     cycle     from the node where a rank stops to the one for which it waits, where the next rank stops
 
-A path along order, need and message edges never leads back in time.
-
-As a drawing it has a row for each rank, and time from left to right:
+A path along order, needs and message edges never goes back in time. The drawing has a row for each rank, and time from
+left to right:
 
     rank 0   F0.0 ─ F0.1 ──────── B0.0 ─ B0.1       grey: the order of the rank; dashed within an overlap pair
                  ╲      ╲        ╱      ╱           dark: a message; dotted: an input from the same rank
     rank 1        F1.0 ─ B1.0 ─ F1.1 ─ B1.1         red: the critical path
 
 An operation that never runs is pale and dashed. If ranks wait for each other, octagons mark where each stops, and thick
-edges follow the cycle. DOT is text and needs no other program; `dot` of Graphviz lays it out if it is installed.
+edges follow the cycle. DOT is text and needs no other program; Graphviz's `dot` lays it out if it is installed.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def _node(chart: Chart, index: int) -> dict[str, object]:
 
 
 MAX_OPS = 3_000
-"""The largest graph that is laid out unless forced: more take `dot` minutes, and nobody reads them."""
+"""The largest graph that is laid out unless forced: larger ones take `dot` minutes, and are unreadable."""
 
 HOW_TO_GET_IT = "the program `dot` is missing: install Graphviz (apt-get install graphviz, brew install graphviz)"
 

@@ -4,9 +4,9 @@
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
     <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
 
-Operations are stored as columns, so a million of them are fine. The page draws only what is visible; if operations are
-narrower than pixels, it divides each pixel column among the kinds in proportion to their time. The page's own policy
-forbids every request, so nothing in a file can leave it.
+Operations are stored as columns, so that a page may have a million of them. The page draws only what is visible; if
+operations are narrower than pixels, it divides each pixel column among the kinds in proportion to their time. The
+content policy of the page forbids every request, so that no data of a file can leave it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _part(name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON that can neither close the element around it nor open another one."""
+    """Return a value as JSON that can neither close the enclosing element nor open another one."""
     text = safe(json.dumps(value, ensure_ascii=False, separators=(",", ":")), "ascii-json")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -172,7 +172,10 @@ def _facts(chart: Chart) -> Iterator[str]:
     yield cost(chart)
     peak = chart.analysis.memory.peak
     if peak:
-        yield f"peak {shown(max(peak))} on rank {peak.index(max(peak))} (activations alone: no buffers, no parameters)"
+        yield (
+            f"peak {shown(max(peak))} on rank {peak.index(max(peak))} (only activations, without buffers and "
+            "parameters)"
+        )
 
 
 def trouble(chart: Chart) -> str:
@@ -189,7 +192,9 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return each rank that never ends: the text in its row, its instruction, the sentence, if it is in the cycle."""
+    """Return for each rank that never ends the text in its row, its instruction, its sentence, and whether it is in the
+    cycle.
+    """
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)

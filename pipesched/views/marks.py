@@ -1,4 +1,4 @@
-"""Marks in the rows of ranks that never end, and the messages between the ranks of the cycle."""
+"""Marks for the rows of ranks that never end, and for the messages between the ranks of the cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a rank that is blocked for ever. link: the rank's step of the cycle, None if it has none."""
+    """A mark in the row of a rank that is blocked for ever. link: the rank's step of the cycle, None if the rank is not
+    in the cycle.
+    """
 
     blocked: Blocked
     link: Link | None
@@ -30,7 +32,7 @@ class Mark:
 
     @property
     def words(self) -> str:
-        """The text in the row: the instruction, and what it waits for."""
+        """The text in the row: the instruction, and the instruction for which it waits."""
         x = self.link
         return f"{x.needs or x.blocked.at} waits for {x.until}" if x is not None and x.until else self.blocked.at
 

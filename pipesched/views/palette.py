@@ -1,4 +1,4 @@
-"""Colours of operations that all kinds of colour vision can distinguish.
+"""Colours of operations that people with any kind of colour vision can distinguish.
 
 The default is the palette of a terminal (`chart.colours`). Cells have dark text, and letters if there is no colour. Two
 styles imitate papers:
@@ -6,7 +6,7 @@ styles imitate papers:
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
                   span 24, bubble rate by span 0 %: idle time over ranks x span
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
-                  makespan 33, bubble fraction (idle / work) 37.5 %: as half of the literature calls it
+                  makespan 33, bubble fraction (idle / work) 37.5 %, as in half of the literature
 
 Every rule of a figure's style sheet begins with a class named after the sheet, so that several figures on one page
 (cells of a notebook) do not affect each other or the page.
@@ -49,7 +49,7 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """Return the colour of a kind of compute; the default style's if this style has none."""
+        """Return the colour of a kind of compute; the colour of the default style if this style has none."""
         return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:

@@ -1,14 +1,14 @@
 """A small scatter plot as SVG, without a library: the same points give the same bytes.
 
-bubble |  x gpipe                  a series has a shape, a colour (the shape alone is distinct too),
-ratio  |                           and a line through its points in the order in which they are given
-       |        o 1f1b             left and below is better: the points that no other one beats can be joined
+bubble |  x gpipe                  a series has a shape, a colour (shapes alone are also distinct),
+ratio  |                           and a line through its points in the given order
+       |        o 1f1b             left and below is better: the Pareto-optimal points can be joined
        +-----------------
          peak memory
 
-A label is at the right of its mark, else at its left, above or below it, and covers no mark, no label and no frame. If
-every series is one point there is no legend: a label that does not fit next to its mark is farther off, with a line to
-it, and points at one place share a label. In other plots it is omitted: the tooltip names the point.
+A label is at the right of its mark, else at its left, above or below it, and does not cover marks, labels or the frame.
+If every series is one point there is no legend: a label that does not fit next to its mark is farther away, with a line
+to it, and points at one place share a label. In other plots such a label is omitted, and the tooltip names the point.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half the width of a 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a series. note: what distinguishes it in the series, shown as a tooltip."""
+    """A point of a series. note: the text that distinguishes it in the series, shown as a tooltip."""
 
     x: Fraction
     y: Fraction
@@ -99,7 +99,7 @@ def plot(
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
     below = _wrapped(notes)
-    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # more points get more space
+    low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # a plot with more points is larger
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
     up = axis([point.y for point in points], frame[3], frame[1])
@@ -218,8 +218,8 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): by its series if that has one point, else by the words in which the notes of the
-    series differ.
+    """Label each (series, note): by its series if the series has one point, else by the words in which its notes
+    differ.
 
     Labels are empty if there is one series of one point.
     """
@@ -289,7 +289,7 @@ def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
 
 
 def _free(box: Box, frame: Box, boxes: Iterable[Box], lines: Iterable[tuple[Spot, Spot]]) -> bool:
-    """Return True if a box is within the frame and covers nothing."""
+    """Return True if a box is within the frame and does not cover anything."""
     within = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
     return within and not any(_overlap(box, x) for x in boxes) and not any(_meets(*line, box) for line in lines)
 

@@ -28,7 +28,7 @@ class View(Row):
 
 
 class Overlay(Row):
-    """A picture that shows more than the plan, on request by an option of `show`.
+    """A picture that shows more than the plan, if an option of `show` requests it.
 
     draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
     `views.chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not
@@ -102,7 +102,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _flag("messages", "svg: arrows from sender to receiver.", after="style"),
     _flag("memory", "svg: activations held, under each rank.", after="messages"),
-    _flag("force", "svg, dag: draw more than 50,000 and 3,000 operations.", after="memory", place=1),
+    _flag("force", "Draw more operations than the limit (svg: 50,000, dag: 3,000).", after="memory", place=1),
     Drawing("picture", Lazy("views.drawn:notebook")),
     Drawing("graph", Lazy("views.drawn:graph")),
     Drawing("table", Lazy("views.drawn:table")),

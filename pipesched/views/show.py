@@ -1,4 +1,4 @@
-"""Drawing of files as pictures.
+"""Draws files as pictures.
 
     read ──> examine ──> Chart ──> a view ──> Picture
                            └─ an overlay: additional data
@@ -27,7 +27,7 @@ from pipesched.views.rows import Overlay, View
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """Return the named format, or the format of a file's suffix, and how to draw it.
+    """Return the named format, or the format of a file's suffix, and the view that draws it.
 
     Raises:
         PipeschedError: PS225, an unknown suffix, or an option that does not apply to the format.
@@ -128,7 +128,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
-    """Return as JSON where a run stops for good: the blocked ranks, and the cycle; steps count from 1."""
+    """Return the point where a run stops for good as JSON: the blocked ranks, and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
         "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],

@@ -1,4 +1,4 @@
-"""``pipesched show``: a schedule as a picture."""
+"""``pipesched show``: draws a schedule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show(file: str, **given: Any) -> int:
     \b
     pipesched show zb_h1 --p 4 --m 8                  a chart in the terminal
     pipesched show dualpipe --p 8 --m 20 -o dp.svg    a figure for a paper, or dp.pdf, dp.png
-    pipesched show 1f1b --p 4 -o 1f1b.html            a page to zoom and to point at
+    pipesched show 1f1b --p 4 -o 1f1b.html            a page with zoom and tooltips
     pipesched show 1f1b --p 4 -o 1f1b.json            a trace for Perfetto
     pipesched show 1f1b --p 4 --measured run.json     a measured run under the plan
 
@@ -55,7 +55,7 @@ def show(file: str, **given: Any) -> int:
 
 
 def _request(given: Given) -> Request:
-    """Return how to draw for the picture's destination: a file, a terminal, or a JSON object."""
+    """Return the request for the picture's destination: a file, a terminal, or a JSON object."""
     from pipesched.views import show as verb
 
     path, json = given["output"], given["json"]

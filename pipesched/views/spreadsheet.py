@@ -1,4 +1,4 @@
-"""A schedule as a table, for spreadsheets and data frames: one row per operation, in the order of ranks and steps.
+"""Writes a schedule as a table, for spreadsheets and data frames: one row per operation, by rank and step.
 
     rank,step,op,stage,microbatch,start,end,needs,held
     0,1,F,0,0,0,1,,1

@@ -1,14 +1,14 @@
-r"""A chart as an SVG file: a figure for a paper, a README, a slide.
+r"""Draws a chart as an SVG file: a figure for a paper, a README, or a slide.
 
     title: makespan and bubble
-    rank 0  [F0][F1][F2][F3]            [B0    ]     a slot is as wide as it is long; an overlap pair is two halves
+    rank 0  [F0][F1][F2][F3]            [B0    ]     the width of a slot is its time; an overlap pair is two halves
               [O0][O1]                               copies out and in, where activations are offloaded
             ▁▁▂▂▃▃▄▄                                 memory of the rank, on demand
     rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
-It is written without a library; the same chart gives the same bytes. It paints its own background; colours follow the
-reader's light or dark scheme if the viewer supports that (`prefers-color-scheme`), and the light scheme otherwise.
+It is written without a library; the same chart gives the same bytes. The figure has its own background; colours follow
+the reader's light or dark scheme if the viewer supports it (`prefers-color-scheme`), and the light scheme otherwise.
 
 PDF and PNG are rendered by cairosvg in the light scheme; a PDF has a fixed date.
 """
@@ -38,7 +38,7 @@ from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
-"""The most operations that are drawn unless forced: 10 MB, and viewers stall."""
+"""The largest number of operations that is drawn unless forced: 10 MB, with which viewers stall."""
 
 _LETTER = 7  # width of a letter in the shortest slot, if the picture then stays narrower than
 _WIDEST = 2400
@@ -77,7 +77,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
         message = f"{len(chart.schedule):,} operations are too many for a figure; {MAX_OPS:,} at most"
-        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, or text or a page, or give --force")
+        raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, draw text or a page, or give --force")
     return "\n".join(_Page(chart, how).lines()) + "\n"
 
 
@@ -234,7 +234,7 @@ class _Page:
         if self.chart.stepped:
             yield "", "triangles: STEP"
         if self.how.memory:
-            yield "", "grey: activations held, at the right the peak"
+            yield "", "grey: activations held, with the peak at the right"
         if caption.timeless(self.chart):
             yield "", f"{caption.timeless(self.chart)} of no duration cannot be seen"
         if self.how.messages:
@@ -295,7 +295,7 @@ def _cairo(format: str) -> ModuleType:
         raise fail(Code.NEEDS, f"{wanted}, which is not installed", help=help) from None
     except OSError:
         help = "apt-get install libcairo2, or brew install cairo; or write the figure as .svg"
-        raise fail(Code.NEEDS, f"{wanted}, which does not find the library cairo", help=help) from None
+        raise fail(Code.NEEDS, f"{wanted}, which cannot find the library cairo", help=help) from None
 
 
 def _pdf(cairo: ModuleType, document: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The shapes of a figure: rectangles, numbers, arrows, curves; and the marks of a run that stops for good.
+"""Draws the shapes of a figure: rectangles, numbers, arrows, curves, and the marks of a run that stops for good.
 
     rank 0  [F0][F1]    [B0][F2]//✗ 0SEND_F2 waits for 1RECV_F2//|--.
                                                                     | message
@@ -198,7 +198,7 @@ class Cells(Record):
                 yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
-        """Return an arrow from the lower edge of a row to the upper edge of one below it, or the reverse, cut at the
+        """Return an arrow from the lower edge of a row to the upper edge of a later one, or the reverse, cut at the
         viewport.
         """
         frame, down = self.frame, target > source
@@ -232,10 +232,9 @@ class Cells(Record):
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Return the steps as a line to draw: of several steps at one instant only the last, preceded by the highest if
-    that is larger.
-
-    So freeing and taking an activation at the same time makes no notch, and no peak is lost.
+    """Return the steps as a line to draw. For several steps at one instant it has only the last, preceded by the
+    highest if it is larger, so that an activation that is freed and taken at the same time makes no notch, and no peak
+    is lost.
     """
     first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
     last = np.append(first[1:], len(when)) - 1

@@ -1,4 +1,4 @@
-"""A schedule as Chrome's trace events, for Perfetto, chrome://tracing and TensorBoard.
+"""Writes a schedule as Chrome's trace events, for Perfetto, chrome://tracing and TensorBoard.
 
     process  one per rank, in their order
     thread 0 compute    a complete slice (X) per slot; an overlap pair is one slice, since slices of a thread must nest
@@ -10,7 +10,7 @@
     thread 10000, 10001 copies out, copies in: a slice for each, if activations are offloaded
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own
     counter  C          live activations of each rank, after every operation
-    instant  i          operations that take no time; if a run stops, what each rank waits for
+    instant  i          operations that take no time; if a run stops, the instruction for which each rank waits
 
 A rank that stops for good has a last slice in red, up to the end of the picture, and arrows between these slices show
 the messages of the cycle.

@@ -1,1 +1,1 @@
-"""A schedule as a picture in the terminal, and the table of views that extensions add to."""
+"""Draws a schedule in the terminal, and has the table of views to which extensions add rows."""

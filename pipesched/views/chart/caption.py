@@ -1,4 +1,4 @@
-"""Text about a chart: its times in one line, or, if it never ends, the ranks that wait for each other.
+"""Describes a chart: its times in one line or, if it never ends, the ranks that wait for each other.
 
 cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)
 stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
@@ -66,5 +66,5 @@ def blocked(x: Blocked) -> str:
 
 
 def others(stop: Standstill) -> list[Blocked]:
-    """Return the ranks that stop because of the cycle, or for a message that nobody sends or receives."""
+    """Return the ranks that stop because of the cycle, or for a message that no rank sends or receives."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]

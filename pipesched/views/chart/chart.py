@@ -26,7 +26,7 @@ from pipesched.support.record import Record
 
 
 class Chart(Record):
-    """A chart. wrong: the code of the file's fault, which pictures must not hide. name: replaces the schedule's."""
+    """A chart. wrong: the code of the file's fault, which pictures must show. name: replaces the schedule's name."""
 
     analysis: Analysis
     wrong: str = ""
@@ -64,7 +64,7 @@ class Chart(Record):
 
     @cached_property
     def stepped(self) -> frozenset[int]:
-        """The operations after which a STEP stands inside the order."""
+        """The operations that a STEP inside the order follows."""
         steps = self.schedule.steps
         return frozenset() if steps is None else frozenset((steps.at - 1).tolist())
 
@@ -100,7 +100,7 @@ class Chart(Record):
 
     @cached_property
     def chunk(self) -> Column:
-        """The chunk of every operation on its rank; 0 for a stage that the placement does not put there."""
+        """The chunk of every operation on its rank; 0 if the placement does not put its stage on this rank."""
         placement, schedule = self.schedule.placement, self.schedule
         table = np.zeros((placement.routes, max(schedule.stages, 1)), dtype=np.int16)
         for rank in range(schedule.ranks):

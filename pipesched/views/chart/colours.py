@@ -21,7 +21,7 @@ FILL = {
 }
 """The colours as ``#rrggbb``, by colour class of `model.ops`."""
 
-OTHER = "#999999"  # of a class without a colour
+OTHER = "#999999"  # the colour of a class without one
 
 LIGHTEN = 0.6  # how close to white the last chunk is
 MIXED = 245  # forwards and backwards in one character

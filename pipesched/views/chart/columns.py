@@ -3,8 +3,8 @@
     time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
-Where slots are wider than columns, a slot gets the columns from its rounded start to its rounded end. Where a column
-covers several slots, it shows the one of their kinds with the most time not yet shown.
+A slot that is wider than a column gets the columns from its rounded start to its rounded end. A column that covers
+several slots shows the kind with the most time that has not been shown yet.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
     own = layout.kinds[op].astype(np.int64) * chunks + chunk
     takes = {grain: _taken(begin[own == grain], end[own == grain], at.edges) for grain in np.unique(own).tolist()}
     takes[IDLE] = np.full(at.columns, at.whole, dtype=np.int64) - sum(takes.values())
-    kinds, parts = Counter[int](), Counter[int]()  # what they are owed
+    kinds, parts = Counter[int](), Counter[int]()  # the time that has not been shown yet
     drawn: list[int] = []
     for column in zip(*(taken.tolist() for taken in takes.values()), strict=True):
         there = {grain: taken for grain, taken in zip(takes, column, strict=True) if taken}
@@ -58,7 +58,7 @@ def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
 
 
 def _taken(begin: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return how much of each column these bars take."""
+    """Return the fraction of each column that these bars take."""
     before = np.searchsorted(begin, edges, side="right")
     passed = np.append(0, np.cumsum(end - begin))[before] - np.maximum(np.append(0, end)[before] - edges, 0)
     return np.asarray(np.diff(passed))

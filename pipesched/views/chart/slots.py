@@ -1,4 +1,4 @@
-"""Data that pictures share: label widths, the phases of a rank, its activations.
+"""Computes data that pictures share: label widths, the phases of a rank, its activations.
 
     phases   warm-up      until the first backward of a rank starts
              steady       from there until its last forward has ended; empty if all forwards come first
@@ -44,7 +44,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the instants in ticks, and the memory held from each on, in parts; the first is at 0, with nothing held.
+    """Return the instants in ticks, and the memory held from each on, in parts; the first is at 0, with no memory.
 
     Only operations that run count. Several steps may share an instant; the last one counts.
     """

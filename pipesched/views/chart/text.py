@@ -69,7 +69,7 @@ def _lines(layout: Layout) -> Iterator[str]:
 
 
 def row(layout: Layout, rank: int) -> str:
-    """Return the characters of a rank, from the first column to the last; with its mark where it stops for good."""
+    """Return the characters of a rank, from the first column to the last, with a mark where it stops for good."""
     made = drawn(layout, layout.slots, rank, mixed=layout.mixed)
     mark, cycle = layout.stops.get(rank, ("", False))
     while mark and made and made[-1][1]:
@@ -194,7 +194,7 @@ def legend(layout: Layout) -> Iterator[str]:
     if unseen:
         yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} of no duration cannot be seen")
     if layout.chart.stepped and not layout.mixed:
-        yield from wrapped(layout, "! STEP, which takes no time, after operations with room for the sign")
+        yield from wrapped(layout, "! STEP, which takes no time; shown after operations with enough columns")
     if any(layout.phases):
         yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
 
@@ -206,7 +206,7 @@ def _letters(layout: Layout) -> str:
     paler = f", {later} paler" if lower and layout.how.color else ""
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
-        return f"a column shows one of the kinds in it, each as often as its share of the time{chunks}"
+        return f"a column shows one of its kinds, each as often as its share of the time{chunks}"
     if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
     named = f", stages named at --width {layout.naming(stages=True)}" if layout.chart.chunks > 2 else ""

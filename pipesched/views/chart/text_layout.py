@@ -1,8 +1,8 @@
-"""The layout of a chart in characters: names of ranks, columns of time, peaks; and the label of each slot.
+"""Lays out a chart in characters: names of ranks, columns of time, peaks, and the label of each slot.
 
 F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
-F9.5     of stage 9, where a rank has more than two chunks and it fits
-F5+b2    an overlap pair, one slot; or F5b2, F+b, + where that is too wide
+F9.5     of stage 9, if a rank has more than two chunks and it fits
+F5+b2    an overlap pair, one slot; or F5b2, F+b, + if that is too wide
 FFF      too narrow for numbers          12    in colour, too narrow for letters
 """
 
@@ -29,7 +29,7 @@ SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
 
 @dataclass(frozen=True)
 class Text:
-    """How to write a chart: total columns, the interval of time, colour, ASCII only."""
+    """The form of a chart: total columns, the interval of time, colour, ASCII only."""
 
     width: int = 80
     viewport: Viewport = WHOLE
@@ -37,7 +37,7 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank in the cycle, one that waits for it, or the end of a phase."""
+        """Return the character for idle time, a rank in the cycle, a rank that waits for it, or the end of a phase."""
         return SIGNS[meaning][self.ascii]
 
 
@@ -54,7 +54,7 @@ class Bars(Record):
 
 
 class Layout(Record):
-    """A chart, how to write it, and the layout derived from both."""
+    """A chart, its form, and the layout derived from both."""
 
     chart: Chart
     how: Text
@@ -187,7 +187,7 @@ class Layout(Record):
     @cached_property
     def _form(self) -> int:
         """The common form of all labels in colour, since a row with both 3 and B4 would be misread: 0 if letter and
-        number fit in all slots, 1 if only the number fits, 2 if neither.
+        number fit in all slots, 1 if only the number fits, 2 if neither fits.
         """
         longest = widest(self.chart, self.stages)
         return next((form for form in (0, 1) if (longest - form) * self.axis.step <= self.chart.shortest), 2)

@@ -1,16 +1,16 @@
-"""Views: all kinds of pictures, one row each.
+"""Views: a row for every kind of picture.
 
     name    suffixes                        contents
     text    .txt                            a chart in characters
-    svg     .svg .pdf .png                  a figure; PDF and PNG are the figure as cairosvg paints it
-    html    .html .htm                      a page that needs nothing else
+    svg     .svg .pdf .png                  a figure; cairosvg converts it to PDF and PNG
+    html    .html .htm                      a self-contained page
     trace   .json                           Chrome's trace events, for Perfetto
     dag     .dot .gv .graphml, .svg .pdf    the dependency graph: DOT, GraphML, or laid out by the program `dot`
     csv     .csv                            the times, one line per operation
 
 An overlay is drawn with the plan or instead of it: a measured run, or the bytes of a transformer over time.
 
-A row names the options that apply to its view; others are refused. Help texts name the views to which an option
+A row names the options that apply to its view; other options are refused. Help texts name the views to which an option
 applies. A view is imported when it is drawn.
 """
 
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """An analysis with the value that an overlay draws. published: the overlay's keys in JSON."""
+    """An analysis with the value that an overlay draws. published: the keys of the overlay in JSON."""
 
     analysis: Analysis
     over: object = None
