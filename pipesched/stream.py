@@ -81,10 +81,7 @@ class Instruction:
         return tuple(x for x in self.parts or (self,) if x.op.startswith(("SEND", "RECV")))
 
     def __str__(self) -> str:
-        """Return torch's notation:
-
-        ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` if not to a neighbour.
-        """
+        """Return torch's notation: ``0F1``, ``2RECV_F0``, ``(3F0;3B1)OVERLAP``; ``1SEND_F0>4`` over a distance."""
         if self.parts:
             return f"({';'.join(map(str, self.parts))}){self.op}"
         stage = "" if self.stage < 0 else str(self.stage)

@@ -35,9 +35,8 @@ from pipesched.model.schedule import Program
 class Events:
     """The lists of a program: entries are its instructions, then those of queues with an order of their own.
 
-    late: the time of each message, at both of its ends. head: the instruction at which each instruction blocks.
-        sources: by end of a message, the entries that begin it when they end, -1 for none. done: by message end, an
-        entry that does not end before the message.
+    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
+    message, the entries that begin it when they end, -1 for none. done: by end, an entry that does not end before it.
     """
 
     def __init__(

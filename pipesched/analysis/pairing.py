@@ -80,9 +80,8 @@ def pair(program: Program) -> Pairing:
 def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
     """Link the two ends of each message by their instant; return True if the clock proves that this is the pairing.
 
-    The clock increases on each rank, from 0 or later, and both ends of a message have the same instant. Along a
-    channel, sends and receives are therefore both in the order of their instants, and the i-th send is linked with the
-    i-th receive.
+    The clock increases on each rank, from 0 or later, and both ends of a message have the same instant. Along a channel
+    both sides are in the order of their instants, so the i-th send and receive are linked.
     """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):

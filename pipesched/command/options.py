@@ -54,9 +54,7 @@ _ONE_EACH = (
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a TOML file: each a number, or a list by stage."
 COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
-RELEASE = Option(
-    "release", values.release, ("Rule by which activations are freed: W, I, split:x, torch or I=a,W=b."), "RULE", "W"
-)
+RELEASE = Option("release", values.release, "When activations are freed: W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Largest number of activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
 COMM = Option("comm", text, "Communication model under which the order must hold [default: strict].", "MODEL")

@@ -1,8 +1,7 @@
 """Writes text: results to stdout or a file, errors and progress to stderr.
 
 Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
-not UTF-8 gets ASCII. Control characters from any source do not reach a terminal. A file is written completely or not at
-all.
+not UTF-8 gets ASCII. No control character of any source reaches a terminal. A file is written completely or not at all.
 """
 
 from __future__ import annotations

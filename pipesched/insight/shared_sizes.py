@@ -1,7 +1,4 @@
-"""Distributes sizes to several schedules:
-
-`--v 2` applies to interleaved ones; a written-out order has its own p and m.
-"""
+"""Distributes sizes to schedules: `--v 2` applies to interleaved ones; a written-out order has its own p and m."""
 
 from __future__ import annotations
 

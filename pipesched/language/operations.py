@@ -284,9 +284,7 @@ class Emitter:
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT])
-            letters = (
-                "; B is the full backward here, and the B of the zero-bubble papers is I: write `I` instead of `B`"
-            )
+            letters = "; B is the full backward here; the B of zero-bubble papers is I: write `I` for `B`"
             message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
             help = "an I must come first" + letters * fused
             return Halt(Code.NO_PENDING_W, message, "every I has had its W", help)

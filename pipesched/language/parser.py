@@ -98,9 +98,7 @@ def _refuse_steering(source: Source) -> None:
         point = f"U+{ord(found.group()):04X}"
         message = f"the file has the character {point}, an invisible control character"
         here = Label(source.span(found.start(), found.end()), point)
-        raise fail(
-            Code.CHARACTER, message, here, help=("remove it; it is not allowed in comments and documentation either")
-        )
+        raise fail(Code.CHARACTER, message, here, help="remove it, even in comments and documentation")
 
 
 def _refuse_deep(tree: ast.File) -> None:

@@ -103,10 +103,7 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Rule:
-    """The default of a cost if all of `given` are given:
-
-    `text` describes it, and `cost` computes it from known costs.
-    """
+    """A cost's default if all of `given` are given, with its description and the function that computes it."""
 
     key: str
     given: str

@@ -77,10 +77,7 @@ def quantity(value: int | Fraction, ladder: Ladder) -> str:
 
 
 def digits(value: int | Fraction) -> str:
-    """Format three significant digits, and all digits before the point:
-
-    ``5.74``, ``2.90``; an exact ``80`` gets no zeros.
-    """
+    """Format three significant digits, and all before the point: ``5.74``, ``2.90``; an exact ``80`` gets no zeros."""
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"

@@ -175,10 +175,7 @@ LETTERS: Final = "".join(op.name for op in COMPUTES)
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
 SHAPES: Final = tuple(op for op in Op if op.kind.shape)
-"""Messages with only a shape.
-
-The program waits for each of them, under every model, since it needs the shape to continue.
-"""
+"""Messages with only a shape. The program waits for each, under every model, since it needs the shape to continue."""
 KIND: Final = f"[{LETTERS}]"
 """A regular expression for one letter."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)

@@ -24,10 +24,7 @@ from typing import Any, NewType, cast
 from pipesched.support import budget
 
 Foreign = NewType("Foreign", str)
-"""A text without control characters.
-
-Only `foreign` makes such texts; classes that keep text from outside require them.
-"""
+"""A text without control characters. Only `foreign` makes such texts; classes that keep foreign text require them."""
 
 STEERING = (
     (0x00, 0x1F),  # C0, with tab and line ends
