@@ -29,9 +29,10 @@ def deep(cases: int) -> int:
 def by_hand(**tried: tuple[Callable[[int], str], int]) -> None:
     """Print how often each outcome came out of each function, over as many seeds as an option of its name says."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     for name, (_, cases) in tried.items():
         parser.add_argument(f"--{name}", type=int, default=cases)
     asked = parser.parse_args()
     for name, (outcome, _) in tried.items():
-        now = time.process_time()
-        print(Counter(outcome(seed) for seed in range(getattr(asked, name))), f"{time.process_time() - now:.0f} CPU s")
+        now, seeds = time.process_time(), range(asked.first, asked.first + getattr(asked, name))
+        print(Counter(outcome(seed) for seed in seeds), f"{time.process_time() - now:.0f} CPU s")

@@ -1,18 +1,18 @@
 """Features of schedules, and consumers, each of which names the features that it supports and refuses all others.
 
-    feature       found in a schedule as              optimizer  bound  torch-csv  torch-comms  DeepSpeed
-    kinds         it runs R and W                     F I W B    F I W B    F I W B  F I W B     F B
-    overlap       it has 4 overlap slots              -          known      known    known       known
-    W overlaps    it has 4 overlap slots with a W       -          -          -        -            -
-    copies        stage 0 is on ranks 0 and 3         known      known      -        -           -
-    skips         stage 3 reads stage 2 and stage 0   -          -          -        -           -
-    slices        every 4 microbatches are one        -          -          -        -           -
+    feature       found in a schedule as              optimizer      bound    torch-csv  torch-comms  DeepSpeed
+    kinds         it runs R and W                     F I W B R O L  F I W B  F I W B    F I W B      F B
+    overlap       it has 4 overlap slots              known          known    known      known        known
+    W overlaps    it has 4 overlap slots with a W     known          -        -          -            -
+    copies        stage 0 is on ranks 0 and 3         known          known    -          -            -
+    skips         stage 3 reads stage 2 and stage 0   known          -        -          -            -
+    slices        every 4 microbatches are one        known          -        -          -            -
                   sequence
-    frozen        it has frozen stages: 0             known      -          known    -           -
-    forward-only  it has no backward                  known      -          -        -           -
-    empty ranks   no stage is on rank 2               known      known      -        -           known
-    STEP inside   it has 8 STEPs inside its order     -          -          -        -           -
-    uneven costs  cost F differs from microbatch to   -          -          known    known       known
+    frozen        it has frozen stages: 0             known          -        known      -            -
+    forward-only  it has no backward                  known          -        -          -            -
+    empty ranks   no stage is on rank 2               known          known    -          -            known
+    STEP inside   it has 8 STEPs inside its order     -              -        -          -            -
+    uneven costs  cost F differs from microbatch to   known          -        known      known        known
                   microbatch
 
 A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until it names it. The rows of the

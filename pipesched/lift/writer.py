@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import groupby
 
 from pipesched.diagnostics import Code, fail
@@ -29,6 +30,7 @@ from pipesched.model.grid import Grid
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 
+_CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
 """The numbers of copies of a kernel, from 0, that are checked; a program that is right for these is right for all."""
 
@@ -146,23 +148,42 @@ def _costs(costs: Costs) -> Iterator[Line]:
     default = [key for key in costs.given if costs[key] == Costs()[key]]
     unit = all(costs[key] == cost for key, cost in UNIT.items())
     entries = [
-        f"{key} = {_cost(costs.given[key])}"
+        _entry(key, costs.given[key])
         for key in KEYS
         if key in costs.given and (key not in default or (key in UNIT and not unit))
     ]
-    if entries:
-        first, *others = ", ".join(entries).replace(", ", ",\n").split("\n")
+    if even := [entry for entry in entries if "[s, i]" not in entry]:
+        first, *others = ", ".join(even).replace(", ", ",\n").split("\n")
         yield from _filled([f"costs {first}", *others], " ", 0, hanging=2)
+    for entry in entries:
+        if "[s, i]" in entry:
+            first, *others = entry.replace(" else ", "\nelse ").split("\n")
+            yield from _filled([f"costs {first}", *others], " ", 0, hanging=2)
 
 
-def _cost(cost: Cost) -> str:
-    if isinstance(cost, Grid):
-        message = f"a cost differs from microbatch to microbatch, {cost}, and a .ps file cannot express that"
-        raise fail(
-            Code.TARGET,
-            message,
-            help="`pipesched emit FILE --target order` writes the order; --costs takes a file of costs",
-        )
+def _entry(key: str, cost: Cost) -> str:
+    """Return a cost with its key; a grid as a choice by stage and microbatch."""
+    if not isinstance(cost, Grid):
+        return f"{key} = {_cost(cost)}"
+    stages, microbatches = cost.whole.shape
+    if cost.whole.size > _CELLS:
+        message = f"the cost {key} has {cost.whole.size:,} values; {_CELLS:,} can be written at most"
+        raise fail(Code.TARGET, message, help="write the order without them; --costs takes a file of costs")
+    rows = [tuple(_cost(cost.at(stage, i)) for i in range(microbatches)) for stage in range(stages)]
+    return f"{key}[s, i] = {_chosen('s', [_chosen('i', row) for row in rows])}"
+
+
+def _chosen(name: str, values: Sequence[str], low: int = 0) -> str:
+    """Return an expression with these values for a name from `low` on."""
+    if len(set(values)) == 1:
+        return values[0]
+    first = next(n for n, value in enumerate(values) if value != values[0])
+    half = first if len(set(values[first:])) == 1 else len(values) // 2
+    one, two = _chosen(name, values[:half], low), _chosen(name, values[half:], low + half)
+    return f"if {name} < {low + half} then {f'({one})' if one.startswith('if') else one} else {two}"
+
+
+def _cost(cost: Fraction | tuple[Fraction, ...]) -> str:
     if isinstance(cost, tuple):
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)

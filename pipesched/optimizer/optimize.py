@@ -73,6 +73,11 @@ def optimize(request: Request, progress: Callable[[State], None] = lambda state:
         from pipesched.optimizer.slots.answer import in_slots
 
         return in_slots(request, progress)
+    if request.source is not None:
+        from pipesched.optimizer.own.answer import in_own_order, only_by_order
+
+        if (loaded := only_by_order(request)) is not None:
+            return in_own_order(request, loaded)
     meter = Meter(request.limits.seconds * SECOND - _STARTING)
     if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress, meter)

@@ -25,7 +25,16 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.decisions.asked import Asked, jitter, lost, overlap, recompute
 from pipesched.optimizer.decisions.asked import asked as decisions
-from pipesched.optimizer.solve.instance import ANY, MAX_OPS, OPTIMIZER, PLACEMENTS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.instance import (
+    ANY,
+    MAX_OPS,
+    OPTIMIZER,
+    PLACEMENTS,
+    SEARCHED,
+    Instance,
+    placement_at,
+    sizes_of,
+)
 from pipesched.optimizer.solve.instance import Asked as Place
 from pipesched.optimizer.solve.search.state import MOST_SEED, Limits
 from pipesched.planning.byte_counts import Bytes
@@ -130,7 +139,7 @@ def target_of(request: Request) -> Target:
         return _target_at(request.source, request)
     sizes = sizes_of(request.placement, request.parameters)
     placement = placement_at(request.placement, sizes)
-    costs = _costs(request, placement, Costs())
+    costs = costs_of(request, placement, Costs())
     return _target(request, placement, costs, bool(request.fused), None, sizes)
 
 
@@ -141,17 +150,20 @@ def _target_at(source: Source, request: Request) -> Target:
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, but the schedule has one", help="leave one of them out")
     require_costs(loaded)
-    costs = _costs(request, schedule.placement, loaded.own_costs)
-    with_r = replace(OPTIMIZER, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else OPTIMIZER
+    costs = costs_of(request, schedule.placement, loaded.own_costs)
+    with_r = replace(SEARCHED, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else SEARCHED
     with_r.require(schedule, costs)
-    _require_right(schedule)
-    if schedule.forward_only:  # without a backward, all stages are as frozen ones before which none is trained
-        if request.fused is not None:
-            raise fail(Code.USAGE, f"{schedule.name} has no backward", help="leave out --backward")
-        none = replace(schedule.placement, frozen=tuple(range(schedule.stages)))
-        return _target(request, none, costs, False, loaded, loaded.sizes)
-    fused = not schedule.split if request.fused is None else request.fused
-    return _target(request, schedule.placement, costs, fused, loaded, loaded.sizes)
+    require_right(schedule)
+    if schedule.forward_only and request.fused is not None:
+        raise fail(Code.USAGE, f"{schedule.name} has no backward", help="leave out --backward")
+    fused = not schedule.forward_only and (not schedule.split if request.fused is None else request.fused)
+    return _target(request, whole(schedule), costs, fused, loaded, loaded.sizes)
+
+
+def whole(schedule: Schedule) -> Placement:
+    """Return the placement; without a backward, all stages are as frozen ones before which none is trained."""
+    frozen = tuple(range(schedule.stages))
+    return replace(schedule.placement, frozen=frozen) if schedule.forward_only else schedule.placement
 
 
 def require_costs(loaded: Loaded) -> None:
@@ -166,7 +178,7 @@ def require_costs(loaded: Loaded) -> None:
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, Label(item.span, "parts of a slot"), help=help)
 
 
-def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
+def costs_of(request: Request, placement: Placement, of_file: Costs) -> Costs:
     """Return the costs of the optimization: the user's, which override the costs of the workload and of the file.
 
     Raises:
@@ -176,7 +188,7 @@ def _costs(request: Request, placement: Placement, of_file: Costs) -> Costs:
     return own if request.costs is None else request.costs.over(own)
 
 
-def _require_right(schedule: Schedule) -> None:
+def require_right(schedule: Schedule) -> None:
     """Refuse a schedule that lacks operations or deadlocks, since the answer could not be compared with it.
 
     Raises:

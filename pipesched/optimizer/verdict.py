@@ -18,6 +18,7 @@ from textwrap import fill
 
 import numpy as np
 
+from pipesched.analysis.timeline import costs_used
 from pipesched.model.cost_values import in_text, least, most
 from pipesched.model.costs import TIMES, Costs, equations
 from pipesched.model.numbers import exact, percent, plain, ranges, shown
@@ -172,6 +173,12 @@ def placement_name(placement: Placement) -> str:
     return "vee" if ranks == [r for c in range(chunks) for r in (turn if c % 2 == 0 else turn[::-1])] else "irregular"
 
 
+def kinds_of(schedule: Schedule, costs: Costs) -> tuple[str, ...]:
+    """Return the names of the costs on which the times of a schedule depend, without the message's."""
+    used = costs_used(schedule, costs)
+    return tuple(key for key in TIMES if key in used)
+
+
 def listed_caps(caps: Sequence[Fraction]) -> str:
     return shown(caps[0]) if len(set(caps)) == 1 else ",".join(map(shown, caps))
 
@@ -183,7 +190,8 @@ class Terms:
 
     asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
     decided: a text on decisions in addition to the order; otherwise empty. pairs: True if an F may share a slot with a
-    B. again: which F may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do.
+    B. again: which F may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do. own: if
+    only the order of a schedule's own operations is decided, the costs of their kinds by name.
     """
 
     placement: Placement
@@ -196,6 +204,7 @@ class Terms:
     decided: str = ""
     pairs: bool = False
     again: str = ""
+    own: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -207,8 +216,8 @@ class Terms:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
-        if self.forward_only:
-            return ("F",)
+        if self.own or self.forward_only:
+            return self.own or ("F",)
         again = ("R",) if self.again else ()
         if self.pairs:
             return ("F", "I", "W", "B", *again, "FB")
@@ -232,6 +241,7 @@ class Terms:
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "no backward" if self.forward_only else "full backward" if self.fused else "split backward"
         backward = "pairs F+B, split or full backward" if self.pairs else backward
+        backward = f"the schedule's own operations ({' '.join(self.own)})" if self.own else backward
         backward += ", " + _AGAIN.get(self.again, f"F of stages {self.again} run again") if self.again else ""
         rates = ",".join(
             f"{key}={_cost(value)}" for key, value in self._used.items() if not (key == "M" and self.asked)
@@ -258,7 +268,7 @@ class Terms:
         A stage without a backward keeps nothing for one, but its F holds an activation while it runs.
         """
         placement = self.placement
-        if not placement.frozen:
+        if not placement.frozen or self.own:
             return ""
         kept, trained = placement.wants[Result.GRADIENT], placement.wants[Result.WEIGHTS]
         if self.fused and bool((kept & ~trained).any()):
@@ -296,7 +306,7 @@ class Terms:
         return {
             key: value
             for key, value in self.costs.to_json().items()
-            if key in (*self.kinds, "C", "M", *"K" * bool(self.again))
+            if key in (*self.kinds, "C", "M", *"K" * bool(self.again or "R" in self.own))
         }
 
     def to_json(self) -> dict[str, object]:
@@ -318,4 +328,8 @@ _AGAIN = {"any": "any F may run again, microbatches in order", "stages": "the F 
 
 
 def _cost(value: object) -> str:
+    """Return a cost as text; if it differs from microbatch to microbatch, the least and the largest."""
+    if isinstance(value, list) and isinstance(value[0], list):
+        each = sorted({Fraction(x) for row in value for x in row})
+        return f"{shown(each[0])}..{shown(each[-1])} by microbatch"
     return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)

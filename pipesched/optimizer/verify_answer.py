@@ -28,6 +28,7 @@ from pipesched.optimizer.proof.clauses import TooManyError
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.judge import Copies, judge, judge_at
 from pipesched.optimizer.proof.lrat import begun, steps_of
+from pipesched.optimizer.proof.own_order import OWN
 from pipesched.optimizer.proof.problem import floored, problem
 from pipesched.optimizer.proof.repeats import unrepeated
 from pipesched.optimizer.verdict import Terms, Verdict
@@ -131,23 +132,26 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
-    if bool((own.schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
-        raise fail(
-            OptimizerCode.CERTIFICATE, "the schedule of the answer runs forwards again, which no certificate covers"
-        )
-    if bool(among(own.schedule.op, COPIES).any()):
-        raise fail(
-            OptimizerCode.CERTIFICATE, "the schedule of the answer offloads activations, which no certificate covers"
-        )
-    if not own.schedule.placement.chain:
-        raise fail(
-            OptimizerCode.CERTIFICATE, f"the stages of the answer are not a chain: {own.schedule.placement.skip}"
-        )
+    if answer.certificate.get("backward") != OWN:
+        _require_searched(own.schedule, answer)
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
         raise fail(OptimizerCode.CERTIFICATE, f"the answer has {len(answer.caps)} caps for {own.schedule.ranks} ranks")
     costs = replace(own.own_costs, unit=answer.unit)
     terms = Terms.of(own.schedule, costs, answer.release, answer.caps, answer.objective)
-    return named(replace(terms, asked=answer.asked), answer.certificate), own
+    return named(own.schedule, replace(terms, asked=answer.asked), answer.certificate), own
+
+
+def _require_searched(schedule: Schedule, answer: Answer) -> None:
+    """Refuse what no other certificate covers: offloaded activations, stages that are no chain, R without its terms."""
+    what = ""
+    if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
+        what = "the schedule of the answer runs forwards again, which no certificate covers"
+    elif bool(among(schedule.op, COPIES).any()):
+        what = "the schedule of the answer offloads activations, which no certificate covers"
+    elif not schedule.placement.chain:
+        what = f"the stages of the answer are not a chain: {schedule.placement.skip}"
+    if what:
+        raise fail(OptimizerCode.CERTIFICATE, what)
 
 
 def _as_asked(answer: Answer, options: Options) -> Options:

@@ -118,13 +118,11 @@ def test_the_critical_path_has_no_hole() -> None:
 
 @pytest.mark.parametrize("target", ["torch-csv", "torch-comms"])
 def test_targets_that_do_not_know_it_say_so(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PS814 is reported with the letter; the optimizer refuses with PS702."""
+    """PS814 is reported with the letter."""
     (tmp_path / "one.ps").write_text(ONE, "utf-8")
     assert main(["emit", str(tmp_path / "one.ps"), "--target", target]) == 1
     error = capsys.readouterr().err
     assert "error[PS814]" in error and "it runs O and L" in error
-    assert main(["optimize", str(tmp_path / "one.ps")]) == 1
-    assert "PS702" in capsys.readouterr().err
 
 
 def test_half_of_the_chunks_away_cost_no_time() -> None:

@@ -136,7 +136,6 @@ def test_an_answer_about_other_frozen_stages_proves_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"objective": "span"}, "the span of a rank whose stage 0 has no backward"),
         ({"all_m": True}, "no bound covers every m"),
     ],
 )

@@ -95,7 +95,7 @@ MISTAKES = [
     Case(("--proof", "x", "--all-m"), 2, USAGE, "one cap and one m"),
     Case(("none.csv",), 2, Code.UNREADABLE, "none.csv"),
     Case(("zb_h3",), 2, UNKNOWN, "did you mean"),
-    Case(("dualpipe", "--p", "4"), 1, OptimizerCode.NOT_OPTIMIZED, "overlap slots"),
+    Case(("pipedream", "--p", "4"), 1, OptimizerCode.NOT_OPTIMIZED, "STEPs inside its order"),
     Case(("bad.csv",), 1, Code.CELL, "bad.csv:1:5", {"bad.csv": CSV.replace("0F1", "0X1")}),
     Case(("less.csv",), 1, CheckCode.MISSING, "F of microbatch 1", {"less.csv": "0F0,0F1,0B0,0B1\n1F0,1B0\n"}),
     Case(("two.csv", "--p", "3"), 2, Code.FILE_DISAGREES, "2 ranks", {"two.csv": CSV}),

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from pipesched.model.schedule import Schedule
 from pipesched.optimizer.decisions.alternatives import alike
 from pipesched.optimizer.decisions.over_all import over_all
 from pipesched.optimizer.decisions.read import decided
 from pipesched.optimizer.proof.case import Case, require
 from pipesched.optimizer.proof.entries import Entries, Unreadable
-from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.optimizer.proof.own_order import OWN
+from pipesched.optimizer.verdict import Terms, Verdict, kinds_of
 
 
 def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
@@ -28,8 +30,10 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
     return over_all(found.decision, found.taken, verdict, found.proofs)
 
 
-def named(terms: Terms, certificate: Mapping[str, object]) -> Terms:
+def named(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Terms:
     """Return the terms with a description of the certificate's decision; unchanged if no decision can be read."""
+    if certificate.get("backward") == OWN:
+        return replace(terms, own=kinds_of(schedule, terms.costs))
     again, backward = certificate.get("recompute", ""), certificate.get("backward")
     if backward == "pairs" or again:
         text = again if isinstance(again, str) else ""

@@ -46,7 +46,7 @@ class Case:
     def __init__(self, schedule: Schedule, asked: Terms) -> None:
         self.schedule = schedule
         self.terms = Terms.of(schedule, asked.costs, asked.release, asked.caps, asked.objective)
-        self.scale = asked.costs.ticks(schedule.stages).scale
+        self.scale = asked.costs.ticks(schedule.stages, schedule.microbatches).scale
         if asked.caps is not None:
             require("" if len(asked.caps) == schedule.ranks else f"{len(asked.caps)} caps for {schedule.ranks} ranks")
         self.analysis = Analysis(schedule, asked.costs, asked.release)

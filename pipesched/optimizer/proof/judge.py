@@ -78,6 +78,10 @@ def judge(
             from pipesched.optimizer.slots.judged import judged
 
             return judged(schedule, terms, certificate)
+        if certificate.get("backward") == "own":
+            from pipesched.optimizer.proof import own_order
+
+            return own_order.judged(schedule, terms, certificate)
         case = Case(schedule, terms)
         if case.wrong:
             return Judgement(tuple(case.wrong))

@@ -20,7 +20,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.common.features import COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN, OVERLAP, UNEVEN_COSTS, Consumer
+from pipesched.common.features import (
+    COPIES,
+    EMPTY_RANKS,
+    FORWARD_ONLY,
+    FROZEN,
+    OVERLAP,
+    SKIPS,
+    SLICES,
+    UNEVEN_COSTS,
+    WEIGHTS,
+    Consumer,
+)
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import Value, require_counts, shown, whole
 from pipesched.model.ops import Op, Result
@@ -29,7 +40,7 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.solve.problem import Problem, Sizes, build
 from pipesched.optimizer.verdict import Terms
 
-OPTIMIZER = Consumer(
+SEARCHED = Consumer(
     "the optimizer",
     "improve",
     OptimizerCode.NOT_OPTIMIZED,
@@ -42,7 +53,14 @@ OPTIMIZER = Consumer(
         UNEVEN_COSTS: "give it one number, or one per stage, with --cost",
     },
 )
-BOUNDED = replace(OPTIMIZER, knows=(COPIES, EMPTY_RANKS, OVERLAP))
+"""Schedules whose placement is searched, with all its orders and their bounds."""
+OPTIMIZER = replace(
+    SEARCHED,
+    kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),
+    knows=(*SEARCHED.knows, OVERLAP, WEIGHTS, SKIPS, SLICES, UNEVEN_COSTS),
+)
+"""Schedules of which at least the order of their own operations is decided (`optimizer.own`)."""
+BOUNDED = replace(SEARCHED, knows=(COPIES, EMPTY_RANKS, OVERLAP))
 """Schedules for which the optimizer's bounds hold, if an overlapped pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts; more than any schedule holds

@@ -1,0 +1,154 @@
+"""The answer about the order of a schedule's own operations: the best order found, with a bound that is checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipesched.compile import Options, load
+from pipesched.diagnostics import Code, fail
+from pipesched.formats.readers import Loaded
+from pipesched.model.costs import Costs
+from pipesched.model.lists import Nowhere
+from pipesched.model.numbers import plain, shown
+from pipesched.model.ops import Op
+from pipesched.model.release import caps_by_rank
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_request import costs_of, require_costs, require_right, whole
+from pipesched.optimizer.own.run import Orders, Slots
+from pipesched.optimizer.own.search import Search
+from pipesched.optimizer.printed import printed
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.proof.own_order import OWN, Arcs, least
+from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, SEARCHED, Instance
+from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.search.state import INTERRUPTED
+from pipesched.optimizer.verdict import FOUND, kinds_of
+from pipesched.schedule_analysis import Analysis
+
+if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_request import Request
+
+_MOST = 200_000  # most operations
+
+
+def only_by_order(request: Request) -> Loaded | None:
+    """Return the schedule of a request if only the order of its own operations can be decided; otherwise None.
+
+    Raises:
+        PipeschedError: PS702, something is requested that is not decided for such a schedule.
+    """
+    if request.source is None or request.placement is not None:
+        return None
+    loaded = load(request.source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
+    schedule = loaded.schedule
+    costs = costs_of(request, schedule.placement, loaded.own_costs)
+    if schedule.placement.left_out or not OPTIMIZER.takes(schedule, costs):  # no printed file leaves out a stage
+        return None
+    if not SEARCHED.takes(schedule, costs):
+        for asked, what in ((request.all_m, "--all-m"), (request.workload.cap, "a cap in bytes")):
+            if asked:
+                message = f"of {schedule.name}, only the order of its own operations is decided, without {what}"
+                raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
+        return loaded
+    if request.all_m or request.workload.cap:
+        return None
+    fused = not schedule.split if request.fused is None else request.fused
+    terms = Instance(whole(schedule), costs, request.release, request.mem_cap, fused, request.objective)
+    return loaded if terms.not_covered else None
+
+
+def in_own_order(request: Request, loaded: Loaded) -> Optimum:
+    """Find a shorter order of a schedule's own operations.
+
+    Raises:
+        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS702, too many operations.
+    """
+    schedule, called = replace(loaded.schedule, name=request.name, title=""), loaded.schedule.name
+    require_costs(loaded)
+    if request.fused is not None:
+        message = f"of {called}, only the order of its own operations is decided"
+        raise fail(Code.USAGE, message, help="leave out --backward")
+    if len(schedule) > _MOST:
+        message = f"{len(schedule):,} operations of {called}; at most {_MOST:,} are ordered"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="ask for fewer microbatches")
+    require_right(schedule)
+    instance = _instance(request, schedule, loaded.own_costs)
+    made = Analysis(schedule, instance.costs, instance.release)
+    span = request.objective == "span"
+    arcs = Arcs.of(schedule, made.ticks)
+    slots, bound = Slots.of(made, arcs, instance.caps, span=span), least(arcs, span=span)
+    given: Orders = [[*range(low, high)] for low, high in pairwise(arcs.cut.tolist())]
+    search = Search(slots, bound.value, Meter(request.limits.seconds * SECOND), request.limits.seed)
+    stopped = ""
+    try:
+        search.run(given, called)
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
+    if search.best is None:
+        why = search.impossible or stopped or "no order within the caps was found"
+        lower = Fraction(bound.value, made.ticks.scale)
+        return Optimum(
+            instance, impossible=bool(search.impossible), reason=why, least=lower, least_by="the longest path"
+        )
+    stopped = stopped or f"time limit of {shown(Fraction(request.limits.seconds))} s"
+    said = [f"only the order of the operations of {called} is decided"]
+    if search.given is not None and search.given > search.value:
+        value = instance.costs.unit.text(Fraction(search.given, made.ticks.scale))
+        said.append(f"in the order of {called}, the {request.objective} is {value}")
+    return _answer(instance, _schedule(schedule, arcs, search.best), search.source, stopped, request, said)
+
+
+def _instance(request: Request, schedule: Schedule, own: Costs) -> Instance:
+    costs = costs_of(request, schedule.placement, own)
+    costs.require_fit(schedule.stages, schedule.microbatches)
+    caps = caps_by_rank(request.mem_cap, schedule.ranks, zero=False)
+    fused = bool((schedule.op == Op.B).any())
+    return Instance(
+        schedule.placement,
+        costs,
+        request.release,
+        caps,
+        fused,
+        request.objective,
+        own=kinds_of(schedule, costs),
+    )
+
+
+def _schedule(schedule: Schedule, arcs: Arcs, orders: Orders) -> Schedule:
+    """Return the schedule with the slots of its ranks in another order."""
+    head = np.append(np.flatnonzero(~schedule.joined), len(schedule))
+    at = [i for order in orders for x in order for i in range(head[x], head[x + 1])]
+    columns = {name: getattr(schedule, name)[at] for name in ("op", "stage", "microbatch", "second")}
+    return replace(schedule, **columns, origin=Nowhere())
+
+
+def _answer(
+    instance: Instance, schedule: Schedule, source: str, stopped: str, request: Request, said: list[str]
+) -> Optimum:
+    """Judge the best order, print it, read it back and check it."""
+    made = Analysis(schedule, instance.costs, instance.release)
+    assert made.idle is not None, "its orders run"
+    value = made.idle.span if instance.objective == "span" else made.idle.makespan
+    written: dict[str, object] = {"objective": instance.objective, "backward": OWN, "schedule": plain(value)}
+    told = judge(schedule, instance, written).accepted()
+    made, text, report = printed(schedule, instance, told, request.name)
+    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
+    return Optimum(
+        instance,
+        judged=told,
+        analysis=made,
+        reason=stopped if told.status == FOUND else "",
+        found_by=source,
+        seed=request.limits.seed,
+        notes=(*said, *instance.costs.doubts(instance.kinds)),
+        source=text,
+        certificate=written | verdict,
+        checked=report,
+    )

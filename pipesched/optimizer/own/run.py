@@ -1,0 +1,153 @@
+"""Orders of a schedule's own slots: how long each takes, and what a rank may run next under its cap.
+
+slot       an operation or a pair; takes memory at its start and changes it at its end, by the order of its rank
+order      the slots of each rank; it runs as early as it can, as `analysis.timeline` runs it
+copies     O and L begin copies on the two engines of their rank, in the order of that rank
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.own_order import Arcs
+from pipesched.schedule_analysis import Analysis
+
+Orders: TypeAlias = list[list[int]]
+"""The slots of each rank, in order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """The slots of a schedule. cost: ticks; needs: more memory while it runs; adds: memory after it, by slot.
+
+    cap: by rank, in parts, None for none. inputs: by slot, (slot or copy, delay) that it awaits. here: by slot, the
+    slots of its rank that must come before it. follow: by slot or copy, those that wait for it. begins: by slot, the
+    copies that begin at its end, with their engine. tails: by slot or copy, the longest path from its end. named: the
+    slot of each kind, stage and microbatch if these differ from one microbatch to another and no slot is a pair.
+    """
+
+    rank: list[int]
+    cost: list[int]
+    needs: list[int]
+    adds: list[int]
+    cap: list[int | None]
+    span: bool
+    inputs: list[list[tuple[int, int]]] = field(default_factory=list)
+    here: list[list[int]] = field(default_factory=list)
+    follow: list[list[int]] = field(default_factory=list)
+    begins: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    tails: list[int] = field(default_factory=list)
+    named: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Slots:
+        """Return the slots of a valid schedule. caps: of each rank in parts of its memory, or None."""
+        schedule, memory = made.schedule, made.memory
+        kept, more = _changes(schedule, memory.kept), memory.held - memory.kept
+        count = len(arcs.rank)
+        needs, adds = [0] * count, [0] * count
+        for slot, change, extra in zip(arcs.slot.tolist(), kept.tolist(), more.tolist(), strict=True):
+            adds[slot] += change
+            needs[slot] = max(needs[slot], adds[slot] + extra)
+        ranks = range(schedule.ranks)
+        whole = [None if caps is None else int(caps[r] / memory.part // 1) for r in ranks]
+        found = cls(arcs.rank.tolist(), arcs.cost.tolist(), needs, adds, whole, span, tails=arcs.tails().tolist())
+        if made.costs.by_microbatch and schedule.slices == 1 and not schedule.joined.any():
+            columns = (schedule.op, schedule.stage, schedule.microbatch)
+            found.named.update({key: x for x, key in enumerate(zip(*(of.tolist() for of in columns), strict=True))})
+        found.inputs.extend([] for _ in arcs.cost)
+        found.here.extend([] for _ in range(count))
+        found.follow.extend([] for _ in arcs.cost)
+        for one, two, delay in zip(arcs.before.tolist(), arcs.after.tolist(), arcs.delay.tolist(), strict=True):
+            found.follow[one].append(two)
+            if one < count and two < count and found.rank[one] == found.rank[two]:
+                found.here[two].append(one)
+            else:
+                found.inputs[two].append((one, delay))
+        if arcs.copies is not None:
+            engines = 2 * schedule.rank[arcs.copies.op] + (arcs.copies.waits == arcs.copies.op)
+            begins = zip(arcs.slot[arcs.copies.after].tolist(), engines.tolist(), strict=True)
+            for n, (after, engine) in enumerate(begins):
+                found.begins.setdefault(after, []).append((count + n, engine))
+        return found
+
+    def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
+        """Return the orders with two microbatches in each other's places; None if that is not within the caps."""
+        other, turned = {one: two, two: one}, [*range(len(self.rank))]
+        for (op, stage, i), x in self.named.items():
+            turned[x] = self.named.get((op, stage, other.get(i, i)), -1)
+        made = [[turned[x] for x in order] for order in orders]
+        if any(self.rank[x] != r for r, order in enumerate(made) for x in order if x >= 0) or -1 in turned:
+            return None
+        return made if all(self.fits(rank, order) for rank, order in enumerate(made)) else None
+
+    @property
+    def too_large(self) -> str:
+        """The reason why one slot exceeds the cap of its rank; empty if none does."""
+        for x, rank in enumerate(self.rank):
+            cap = self.cap[rank]
+            if cap is not None and self.needs[x] > cap:
+                return f"rank {rank} alone needs more than its cap for one operation"
+        return ""
+
+    def source(self, node: int) -> int:
+        """Return the slot itself, or the slot after which a copy begins."""
+        return node if node < len(self.rank) else self.inputs[node][0][0]
+
+    def fits(self, rank: int, order: Sequence[int]) -> bool:
+        """Return True if a rank runs each slot after those that it needs, and stays within its cap."""
+        cap, held, done = self.cap[rank], 0, set[int]()
+        for x in order:
+            if (cap is not None and held + self.needs[x] > cap) or not done.issuperset(self.here[x]):
+                return False
+            held += self.adds[x]
+            done.add(x)
+        return True
+
+    def ends(self, orders: Orders) -> list[int] | None:
+        """Return the end of each slot and copy; None if ranks wait for each other."""
+        end, at, clock = [-1] * len(self.cost), [0] * len(orders), [0] * len(orders)
+        engine, waiting, left = defaultdict[int, int](int), defaultdict[int, list[int]](list), list(range(len(orders)))
+        inputs, cost = self.inputs, self.cost
+        while left:
+            rank = left.pop()
+            order, i, now = orders[rank], at[rank], clock[rank]
+            while i < len(order):
+                x, start = order[i], now
+                for other, delay in inputs[x]:
+                    if end[other] < 0:
+                        waiting[other].append(rank)
+                        break
+                    start = max(start, end[other] + delay)
+                else:
+                    end[x] = now = start + cost[x]
+                    i += 1
+                    for copy, of in self.begins.get(x, ()):
+                        end[copy] = engine[of] = max(engine[of], now) + cost[copy]
+                    left += waiting.pop(x, ())
+                    continue
+                break
+            at[rank], clock[rank] = i, now
+        return end if all(n == len(order) for n, order in zip(at, orders, strict=True)) else None
+
+    def value(self, orders: Orders, end: Sequence[int]) -> int:
+        """Return the objective of an order with these ends."""
+        if not self.span:
+            return max((end[order[-1]] for order in orders if order), default=0)
+        return max((end[order[-1]] - end[order[0]] + self.cost[order[0]] for order in orders if order), default=0)
+
+
+def _changes(schedule: Schedule, kept: Ints) -> Ints:
+    """Return the change of a rank's memory by each operation."""
+    change: Ints = np.diff(kept, prepend=0)
+    first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
+    change[first] = kept[first]
+    return change
