@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -63,21 +64,30 @@ class Slots:
         if made.costs.by_microbatch and schedule.slices == 1 and not schedule.joined.any():
             columns = (schedule.op, schedule.stage, schedule.microbatch)
             found.named.update({key: x for x, key in enumerate(zip(*(of.tolist() for of in columns), strict=True))})
-        found.inputs.extend([] for _ in arcs.cost)
-        found.here.extend([] for _ in range(count))
-        found.follow.extend([] for _ in arcs.cost)
-        for one, two, delay in zip(arcs.before.tolist(), arcs.after.tolist(), arcs.delay.tolist(), strict=True):
-            found.follow[one].append(two)
-            if one < count and two < count and found.rank[one] == found.rank[two]:
-                found.here[two].append(one)
-            else:
-                found.inputs[two].append((one, delay))
+        found._link(arcs)
         if arcs.copies is not None:
             engines = 2 * schedule.rank[arcs.copies.op] + (arcs.copies.waits == arcs.copies.op)
             begins = zip(arcs.slot[arcs.copies.after].tolist(), engines.tolist(), strict=True)
             for n, (after, engine) in enumerate(begins):
                 found.begins.setdefault(after, []).append((count + n, engine))
         return found
+
+    def _link(self, arcs: Arcs) -> None:
+        count = len(self.rank)
+        for lists, size in ((self.inputs, arcs.cost), (self.follow, arcs.cost), (self.here, self.rank)):
+            lists.extend([] for _ in size)
+        for one, two, delay in zip(arcs.before.tolist(), arcs.after.tolist(), arcs.delay.tolist(), strict=True):
+            self.follow[one].append(two)
+            if one < count and two < count and self.rank[one] == self.rank[two]:
+                self.here[two].append(one)
+            else:
+                self.inputs[two].append((one, delay))
+
+    @cached_property
+    def microbatches(self) -> list[int]:
+        """The microbatches, if they may change places."""
+        some = sorted({i for _, _, i in self.named})
+        return some if len(some) > 1 else []
 
     def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
         """Return the orders with two microbatches in each other's places; None if that is not within the caps."""

@@ -10,13 +10,15 @@ them can shorten it. (Nowicki and Smutnicki, Management Science 42, 1996; late a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.solve.meter import Meter
 
+_WIDE = 64  # slots of a rank that are looked at for its next one
 _EACH = 1.5  # steps to time a slot
 _LATE = 30  # an order is kept if it is not longer than that of so many moves before
 _CRITICAL = 0.7  # share of the moves that are within critical blocks; the others may open the way to them
@@ -25,47 +27,55 @@ _EXCHANGED = 0.1  # share of the moves in which two microbatches change places o
 _PATIENCE = 400  # moves without a better order, per rank, after which the search begins again at the best
 
 
-def listed(slots: Slots, turn: Sequence[int]) -> Orders | None:
-    """Return the orders in which each rank runs, of the slots that can start first, the one whose turn is first; None
-    if the caps stop it.
-    """
-    ranks = len(slots.cap)
-    left = [sorted((x for x, r in enumerate(slots.rank) if r == rank), key=turn.__getitem__) for rank in range(ranks)]
-    end, clock, held = [-1] * len(slots.cost), [0] * ranks, [0] * ranks
-    engine: dict[int, int] = {}
-    orders: Orders = [[] for _ in range(ranks)]
+Block: TypeAlias = tuple[int, int, int]
+"""A rank, the place of the first slot, and the place after the last."""
 
-    def start(x: int, rank: int) -> int | None:
-        cap = slots.cap[rank]
-        if cap is not None and held[rank] + slots.needs[x] > cap:
+
+class Listing:
+    """A list schedule: a rank runs, of its slots that can start first, the one whose turn is first."""
+
+    def __init__(self, slots: Slots, turn: Sequence[int]) -> None:
+        self.slots, ranks = slots, range(len(slots.cap))
+        self.end, self.clock, self.held = [-1] * len(slots.cost), [0 for _ in ranks], [0 for _ in ranks]
+        self.engine: dict[int, int] = {}
+        self.left: Orders = [[] for _ in ranks]
+        for x in sorted(range(len(slots.rank)), key=turn.__getitem__):
+            self.left[slots.rank[x]].append(x)
+
+    def orders(self) -> Orders | None:
+        """Return the orders; None if the caps stop it."""
+        slots, made = self.slots, [list[int]() for _ in self.left]
+        following = [self._first(rank) for rank in range(len(made))]
+        while any(self.left):
+            ready = [(one, rank) for rank, one in enumerate(following) if one is not None]
+            if not ready:
+                return None
+            (at, n), rank = min(ready)
+            x = self.left[rank].pop(n)
+            self._run(x, rank, at)
+            made[rank].append(x)
+            for other in {rank, *(slots.rank[y] for y in slots.follow[x] if y < len(slots.rank))}:
+                following[other] = self._first(other)
+        return made
+
+    def _run(self, x: int, rank: int, at: int) -> None:
+        self.end[x] = self.clock[rank] = at + self.slots.cost[x]
+        self.held[rank] += self.slots.adds[x]
+        for copy, of in self.slots.begins.get(x, ()):
+            self.end[copy] = self.engine[of] = max(self.engine.get(of, 0), self.end[x]) + self.slots.cost[copy]
+
+    def _first(self, rank: int) -> tuple[int, int] | None:
+        """Return the start and the place of the slot that a rank would run next; None if none can start."""
+        found = ((self._start(x, rank), n) for n, x in enumerate(self.left[rank][:_WIDE]))
+        return min(((at, n) for at, n in found if at is not None), default=None)
+
+    def _start(self, x: int, rank: int) -> int | None:
+        slots, end, cap = self.slots, self.end, self.slots.cap[rank]
+        if cap is not None and self.held[rank] + slots.needs[x] > cap:
             return None
         if any(end[y] < 0 for y in slots.here[x]) or any(end[y] < 0 for y, _ in slots.inputs[x]):
             return None
-        return max([clock[rank], *(end[y] + delay for y, delay in slots.inputs[x])])
-
-    def first(rank: int) -> tuple[int, int] | None:
-        found = [(at, n) for n, x in enumerate(left[rank][:_WIDE]) if (at := start(x, rank)) is not None]
-        return min(found, default=None)
-
-    next_of = [first(rank) for rank in range(ranks)]
-    while any(left):
-        ready = [(one, rank) for rank, one in enumerate(next_of) if one is not None]
-        if not ready:
-            return None
-        (at, n), rank = min(ready)
-        x = left[rank].pop(n)
-        end[x] = clock[rank] = at + slots.cost[x]
-        held[rank] += slots.adds[x]
-        for copy, of in slots.begins.get(x, ()):
-            end[copy] = engine[of] = max(engine.get(of, 0), end[x]) + slots.cost[copy]
-        orders[rank].append(x)
-        touched = {rank, *(slots.rank[y] for y in slots.follow[x] if y < len(slots.rank))}
-        for other in touched:
-            next_of[other] = first(other)
-    return orders
-
-
-_WIDE = 64  # slots of a rank that are looked at for its next one
+        return max([self.clock[rank], *(end[y] + delay for y, delay in slots.inputs[x])])
 
 
 @dataclass(eq=False)
@@ -99,7 +109,7 @@ class Search:
         for way, turn in (("longest tail", tails), ("turn", frees)):
             if self.best is None or (self.value > self.bound and self.meter.left > 4 * each):
                 self.meter.spend(4 * each)
-                found = listed(slots, _turn([turn]))
+                found = Listing(slots, _turn([turn])).orders()
                 if found is not None:
                     self._offer(found, f"list schedule by {way}")
         if self.best is not None and self.value > self.bound:
@@ -113,31 +123,36 @@ class Search:
     def _move(self, rng: random.Random, each: int) -> None:
         """Move slots in critical blocks."""
         assert self.best is not None
-        slots, since, name = self.slots, 0, f"local search from {self.source}"
+        since, name = 0, f"local search from {self.source}"
         now, value, recent = self.best, self.value, [self.value] * _LATE
-        blocks = _blocks(slots, now, slots.ends(now) or [])
-        microbatches = sorted({i for _, _, i in slots.named})
-        whole = [(rank, 0, len(order)) for rank, order in enumerate(now) if len(order) > 1]
-        while self.value > self.bound and whole and not self.meter.late:
+        blocks = _blocks(self.slots, now)
+        while self.value > self.bound and not self.meter.late:
             self.meter.spend(each)
             since += 1
             if since > _PATIENCE * len(now):
                 now, value, since, recent = self.best, self.value, 0, [self.value] * _LATE
-                blocks = _blocks(slots, now, slots.ends(now) or [])
-            if microbatches and rng.random() < _EXCHANGED:
-                orders = slots.exchanged(now, *rng.sample(microbatches, 2))
-            else:
-                some = blocks if blocks and rng.random() < _CRITICAL else whole
-                orders = _moved(slots, now, rng.choice(some), rng)
-            end = slots.ends(orders) if orders is not None else None
-            if orders is None or end is None:
+                blocks = _blocks(self.slots, now)
+            found = self._next(now, blocks, rng)
+            if found is None:
                 continue
-            after = slots.value(orders, end)
+            orders, after = found
             if after <= max(value, recent[since % _LATE]):
-                now, value, blocks = orders, after, _blocks(slots, orders, end)
+                now, value, blocks = orders, after, _blocks(self.slots, orders)
             recent[since % _LATE] = value
             if after < self.value:
                 self.best, self.value, self.source, since = orders, after, name, 0
+
+    def _next(self, now: Orders, blocks: list[Block], rng: random.Random) -> tuple[Orders, int] | None:
+        """Return the orders after a random move, with their objective; None if they are not within the caps."""
+        slots, microbatches = self.slots, self.slots.microbatches
+        if microbatches and rng.random() < _EXCHANGED:
+            orders = slots.exchanged(now, *rng.sample(microbatches, 2))
+        else:
+            whole = [(rank, 0, len(order)) for rank, order in enumerate(now) if len(order) > 1]
+            some = blocks if blocks and rng.random() < _CRITICAL else whole
+            orders = _moved(slots, now, rng.choice(some), rng) if some else None
+        end = slots.ends(orders) if orders is not None else None
+        return None if orders is None or end is None else (orders, slots.value(orders, end))
 
 
 def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
@@ -146,7 +161,7 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
     return [place[x] for x in range(len(place))]
 
 
-def _moved(slots: Slots, orders: Orders, block: tuple[int, int, int], rng: random.Random) -> Orders | None:
+def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
     """Return the orders with one slot of a block at another place of the block, or just past its end; None if that is
     not within the cap.
     """
@@ -162,27 +177,32 @@ def _moved(slots: Slots, orders: Orders, block: tuple[int, int, int], rng: rando
     return [*orders[:rank], made, *orders[rank + 1 :]] if slots.fits(rank, made) else None
 
 
-def _blocks(slots: Slots, orders: Orders, end: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return the blocks of a longest path of at least two slots: rank, first place, place after the last."""
-    place = {x: i for order in orders for i, x in enumerate(order)}
-    ranks = [r for r, order in enumerate(orders) if order]
-    first = [end[orders[r][0]] - slots.cost[orders[r][0]] if slots.span else 0 for r in ranks]
-    x = orders[max(zip(ranks, first, strict=True), key=lambda of: end[orders[of[0]][-1]] - of[1])[0]][-1]
-    path = [x]
-    while (start := end[x] - slots.cost[x]) > 0:
-        i, order = place[x], orders[slots.rank[x]]
-        if i and end[order[i - 1]] == start:
-            x = order[i - 1]
+def _path(slots: Slots, orders: Orders, end: Sequence[int]) -> Iterator[int]:
+    """Yield the slots of a longest path, the last one first."""
+    before = {two: one for order in orders for one, two in pairwise(order)}
+    used = [order for order in orders if order]
+    first = [end[order[0]] - slots.cost[order[0]] if slots.span else 0 for order in used]
+    x = max(zip(used, first, strict=True), key=lambda of: end[of[0][-1]] - of[1])[0][-1]
+    while x >= 0:
+        yield x
+        start = end[x] - slots.cost[x]
+        if start > 0 and x in before and end[before[x]] == start:
+            x = before[x]
         else:
-            x = next((slots.source(y) for y, delay in slots.inputs[x] if end[y] + delay == start), -1)
-            if x < 0:
-                break
-        path.append(x)
-    blocks, last = [], path[0]
-    high = place[last] + 1
-    for one, two in [*pairwise(path), (path[-1], -1)]:
-        if two < 0 or slots.rank[two] != slots.rank[one] or place[two] != place[one] - 1:
-            if high - place[one] > 1:
-                blocks.append((slots.rank[one], place[one], high))
-            high = place[two] + 1 if two >= 0 else 0
-    return blocks
+            came = (slots.source(y) for y, delay in slots.inputs[x] if end[y] + delay == start > 0)
+            x = next(came, -1)
+
+
+def _blocks(slots: Slots, orders: Orders) -> list[Block]:
+    """Return the blocks of a longest path of at least two slots."""
+    end = slots.ends(orders)
+    assert end is not None, "its orders run"
+    place = {x: i for order in orders for i, x in enumerate(order)}
+    made: list[Block] = []
+    for x in _path(slots, orders, end):
+        rank, i = slots.rank[x], place[x]
+        if made and made[-1][:2] == (rank, i + 1):
+            made[-1] = (rank, i, made[-1][2])
+        else:
+            made.append((rank, i, i + 1))
+    return [block for block in made if block[2] - block[1] > 1]
