@@ -318,6 +318,7 @@ def _reserved(x: Training) -> str:
     )
 
 
+_ADAPTED = {"all": "all matrices", "attention": "q, k, v and the projection", "qv": "q and v"}
 _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], ...] = (
     (
         lambda s: True,
@@ -332,6 +333,13 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
             f"t = {s.x.tensor}{' with sequence parallelism' * s.x.sequence_parallel}, c = {s.x.context}; "
             f"microbatch of {s.x.microbatch} x {s.a.length} tokens; {s.x.attention} attention: "
             f"{'no scores' if s.x.attention == 'flash' else 'scores'} are kept"
+        ),
+    ),
+    (
+        lambda s: s.x.lora,
+        lambda s: (
+            f"LoRA of rank {s.x.lora} on {_ADAPTED[s.x.lora_on]} of each layer: only its adapters have W, gradients "
+            "and optimizer state; its dropout is not counted"
         ),
     ),
     (lambda s: True, _recomputation),

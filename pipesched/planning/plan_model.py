@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pipesched.model.numbers import Ladder, quantity
 from pipesched.planning.byte_counts import gigabytes
-from pipesched.planning.transformer import activations, flops, parameters, state, traffic
+from pipesched.planning.transformer import activations, adapters, flops, parameters, state, traffic
 from pipesched.planning.transformer.config import Trained, Training, Transformer
 from pipesched.planning.transformer.parameters import Part
 from pipesched.views.tables import grouped, table
@@ -53,9 +53,14 @@ class Model:
         """The parts of the model, with the number of each, and their parameters."""
         a, x = self.trained
         ends = parameters.head(a, x)[: 1 if a.tied else 2]
-        layers = [(name, number, parameters.layer(a, x, index)) for name, index, number in self.kinds]
+        layers = [(name, number, [*parameters.layer(a, x, i), *self._adapters(i)]) for name, i, number in self.kinds]
         between = [("end of the encoder", 1, parameters.middle(a, x, range(a.layers)))] if a.encoder else []
         return [("embedding", 1, parameters.embedding(a, x)), *layers, *between, ("head", 1, ends)]
+
+    def _adapters(self, index: int) -> list[Part]:
+        a, x = self.trained
+        whole = adapters.count(a, replace(x, tensor=1), index)
+        return [Part("adapters", int(whole), adapters.count(a, x, index))] if x.lora else []
 
     @property
     def work(self) -> list[tuple[str, int, tuple[Fraction, ...]]]:
@@ -64,9 +69,12 @@ class Model:
         made = []
         for name, index, number in self.kinds:
             linear, attention = flops.products_of(a, x, index), flops.attention(a.at(index), x)
-            made.append((name, number, (linear + attention, linear + 2 * attention, linear)))
+            beside = adapters.flops(a, x, index)
+            linear += beside
+            back = linear + 2 * attention
+            made.append((name, number, (linear + attention, back, beside if x.lora else linear)))
         logits = 2 * activations.tokens(a, x) * a.hidden * a.vocabulary / x.tensor
-        return [*made, ("head", 1, (logits, logits, logits))]
+        return [*made, ("head", 1, (logits, logits, Fraction(0) if x.lora else logits))]
 
     def kept(self, index: int) -> list[tuple[str, Fraction]]:
         """Return the tensors that a layer keeps of one microbatch on a rank, without recomputation."""
@@ -105,6 +113,8 @@ class Model:
     def _lines(self) -> Iterator[str]:
         a, x = self.trained
         yield f"{head(a)}: {parameters.total(a):,}"
+        if x.lora:
+            yield f"trained, with LoRA of rank {x.lora}: {parameters.trained(a, x):,}"
         yield (
             f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.length} "
             f"tokens, {a.dtype}; NAME,tensor=8 and the like set other sizes"
@@ -126,7 +136,7 @@ class Model:
             for name, number, made in self.work
         ]
         yield from ("", table(("FLOPs of one, on a rank", "", "F", "I", "W"), rows, left=(0, 1)))
-        whole = flops.of_model(a)
+        whole = flops.of_model(a, 1, x)
         yield f"a token of training: {quantity(whole / a.tokens, _FLOPS)}, with attention to {a.length} tokens"
         for name, index, _ in self.kinds:
             kept = self.kept(index)

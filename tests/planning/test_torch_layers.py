@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pipesched.planning.transformer import activations
-from pipesched.planning.transformer.config import Encoder, Experts, Training, Transformer
+from pipesched.planning.transformer.config import ADAPTED, Encoder, Experts, Training, Transformer
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-HIDDEN, HEADS, PAIRS, INNER, TOKENS, SEQUENCES, ENCODED = 128, 8, 2, 344, 128, 2, 320
+HIDDEN, HEADS, PAIRS, INNER, TOKENS, SEQUENCES, ENCODED, RANK = 128, 8, 2, 344, 128, 2, 320, 8
 LLAMA = Transformer(
     4,
     HIDDEN,
@@ -80,6 +81,31 @@ class Gated(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Lora(nn.Module):  # type: ignore[misc]
+    """A frozen matrix with trained ones beside it."""
+
+    def __init__(self, of: Any) -> None:
+        super().__init__()
+        self.of, self.a = of, nn.Linear(of.in_features, RANK, bias=False)
+        self.b = nn.Linear(RANK, of.out_features, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.of(x) + self.b(self.a(x))
+
+
+def adapted(on: str) -> Any:
+    """Return a layer of Llama with adapters on the names of `on`."""
+    layer = Llama().requires_grad_(requires_grad=False)
+    parts, ends = layer.attention.parts, layer.attention
+    for number in {"all": (0, 1, 2), "attention": (0, 1, 2), "qv": (0, 2)}[on]:
+        parts[number] = Lora(parts[number])
+    if on != "qv":
+        ends.out = Lora(ends.out)
+    for name in ("gate", "up", "down") if on == "all" else ():
+        setattr(layer.inner, name, Lora(getattr(layer.inner, name)))
+    return layer
 
 
 class Routed(nn.Module):  # type: ignore[misc]
@@ -187,6 +213,11 @@ CASES: list[tuple[str, Callable[[], Any], Transformer, Training]] = [
     ("experts in bf16", lambda: Llama(inner=Routed), MIXED, ON_CPU),
     ("GPT with dropout, fp32", Gpt, replace(GPT, dtype="fp32"), replace(ON_CPU, attention="standard")),
     ("GPT with dropout, bf16", Gpt, GPT, replace(ON_CPU, attention="standard")),
+    *(
+        (f"LoRA on {on} in {a.dtype}", partial(adapted, on), a, replace(ON_CPU, lora=RANK, lora_on=on))
+        for on in ADAPTED
+        for a in (FP32, LLAMA)
+    ),
     ("decoder of T5 with dropout, fp32", decoder(), replace(T5, dtype="fp32"), replace(ON_CPU, attention="standard")),
     ("decoder of T5 with dropout, bf16", decoder(), T5, replace(ON_CPU, attention="standard")),
     ("decoder with flash attention, bf16", decoder(flash=True), PLAIN, ON_CPU),

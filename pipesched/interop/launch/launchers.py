@@ -18,7 +18,7 @@ from pathlib import Path
 from pipesched.diagnostics import fail
 from pipesched.interop import check
 from pipesched.interop.launch import deepspeed, megatron, torchtitan
-from pipesched.interop.launch.rules import ONE_STACK, Rule, Setup, first_broken
+from pipesched.interop.launch.rules import NOT_WRITTEN, Rule, Setup, first_broken
 from pipesched.interop.trainers.trainers import named
 from pipesched.model.schedule import Schedule
 from pipesched.planning.codes import PlanningCode
@@ -49,7 +49,7 @@ ROWS = (
         "megatron",
         releases=tuple(f"0.{minor}" for minor in range(13, 20)),
         always=lambda training: replace(training, keep_outputs=False),
-        rules=(ONE_STACK, *megatron.RULES),
+        rules=(*NOT_WRITTEN, *megatron.RULES),
         files=megatron.files,
         options=lambda x: "",
         left_out="data, tokenizer, learning rate and iterations; with several nodes, torchrun's rendezvous",
@@ -60,7 +60,7 @@ ROWS = (
         always=lambda training: replace(
             training, keep_outputs=True, sequence_parallel=True, kernels=training.kernels or "eager"
         ),
-        rules=(ONE_STACK, *torchtitan.RULES),
+        rules=(*NOT_WRITTEN, *torchtitan.RULES),
         files=torchtitan.files,
         options=lambda x: f" --processes {x.space.gpus}",
         left_out="data, tokenizer, learning rate and steps",
@@ -69,7 +69,7 @@ ROWS = (
         "deepspeed",
         releases=("0.19.8",),
         always=lambda training: replace(training, keep_outputs=True),
-        rules=(ONE_STACK, *deepspeed.RULES),
+        rules=(*NOT_WRITTEN, *deepspeed.RULES),
         files=deepspeed.files,
         options=lambda x: f" --p {x.choice.p} --processes {x.space.gpus}",
         left_out="the model as a list of layers, data, and the optimizer",

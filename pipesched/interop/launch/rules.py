@@ -72,7 +72,10 @@ def first_broken(rules: Iterable[Rule], x: Setup) -> str:
     return next((rule.says.format(x=x) for rule in rules if rule.broken(x)), "")
 
 
-ONE_STACK = Rule(lambda x: x.a.encoder, "no configuration of an encoder with a decoder is written", "interop/launch")
+NOT_WRITTEN = (
+    Rule(lambda x: x.a.encoder, "no configuration of an encoder with a decoder is written", "interop/launch"),
+    Rule(lambda x: x.x.lora, "no configuration with LoRA's adapters is written", "interop/launch"),
+)
 
 
 def only_schedules(names: Mapping[str, str], source: str) -> Rule:

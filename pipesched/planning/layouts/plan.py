@@ -23,7 +23,7 @@ from pipesched.planning.layouts.space import LAYOUT, Size, Space
 from pipesched.planning.layouts.stages import Problem
 from pipesched.planning.plan_order import Ordered
 from pipesched.planning.transformer import state
-from pipesched.planning.transformer.config import Trained, Training
+from pipesched.planning.transformer.config import Trained
 from pipesched.planning.transformer.devices import Device
 from pipesched.planning.transformer.parameters import by_stage
 from pipesched.planning.transformer.trainers import DEFAULT, row_of
@@ -161,7 +161,7 @@ def _nothing(search: Search) -> Diagnostic:
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]
     notes = ([f"closest is {least.choice}: {least.reason}"] if least else []) + reasons
     a, x = problem.space.transformer, problem.space.training
-    whole = Training(optimizer_bytes=x.optimizer_bytes, gradient_bytes=x.gradient_bytes)
+    whole = replace(x, tensor=1, context=1, data=1, expert=1, replicas=1, zero=0, layout=None)
     alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
     if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
         shown = f"{gigabytes(alone)} in total, which takes {fewest:,} GPUs"

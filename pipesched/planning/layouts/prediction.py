@@ -217,7 +217,8 @@ class Prediction:
     @cached_property
     def model_flops(self) -> Fraction:
         """FLOPs of the model in a step, without recomputation."""
-        return flops.of_model(self.problem.space.transformer, self.choice.training.batch or 0)
+        x = self.choice.training
+        return flops.of_model(self.problem.space.transformer, x.batch or 0, x)
 
     @property
     def utilisation(self) -> Fraction:

@@ -146,8 +146,8 @@ class Stages:
         return parameters.by_stage(self.model, choice.training, choice.cut.stages)
 
     @_kept("cut", "training.tensor", "training.expert")
-    def _counts(self, choice: Choice) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Return the parameters on one rank, with the parameters of experts separately."""
+    def _counts(self, choice: Choice) -> tuple[parameters.Counts, ...]:
+        """Return the parameters on one rank, with those of experts and frozen ones separately."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
@@ -301,9 +301,8 @@ class Stages:
             gather, scatter = (NANO * float(one) for one in found)
             gradients, parameters = scatter + gather * (x.zero == 0), gather * (x.zero in (1, 2))
             sent = (gradients * beside, parameters * beside)
-            stepped = (
-                shapes.step_end(sum(counts[kind], Fraction(0)), x, self.problem.on) / 1000 if self.problem.on else 0.0
-            )
+            on, trained = self.problem.on, sum(counts[kind][:2], Fraction(0))
+            stepped = shapes.step_end(trained, x, on) / 1000 if on else 0.0
             alone = (gradients * (1 - beside) * (x.zero < 2) + stepped, parameters * (1 - beside))
             return Once(sent, alone, max(1, len(layers[kind])))
 

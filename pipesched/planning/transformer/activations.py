@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from pipesched.planning.transformer import parameters
+from pipesched.planning.transformer import adapters, parameters
 from pipesched.planning.transformer.config import OWN, Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
 
@@ -132,7 +132,8 @@ def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
     """Return the tensors that the forward of a layer makes and its backward reads."""
     of = a.at(index)
     inner = _experts(a, x) if a.has_experts(index) else _feed_forward(of, x, a.feed_forward)
-    return (*_attention(of, x), *inner)
+    beside = entry(a, x) * adapters.between(a, x, index)
+    return (*_attention(of, x), *inner, *([Saved("between the adapters", beside)] if beside else []))
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
@@ -183,6 +184,9 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     h, z = a.hidden, entry(a, x)
     outside = ((6 if a.encoder else 4) * shared_tokens(a, x)) * h * z  # of each norm, attention, feed-forward part
     left = outside + z * (_projected(a, x) + tokens(a, x) * outputs) + again
+    if x.lora:  # what adapters compute, and what enters their B
+        found = adapters.adapters(a, x, index)
+        left = again + z * sum((one.tokens * (one.outer + x.lora) for one in found), Fraction(0))
     return left * (x.kept.stored if x.kept else 1)
 
 
@@ -329,7 +333,8 @@ def _projected(a: Transformer, x: Training) -> Fraction:
 def _norm(a: Transformer, x: Training) -> Fraction:
     """Return the bytes that a norm keeps: its input, and the quotient for torch's RMS norm, which is in fp32."""
     apart = x.kernels in OWN and a.norm == "rms"
-    return shared_tokens(a, x) * a.hidden * (4 + a.dtype_bytes) if apart else residual(a, x)
+    quotient = 0 if x.lora else a.dtype_bytes  # the gradient of a frozen weight does not read it
+    return shared_tokens(a, x) * a.hidden * (4 + quotient) if apart else residual(a, x)
 
 
 def _heads(a: Transformer, x: Training) -> Fraction:
@@ -344,9 +349,11 @@ def _heads(a: Transformer, x: Training) -> Fraction:
 
 def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
     z, n, copies = entry(a, x), tokens(a, x), 2 if x.autocast and a.gated else 1
+    entering = not x.lora or x.lora_on == "all"  # a frozen matrix without an adapter keeps no input
     yield Saved("input of the norm before the feed-forward part", _norm(a, x))
-    yield Saved("input of the feed-forward part", shared_tokens(a, x) * a.hidden * z * copies)
-    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * _inside(a, x) / x.tensor)
+    yield Saved("input of the feed-forward part", shared_tokens(a, x) * a.hidden * z * copies * entering)
+    kept = _inside(a, x) - (not entering and not a.relu)
+    yield Saved(f"{INSIDE} the feed-forward part", n * z * inner * kept / x.tensor)
     yield from _mask(a, x)
 
 

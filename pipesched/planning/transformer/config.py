@@ -20,6 +20,8 @@ DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 """The bytes per number of each dtype."""
 OWN = ("eager", "cpu")
 """The values of `Training.kernels` for torch's own kernels, neither fused nor compiled."""
+ADAPTED = ("all", "attention", "qv")
+"""The matrices of a layer that have LoRA's adapters: all; q, k, v and the projection; q and v."""
 RECOMPUTE = ("none", "selective", "operations", "full")
 """What a backward runs again: nothing, the scores of attention, every second product as torchtitan does, everything."""
 
@@ -182,7 +184,8 @@ class Training:
     `trainers`, whose reserve and host time count; empty if not given. linears: "fp8" if the products of the layers run
     at twice the 16-bit rate; their bytes stay as dtype says. kernels: fused, as Transformer Engine's or compiled;
     eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups
-    of copies; ZeRO divides inside a group (HSDP). kept: measured factors on the bytes of layers.
+    of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are trained; 0: every
+    parameter is. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors on the bytes of layers.
     """
 
     microbatch: int = 1
@@ -204,6 +207,8 @@ class Training:
     kernels: str = ""
     autocast: bool = False
     replicas: int = 1
+    lora: int = 0
+    lora_on: str = "all"
     kept: Kept | None = None
 
     @property

@@ -20,6 +20,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pipesched.planning.transformer import adapters
 from pipesched.planning.transformer.activations import tokens
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
@@ -50,15 +51,15 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
     for stage, layers in enumerate(layers_of(a, x, stages)):
         many = Counter(map(a.kind, layers))
         linear = sum((number * products_of(a, x, kind) for kind, number in many.items()), Fraction(0))
+        beside = sum((number * adapters.flops(a, x, kind) for kind, number in many.items()), Fraction(0))
         attending = sum((number * attention(a.at(kind), x) for kind, number in many.items()), Fraction(0))
         logits = 2 * n * a.hidden * a.vocabulary / x.tensor if stage == stages - 1 else Fraction(0)
         scores = Fraction(0) if x.attention == "flash" else attending  # without scores none are recomputed
         products = 2 * n * len(layers) * sum(k * outer for k, outer in every_second(a, x.tensor))
-        again = {"none": Fraction(0), "selective": scores, "operations": products, "full": linear + attending}
-        linear += logits
-        made.append(
-            StageFlops(linear + attending, linear + 2 * attending + again[x.recompute], linear, again[x.recompute])
-        )
+        again = {"none": Fraction(0), "selective": scores, "operations": products, "full": linear + beside + attending}
+        linear += logits + beside
+        back = again[x.recompute]
+        made.append(StageFlops(linear + attending, linear + 2 * attending + back, beside if x.lora else linear, back))
     return tuple(made)
 
 
@@ -96,9 +97,11 @@ def attention(a: Transformer, x: Training) -> Fraction:
     return 2 * tokens(a, x) * a.tokens * a.heads * (key + value) / x.tensor
 
 
-def of_model(a: Transformer, sequences: int = 1) -> Fraction:
-    """Return the FLOPs of F, I and W of all layers and the head without recomputation, as MFU counts them."""
-    (whole,) = by_stage(a, Training(microbatch=sequences), 1)
+def of_model(a: Transformer, sequences: int = 1, x: Training = Training()) -> Fraction:  # noqa: B008
+    """Return the FLOPs of F, I and W of all layers and the head without recomputation, as MFU counts them. x: with LoRA
+    frozen matrices have no W.
+    """
+    (whole,) = by_stage(a, Training(microbatch=sequences, lora=x.lora, lora_on=x.lora_on), 1)
     return whole.forward + whole.backward
 
 

@@ -32,6 +32,7 @@ from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
 from pipesched.planning.transformer import hugging_face
 from pipesched.planning.transformer.config import (
+    ADAPTED,
     DTYPES,
     RECOMPUTE,
     Encoder,
@@ -107,6 +108,8 @@ _OTHERS: Mapping[str, _Kind] = {
     "norm": _one_of("layer", "rms"),
     "name": _TEXT,
     "batch": _COUNT,
+    "lora": _FROM_0,
+    "lora_on": _one_of(*ADAPTED),
     "zero": _Kind("0, 1, 2 or 3", _whole(0, 3)),
     "recompute": _one_of(*RECOMPUTE),
     "attention": _one_of("flash", "standard"),
@@ -134,9 +137,8 @@ _NOT_WRITTEN = ("experts", "latent", "encoder", "more", "left_out", "places")
 
 
 _NOT_PLANNED: Mapping[str, str] = {
-    "lora": "LoRA is not planned: every parameter has a gradient here",
-    "frozen": "frozen layers are not planned: every parameter has a gradient here; `verify --frozen` takes stages",
-    "adapter": "adapters are not planned: every parameter has a gradient here",
+    "frozen": "single frozen layers are not planned: with training.lora all are; `verify --frozen` takes stages",
+    "adapter": "training.lora is the rank of LoRA's adapters; others are not planned",
     "decoder": "model.layers counts the layers of both, model.encoder.layers those of the encoder",
     "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
     "mamba": "layers that are not attention are not planned: all layers are equal, but for experts",

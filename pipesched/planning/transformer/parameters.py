@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeAlias
 
+from pipesched.planning.transformer import adapters
 from pipesched.planning.transformer.config import Latent, Training, Transformer
 from pipesched.planning.transformer.rules import layers_of
 
@@ -26,12 +28,15 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """A group of parameters: their number, the number on one rank, and whether they belong to experts."""
+    """A group of parameters: their number, the number on one rank, whether they belong to experts, and whether they are
+    trained.
+    """
 
     name: str
     count: int
     on_rank: Fraction
     of_experts: bool = False
+    trained: bool = True
 
 
 def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
@@ -81,8 +86,22 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
         between = middle(a, x, layers)
         if a.tied and (stages == 1 or any(part.name == "embedding" for part in between)):
             last = last[:1]
-        made.append((*first, *parts, *between, *last))
+        made.append(_trained(a, x, (*first, *parts, *between, *last), layers))
     return tuple(made)
+
+
+def _trained(a: Transformer, x: Training, parts: tuple[Part, ...], layers: range) -> tuple[Part, ...]:
+    """Return the parts of a stage; with LoRA the adapters of its layers too, and only they are trained."""
+    if not x.lora:
+        return parts
+    whole, on_rank = (sum(adapters.count(a, way, i) for i in layers) for way in (replace(x, tensor=1), x))
+    return (*(replace(part, trained=False) for part in parts), Part("adapters", int(whole), Fraction(on_rank)))
+
+
+def trained(a: Transformer, x: Training) -> int:
+    """Return the parameters that are trained: all, or LoRA's adapters."""
+    (parts,) = by_stage(a, replace(x, tensor=1, layout=None), 1)
+    return sum(part.count for part in parts if part.trained)
 
 
 def total(a: Transformer) -> int:
@@ -106,14 +125,20 @@ def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fractio
     return 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + sequence) / (12 * layers * h))
 
 
-def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None) -> Fraction:
-    """Return the number of parameters on one rank, either of experts only or of all other parts."""
-    return sum((part.on_rank for part in parts if of_experts in (None, part.of_experts)), Fraction(0))
+Counts: TypeAlias = tuple[Fraction, Fraction, Fraction]
+"""Parameters on one rank: trained ones without the experts, and of the experts; frozen ones."""
 
 
-def counts(parts: Sequence[Part]) -> tuple[Fraction, Fraction]:
-    """Return the numbers of parameters on one rank: without the experts, and of the experts."""
-    return on_rank(parts, of_experts=False), on_rank(parts, of_experts=True)
+def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None, trained: bool | None = None) -> Fraction:
+    """Return the number of parameters on one rank, of experts only or of other parts, trained or not."""
+    own = [part for part in parts if trained in (None, part.trained)]
+    return sum((part.on_rank for part in own if of_experts in (None, part.of_experts)), Fraction(0))
+
+
+def counts(parts: Sequence[Part]) -> Counts:
+    """Return the numbers of parameters on one rank."""
+    one, other = (on_rank(parts, of_experts=kind, trained=True) for kind in (False, True))
+    return one, other, on_rank(parts, trained=False)
 
 
 def _of_layer(a: Transformer, index: int) -> int:

@@ -152,8 +152,8 @@ RULES = (
     ),
     Rule(
         "training.recompute",
-        lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder),
-        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention and an encoder",
+        lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder or x.lora),
+        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention, an encoder and LoRA",
         help=lambda a, x, s: "none, selective or full",
     ),
     Rule(
@@ -191,6 +191,12 @@ RULES = (
         lambda a, x, s: (
             f"expert {x.expert} does not divide the {_stage_ranks(x)} ranks of a stage (tensor x context x data)"
         ),
+    ),
+    Rule(
+        "training.lora",
+        lambda a, x, s: x.lora and (a.latent or (a.experts and x.lora_on == "all")),
+        lambda a, x, s: "adapters of experts and of latent attention are not counted",
+        help=lambda a, x, s: 'with experts lora_on is "attention" or "qv"',
     ),
     Rule(
         "training.replicas",

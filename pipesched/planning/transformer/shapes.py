@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
+from pipesched.planning.transformer.adapters import adapters
 from pipesched.planning.transformer.config import OWN, Training, Transformer
 from pipesched.planning.transformer.constants import Constants, fitted
 from pipesched.planning.transformer.devices import Device
@@ -134,11 +135,12 @@ class Layer:
 
 @dataclass
 class _Sum:
-    """Accumulates times of F, I and W."""
+    """Accumulates times of F, I and W. frozen: matrices have no W."""
 
     on: Machine
     eight: bool
     bytes_each: int
+    frozen: bool = False
     forward: Picoseconds = 0
     input: Picoseconds = 0
     weights: Picoseconds = 0
@@ -148,7 +150,7 @@ class _Sum:
         way = count, self.eight, self.bytes_each, self.on
         self.forward += round(product(tokens, outer, inner, *way) / gain)
         self.input += round(product(tokens, inner, outer, *way) / gain)
-        self.weights += round(product(inner, outer, tokens, *way) / gain)
+        self.weights += 0 if self.frozen else round(product(inner, outer, tokens, *way) / gain)
         if self.eight:  # what enters is read in 16 bit, and written in 8 bit as it is and transposed
             self.moved(4 * tokens * inner * count, 4 * tokens * outer * count)
 
@@ -173,11 +175,13 @@ def token_count(a: Transformer, x: Training) -> int:
 @lru_cache(maxsize=4096)
 def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     """Return the times of a layer, with experts or without."""
-    made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", 4 if a.dtype == "fp32" and not x.autocast else 2)
+    wide = 4 if a.dtype == "fp32" and not x.autocast else 2
+    made = _Sum(on, x.linears == "fp8" or a.dtype == "fp8", wide, frozen=bool(x.lora))
     n, t, h, c = token_count(a, x), x.tensor, a.hidden, on.constants
     _projections(made, a, n, t)
     if a.encoder is not None:
         _cross(made, a, x, n)
+    _adapted(made, a, x)
     sent = _experts(made, a, x, n) if experts else 0
     if not experts:
         made.product(n, h, (2 if a.gated else 1) * a.feed_forward // t)
@@ -189,7 +193,7 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     made.launched(14, 20, 4)
     made.forward += on.host // 3
     made.input += on.host - on.host // 3
-    if on.trainer.adds:
+    if on.trainer.adds and not x.lora:
         held = (a.heads + a.kv_heads) * 2 * a.head_size * h + h * a.feed_forward * (3 if a.gated else 2)
         made.weights += round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, t) / on.memory_rate)
     tensor, ring = _tensor(on, a, x, n * h, made.bytes_each), _ring(on, a, x, n)
@@ -227,6 +231,18 @@ def _cross(made: _Sum, a: Transformer, x: Training, n: int) -> None:
     width = _width(a, x)
     made.moved(n * width * (there / 2 + Fraction(4 * h, t)), n * width * (back / 2 + Fraction(4 * h, t)))
     made.launched(7, 10, 2)
+
+
+def _adapted(made: _Sum, a: Transformer, x: Training) -> None:
+    """Add LoRA's adapters: the products of A and B, in 16 bits and with their W, and what adds their outputs."""
+    beside = _Sum(made.on, False, made.bytes_each)
+    for one in adapters(a, x, a.layers):
+        n, inner, outer = int(one.tokens), int(one.inner), int(one.outer)
+        beside.product(n, inner, x.lora)
+        beside.product(n, x.lora, outer)
+        beside.moved(3 * made.bytes_each * n * outer, 3 * made.bytes_each * n * inner)
+    made.forward, made.input = made.forward + beside.forward, made.input + beside.input
+    made.weights += beside.weights
 
 
 def _moved(a: Transformer, x: Training) -> tuple[Fraction, Fraction]:
@@ -331,13 +347,13 @@ class End:
 def embedding(a: Transformer, x: Training, on: Machine) -> End:
     """Return the times of the embedding: rows are read, and gradients are added to them."""
     moved = round(PICO * token_count(a, x) * a.hidden * 2 / on.memory_rate)
-    return End(2 * moved, 0, 3 * moved)
+    return End(2 * moved, 0, 0 if x.lora else 3 * moved)
 
 
 @lru_cache(maxsize=1024)
 def head(a: Transformer, x: Training, on: Machine) -> End:
     """Return the times of the head, in 16 bit, and of cross entropy in fp32."""
-    made = _Sum(on, False, 4 if a.dtype == "fp32" and not x.autocast else 2)
+    made = _Sum(on, False, 4 if a.dtype == "fp32" and not x.autocast else 2, frozen=bool(x.lora))
     n, size = token_count(a, x), -(-a.vocabulary // x.tensor)
     made.product(n, a.hidden, size)
     made.moved(n * size * 10, n * size * 12)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesched.planning.transformer import parameters
+from pipesched.planning.transformer import adapters, parameters
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.parameters import Part, on_rank
 from pipesched.planning.transformer.rules import layers_of
@@ -43,10 +43,16 @@ class State:
 
 
 def state(a: Transformer, x: Training, parts: Sequence[Part], *, whole: bool = False) -> State:
-    """Return the state of the given parts on one rank. whole: gradients are not divided before the last backward."""
-    return _sharded(a, x, on_rank(parts, of_experts=False), copies(x), whole=whole) + _sharded(
-        a, x, on_rank(parts, of_experts=True), copies(x, of_experts=True), whole=whole
-    )
+    """Return the state of the given parts on one rank; frozen ones have neither gradients nor optimizer. whole:
+    gradients are not divided before the last backward.
+    """
+    found = State(Fraction(0), Fraction(0), Fraction(0))
+    for of_experts in (False, True):
+        n, kind = copies(x, of_experts=of_experts), {"of_experts": of_experts}
+        found += _sharded(a, x, on_rank(parts, trained=True, **kind), n, whole=whole)
+        frozen = _sharded(a, x, on_rank(parts, trained=False, **kind), n, whole=whole).parameters
+        found += State(frozen, Fraction(0), Fraction(0))
+    return found
 
 
 def copies(x: Training, *, of_experts: bool = False) -> int:
@@ -70,7 +76,11 @@ def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction,
         units += [parameters.middle(a, x, layers)]
         counts = (sum(p.on_rank for p in unit if copies(x, of_experts=p.of_experts) > 1) for unit in units)
         most = Fraction(max(counts, default=0))
-        whole, added = (min(most, max(matrix, Fraction(number))) if number else most for number in live)
+        trained = max((adapters.count(a, x, i) for i in layers), default=Fraction(0)) if x.lora else most
+        whole, added = (
+            min(size, max(matrix, Fraction(number))) if number else size
+            for size, number in zip((most, trained), live, strict=True)
+        )
         made.append((whole * a.dtype_bytes * (x.zero == 3), added * x.gradient_bytes * (x.zero >= 2)))
     return tuple(made)
 

@@ -26,11 +26,14 @@ from typing import TypeAlias, TypeVar
 from pipesched.planning.transformer.activations import tokens
 from pipesched.planning.transformer.config import Training, Transformer
 from pipesched.planning.transformer.devices import Device
+from pipesched.planning.transformer.parameters import Counts
 from pipesched.planning.transformer.state import copies
 
 Seconds = TypeVar("Seconds", Fraction, float)
-Shares: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
-"""Seconds of a gather and of a scatter between copies for each parameter: of other parts, and of experts."""
+Shares: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction], Fraction]
+"""Seconds of a gather and of a scatter between copies for each parameter: of other parts, and of experts; of the gather
+of a frozen one.
+"""
 
 
 @dataclass(frozen=True)
@@ -135,18 +138,17 @@ def shares(a: Transformer, x: Training, device: Device) -> Shares:
             between = ring(device, x.replicas, apart * n)
             scatter += x.gradient_bytes * Fraction(2 * (x.replicas - 1), n * x.replicas) / between
         made.append((share * (a.dtype_bytes if x.zero else x.gradient_bytes), scatter))
-    return made[0], made[1]
+    return made[0], made[1], made[0][0] * (x.zero == 3)
 
 
-def between_copies(counts: tuple[Fraction, Fraction], each: Shares) -> tuple[Fraction, Fraction]:
-    """Return the seconds of one gather and of one scatter. counts: parameters of a rank, without experts and of
-    experts. each: as `shares`.
-    """
-    (gather, scatter), (of_experts, back) = each
-    return counts[0] * gather + counts[1] * of_experts, counts[0] * scatter + counts[1] * back
+def between_copies(counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
+    """Return the seconds of one gather and of one scatter. each: as `shares`."""
+    (gather, scatter), (of_experts, back), frozen = each
+    sent = counts[0] * gather + counts[1] * of_experts + counts[2] * frozen
+    return sent, counts[0] * scatter + counts[1] * back
 
 
-def each_microbatch(x: Training, counts: tuple[Fraction, Fraction], each: Shares) -> tuple[Fraction, Fraction]:
+def each_microbatch(x: Training, counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
     """Return the seconds of ZeRO's messages per microbatch: one gather, which F and I each need, and the scatter of
     W.
     """

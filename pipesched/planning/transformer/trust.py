@@ -50,8 +50,9 @@ def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
         missed = f"{runs} published runs are missed by {half:.0f} % in the median, {worst:.0f} % at worst"
         return Trust(None, f"no times for {_NAMES[kind]}: {missed}", False)
     behind = f"{_NAMES[kind]}: 9 of 10 of {runs} published runs, each source left out of the fit in turn"
-    if a.encoder is not None:
-        return Trust(None, "no error bar: no published run of an encoder with a decoder is among the data")
+    if a.encoder is not None or x.lora:
+        what = "an encoder with a decoder" if a.encoder else "LoRA"
+        return Trust(None, f"no error bar: no published run of {what} is among the data")
     return Trust(ceil(100 * nine), behind)
 
 
