@@ -126,7 +126,7 @@ def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
     assert traffic.backward(a, replace(x, recompute="full"), 0).tensor == 4 * walked(t, size)
     device = replace(MINE, node=Q(1), network=Q(1))
     for zero, gathered in ((0, 4000), (1, 2000)):
-        both = traffic.between_copies((Q(1000), Q(0)), traffic.shares(a, Training(data=t, zero=zero), device))
+        both = traffic.between_copies((Q(1000), Q(0), Q(0)), traffic.shares(a, Training(data=t, zero=zero), device))
         assert both == (walked(t, Q(gathered)) / 2, walked(t, Q(4000)) / 2)
 
 
@@ -140,7 +140,7 @@ def test_groups_of_copies_divide_inside_and_reduce_between(groups: int, each: in
     for zero in (1, 3):
         x = Training(data=groups * each, zero=zero, replicas=groups)
         assert state(a, x, part) == state(a, replace(x, data=each, replicas=1), part)
-        gather, scatter = traffic.between_copies((Q(1000), Q(0)), traffic.shares(a, x, device))
+        gather, scatter = traffic.between_copies((Q(1000), Q(0), Q(0)), traffic.shares(a, x, device))
         assert gather == walked(each, Q(2000)) / 2 / 3
         assert scatter == walked(each, Q(4000)) / 2 / 3 + walked(groups, Q(4000, each))
 
