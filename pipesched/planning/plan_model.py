@@ -113,8 +113,7 @@ class Model:
     def _lines(self) -> Iterator[str]:
         a, x = self.trained
         yield f"{head(a)}: {parameters.total(a):,}"
-        if x.lora:
-            yield f"trained, with LoRA of rank {x.lora}: {parameters.trained(a, x):,}"
+        yield from [f"trained, with LoRA of rank {x.lora}: {parameters.trained(a, x):,}"] * bool(x.lora)
         yield (
             f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.length} "
             f"tokens, {a.dtype}; NAME,tensor=8 and the like set other sizes"
