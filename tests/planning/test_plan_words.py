@@ -141,7 +141,7 @@ def test_what_cannot_be_planned_has_a_code(words: list[str], code: str, capsys: 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("lora = 16", "LoRA"),
+        ("adapter = 16", "LoRA"),
         ("lora_rank = 16", "LoRA"),
         ("frozen_layers = 4", "frozen"),
         ("hsdp = 2", "training.replicas"),

@@ -138,6 +138,7 @@ _NOT_WRITTEN = ("experts", "latent", "encoder", "more", "left_out", "places")
 
 _NOT_PLANNED: Mapping[str, str] = {
     "frozen": "single frozen layers are not planned: with training.lora all are; `verify --frozen` takes stages",
+    "lora": "training.lora is the rank of LoRA's adapters, training.lora_on names their matrices",
     "adapter": "training.lora is the rank of LoRA's adapters; others are not planned",
     "decoder": "model.layers counts the layers of both, model.encoder.layers those of the encoder",
     "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
