@@ -12,14 +12,17 @@ import numpy as np
 from pipesched.analysis.timeline import paired, slot_costs
 from pipesched.diagnostics import Code, fail
 from pipesched.engines.codes import EngineCode
+from pipesched.engines.of_model import of_model
 from pipesched.engines.pair import TooLong
 from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Stage, least, slot
+from pipesched.extension import Extended
 from pipesched.model.columns import Ints
 from pipesched.model.cost_values import Cost, common_scale
 from pipesched.model.costs import PAIRS, Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, percent
 from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.planning.workload import Workload
 from pipesched.report.parts import Part
@@ -41,9 +44,8 @@ def costs(loaded: Loaded, options: Options) -> Costs:
             order has
             operations whose times do not follow from parts.
     """
-    parts, schedule = options.of(Parts), loaded.schedule
-    if options.of(Workload).device is not None:
-        raise fail(Code.USAGE, f"parts of {parts.name} and --device both determine the costs", help="give one of them")
+    schedule = loaded.schedule
+    parts = of_options(options, schedule.placement)
     stages, index = made(parts, schedule)
     _require_known(schedule)
     given: dict[str, Cost] = {}
@@ -52,8 +54,9 @@ def costs(loaded: Loaded, options: Options) -> Costs:
         given[kind] = times[0] if len(times) == 1 else tuple(times[at] for at in index)
     said = [f"parts of {parts.name}" + ("" if parts.stages else f", {stages[0].F.layers} layers a stage")]
     own = loaded.own_costs.given
-    kept = {**{key: own[key] for key in (MORE if parts.stages else "MK") if key in own}, **parts.costs}
+    kept = {**{key: own[key] for key in (MORE if options.of(Parts).stages else "MK") if key in own}, **parts.costs}
     measured = {*kept, *(options.costs.given if options.costs else ())}
+    said += [f"{key} as given" for key in _KINDS.values() if key in measured]
     for key in PAIRS:
         second = np.flatnonzero(paired(schedule, key))
         if len(second):
@@ -89,6 +92,21 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
     whole = np.zeros((schedule.stages, schedule.microbatches), dtype=np.int64)
     whole[first, schedule.microbatch[second - 1]] = np.array([int(x * scale) for x in times])[inverse]
     return Grid(whole, scale)
+
+
+def of_options(options: Extended, placement: Placement) -> Parts:
+    """Return the parts that apply: those of a file or a schedule; or of the layers of a model on a device.
+
+    Raises:
+        PipeschedError: PS225, parts of a file and a device, or parts of a model without both.
+    """
+    parts, work = options.of(Parts), options.of(Workload)
+    if parts.of_model:
+        return of_model(work, placement)
+    if work.device is not None:
+        help = "give one of them, or --parts model for the parts of --model on --device"
+        raise fail(Code.USAGE, f"parts of {parts.name} and --device both determine the costs", help=help)
+    return parts
 
 
 def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
@@ -173,9 +191,10 @@ def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | No
 def exposed(examination: Examination) -> Exposed | None:
     """Return the communication that a schedule does not hide; None for an order that does not end."""
     analysis: Analysis = examination.analysis
-    asked, schedule, ticks = analysis.of(Parts), analysis.schedule, analysis.ticks
-    if not (analysis.finished and asked.given and len(schedule)):
+    schedule, ticks = analysis.schedule, analysis.ticks
+    if not (analysis.finished and analysis.of(Parts).given and len(schedule)):
         return None
+    asked = of_options(analysis, schedule.placement)
     (stages, index), unit = made(asked, schedule), analysis.costs.unit
     factor = asked.unit.seconds / unit.seconds if unit and asked.unit else Fraction(1)
 

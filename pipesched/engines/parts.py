@@ -85,7 +85,7 @@ class Parts:
     """The parts of a layer by letter. layers: the number in 1/p of the model; one of S stages has layers * p / S.
 
     unit: the unit of times. name: their source, for people. stages: instead of layers and letters, the parts of each
-        stage of one schedule. costs: further costs in their file.
+        stage of one schedule. costs: further costs in their file. of_model: they follow from --model and --device.
     """
 
     layers: int = 0
@@ -94,11 +94,12 @@ class Parts:
     name: str = ""
     stages: tuple[Stage, ...] = ()
     costs: Mapping[str, Cost] = field(default_factory=dict)
+    of_model: bool = False
 
     @property
     def given(self) -> bool:
         """False for the default value, without parts."""
-        return bool(self.letters or self.stages)
+        return bool(self.letters or self.stages or self.of_model)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:
         """Return the layers of a stage."""

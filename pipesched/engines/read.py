@@ -32,6 +32,7 @@ from pipesched.planning.toml import exact, place, read
 from pipesched.support.source import Source, Span
 
 _PIECE = re.compile(r"([A-Za-z_]\w{0,30})\s+(\d{1,12}(?:\.\d{1,12})?(?:/\d{1,12})?)(?:\s+on\s+([A-Za-z_]\w{0,30}))?")
+MODEL = "model"
 _MOST = 64  # parts of a letter
 _LAYERS = 1024
 _HELP = 'for example F = "attn 4.4, dispatch 6.7 on comm, mlp 4.6, combine 8.7 on comm"'
@@ -209,7 +210,8 @@ def _fault(node: ast.Node, message: str, help: str) -> PipeschedError:
 
 
 def parts(value: object) -> Parts:
-    """Return parts: of a file, given by its path or by the name of a built-in one; parts are returned unchanged.
+    """Return parts: of a file, given by its path or by the name of a built-in one; for ``model`` those that follow from
+    --model and --device; parts are returned unchanged.
 
     Raises:
         PipeschedError: PS809, PS261, PS262, PS843.
@@ -221,9 +223,15 @@ def parts(value: object) -> Parts:
     file = folder.joinpath(f"{name}.toml")
     if exists(name) or name == "-":
         return read_parts(read_path(name))
+    if name == MODEL:
+        return Parts(name=MODEL, of_model=True)
     if re.fullmatch(r"[a-z0-9-]+", name) is None or not file.is_file():
         own = ", ".join(sorted(x.name.removesuffix(".toml") for x in folder.iterdir() if x.name.endswith(".toml")))
-        raise fail(Code.UNREADABLE, f"no such file: {name}", help=f"the parts that come with pipesched: {own}")
+        raise fail(
+            Code.UNREADABLE,
+            f"no such file: {name}",
+            help=f"the parts that come with pipesched: {own}; or model, with --model and --device",
+        )
     return read_parts(Source(name, file.read_text("utf-8")))
 
 

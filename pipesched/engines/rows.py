@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
-    CostModel(Lazy("engines.costs:costs"), owner=_OWNER),
+    CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(
         "calls of expert peers agree, and none waits for itself",
         ("PS407", "PS408"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pipesched.diagnostics import Code, fail
-from pipesched.engines.costs import made
+from pipesched.engines.costs import made, of_options
 from pipesched.engines.pair import TooLong
 from pipesched.engines.parts import OWN, Parts, Placed, Stage, critical, least, placed
 from pipesched.examine import Examination
@@ -88,13 +88,14 @@ def lay(examination: Examination, how: Request) -> Laid:
         PipeschedError: PS225, no such operation, or no parts.
     """
     analysis = examination.analysis
-    parts, schedule = analysis.of(Parts), analysis.schedule
-    if not parts.given:
+    schedule = analysis.schedule
+    if not analysis.of(Parts).given:
         raise fail(
             Code.USAGE,
             "--slot draws the parts of a slot, and no parts are given",
             help="give --parts, or `parts` in the file",
         )
+    parts = of_options(analysis, schedule.placement)
     head, high = _found(schedule, str(how.more["slot"]))
     operations = [schedule[i] for i in range(head, high)]
     stages, index = made(parts, schedule)
@@ -117,7 +118,7 @@ def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
     """Return the distinct slots of a schedule for the page, and for each operation the number of its slot, -1 for none:
     operations that have no parts, or parts too many for their least time.
     """
-    schedule, parts = chart.schedule, chart.analysis.of(Parts)
+    schedule, parts = chart.schedule, of_options(chart.analysis, chart.schedule.placement)
     stages, index = made(parts, schedule)
     kinds, on = [Op(op).name for op in schedule.op.tolist()], [index[s] for s in schedule.stage.tolist()]
     joined = [*schedule.joined.tolist(), False]

@@ -10,7 +10,9 @@ from fractions import Fraction
 
 from pipesched.compile import Loaded, Options, examine
 from pipesched.diagnostics import Code, fail
+from pipesched.engines.costs import of_options
 from pipesched.engines.parts import OWN, Chain, Parts, Piece, Stage
+from pipesched.planning.workload import Workload
 
 RATIOS = tuple(Fraction(tenths, 10) for tenths in range(13))
 """Communication : compute, from none to more than DeepSeek-V3's technical report gives for its own (about 1)."""
@@ -31,7 +33,7 @@ def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Frac
         PipeschedError: PS225, without parts on both the rank's own engine and another; as for `costs`.
     """
     asked = options.beside(loaded)
-    parts = asked.of(Parts)
+    parts = of_options(asked, loaded.schedule.placement)
     every = [part for chain in _chains(parts) for part in chain.each * chain.layers]
     own = sum((part.time for part in every if part.engine == OWN), Fraction(0))
     others = sum((part.time for part in every), Fraction(0)) - own
@@ -39,7 +41,7 @@ def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Frac
         message = f"{loaded.source} has no parts on both its own engine and another, which --traffic compares"
         raise fail(Code.USAGE, message, help="give --parts, or `parts` in the file, with `on comm`")
     for ratio in RATIOS:
-        made = examine(loaded, asked.owning(scaled(parts, ratio * own / others))).analysis
+        made = examine(loaded, asked.owning(scaled(parts, ratio * own / others)).owning(Workload())).analysis
         if made.finished:
             yield ratio, made.time(made.timeline.makespan)
 

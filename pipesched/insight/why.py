@@ -17,6 +17,7 @@ import numpy as np
 from pipesched import compile
 from pipesched.analysis.timeline import timeline
 from pipesched.diagnostics import PipeschedError
+from pipesched.engines.binding import binding
 from pipesched.examine import Examination, Options
 from pipesched.insight.period import Period, period
 from pipesched.insight.recognize import recognize
@@ -45,7 +46,8 @@ def why(source: Source, options: Options) -> Why:
     found, gaps, split = explained(made)
     growth, lasting = _growth(source, examined, split), _period(source, examined)
     known = recognize(made.schedule, source)
-    return Why(examined, found, gaps, split, growth, period=lasting, known=known, instead=_instead(made))
+    why = Why(examined, found, gaps, split, growth, period=lasting, known=known, instead=_instead(made))
+    return replace(why, binding=binding(examined, why.path) if made.finished else None)
 
 
 def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:

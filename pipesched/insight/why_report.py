@@ -14,6 +14,7 @@ from pipesched import render
 from pipesched.analysis.idle import bubble, headline, split_length
 from pipesched.analysis.timeline import slot_costs
 from pipesched.check.rows import CheckCode
+from pipesched.engines.binding import Binding
 from pipesched.examine import Examination
 from pipesched.insight.batches import batch_of
 from pipesched.insight.period import Period
@@ -69,6 +70,7 @@ class Why(Record):
     period: Period | None
     known: Known | None
     instead: Mapping[str, Fraction]
+    binding: Binding | None = None
 
     @property
     def analysis(self) -> Analysis:
@@ -90,7 +92,8 @@ class Why(Record):
         """Return the explanation; `every`: all ranks, the whole critical path, and all gaps. verbose: all
         assumptions.
         """
-        facts = "\n".join([*_growth(self), *_instead(self), *_known(self)])
+        bound = self.binding.lines() if self.binding else ()
+        facts = "\n".join([*_growth(self), *_instead(self), *bound, *_known(self)])
         rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
         assumed = "\n".join(render.assumptions(rests_on, verbose=verbose))
         parts = [_head(self), _split(self, every), facts, _path(self, every), *_gaps(self, every), assumed]
@@ -116,6 +119,7 @@ class Why(Record):
             },
             "period": _period_json(self.period),
             **exact(instead=self.instead),
+            **({"exposed": self.binding.to_json()} if self.binding else {}),
             "critical_path": list(map(partial(_step_json, self), self.path, _spans(made.schedule, self.path))),
             "gaps": [_gap_json(self, gap) for gap in self.longest_first],
             "recognized": known

@@ -78,7 +78,12 @@ def products_of(a: Transformer, x: Training, index: int) -> Fraction:
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the number of matrix entries that a token is multiplied with in a layer, on one rank."""
-    return _projections(a, x.tensor) + _feed_forward(a, x.tensor, index)
+    return sum(halves(a, x, index), Fraction(0))
+
+
+def halves(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
+    """Return those entries of attention, and of the feed-forward part."""
+    return _projections(a, x.tensor), _feed_forward(a, x.tensor, index)
 
 
 def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction | int], ...]:

@@ -57,7 +57,7 @@ def costs(
     stages = len(ranks)
     way = replace(x, recompute="none") if runs_again else x
     saved = activations.by_stage(a, replace(x, recompute="none"), stages)
-    device = replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
+    device = within(device, x, ranks)
     parts = parameters.by_stage(a, x, stages) if x.zero >= 2 else [()] * stages
     between = replace(on, device=device).between(x.zero) if on else device
     shares = traffic.shares(a, x, between)
@@ -140,6 +140,11 @@ def on_device(
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note, MILLISECONDS)
+
+
+def within(device: Device, x: Training, ranks: Sequence[int]) -> Device:
+    """Return the device with nodes of at most as many as the job has. ranks: the rank of each stage in the pipeline."""
+    return replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
 
 
 def milliseconds(seconds: Fraction) -> Fraction:
