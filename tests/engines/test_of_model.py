@@ -52,7 +52,11 @@ def test_layers_without_experts_do_not_meet(capsys: pytest.CaptureFixture[str]) 
         (["--parts", "model"], "PS225", "needs --model"),
         (["--parts", "model", "--model", "llama3-70b,batch=64", "--device", "h100"], "PS225", "needs --efficiency"),
         (["--parts", "deepseek-v3", *DENSE], "PS225", "both determine the costs"),
-        (["--parts", "model", "--model", "deepseek-v3,batch=64,expert=8,data=8", "--device", "h100"], "PS225", "needs --efficiency"),
+        (
+            ["--parts", "model", "--model", "deepseek-v3,batch=64,expert=8,data=8", "--device", "h100"],
+            "PS225",
+            "needs --efficiency",
+        ),
         (["--parts", "model", "--model", "llama3-70b,batch=64,recompute=full", *DEVICE], "PS264", "recomputation"),
         (["--parts", "model", "--model", "llama3-70b,batch=64,zero=3,data=4", *DEVICE], "PS264", "ZeRO 3"),
     ],
