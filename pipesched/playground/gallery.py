@@ -99,6 +99,8 @@ def entry_of(schedule: Schedule) -> dict[str, object]:
     }
     if place.routes > 1:
         found["route"] = place.route_of.tolist()
+    if schedule.steps is not None:
+        found["steps"] = np.unique(schedule.steps.at - 1).tolist()
     if not place.chain:
         found["reads"] = [list(place.read(stage)) for stage in range(place.stages)]
     if place.frozen:

@@ -146,6 +146,7 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
         "part": [part.numerator, part.denominator],
         "takes": [op.takes for op in COMPUTES],
         "copies": _copies(chart),
+        **({"steps": sorted(chart.stepped)} if chart.stepped else {}),
         "fill": {op.name: look.colour(op) for op in COMPUTES},
         "words": {op.name: look.words(op) for op in COMPUTES},
         "lighten": look.lighten,

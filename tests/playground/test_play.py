@@ -191,6 +191,7 @@ def test_the_gallery_has_the_orders_of_the_files(visit: Any, site: Site) -> None
         assert found["stage"] == schedule.stage.tolist() and found["microbatch"] == schedule.microbatch.tolist()
         assert found["faults"] == []
         compared(found, one)
+    assert all({*entry["entry"].get("steps", ())} == one.stepped for entry, one in zip(asked, drawn, strict=True))
 
 
 FROZEN = """schedule partly(p, m = 4)

@@ -26,7 +26,7 @@ from pipesched.views.chart.chart import Chart, chart
 from tests.makers import strategies
 from tests.readers.browser import Page
 from tests.readers.drawings import columns
-from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play
+from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "said"
 
@@ -186,3 +186,24 @@ def test_broken_orders_open(opened: Opened) -> None:
         page.mouse("mouseMoved", 600, 150)
         page.click(600, 150)
     opened(chart(Schedule.from_orders([[], []], linear(2, 1))))
+
+
+def test_steps_inside_an_order_are_triangles(opened: Opened) -> None:
+    """Below the end of each last backward of a batch, in the colour of the text, and named in its tip; not
+    elsewhere.
+    """
+    drawn = chart(pipesched.load("pipedream", p=2, m=4))
+    page, schedule = opened(drawn), drawn.schedule
+    backward = schedule.op == Op.B
+    corners = """(() => { const { left, top } = document.getElementById('stage').getBoundingClientRect();
+      return pipesched.meta.start.slice(0, -1).flatMap((from, rank) =>
+        Array.from({ length: pipesched.meta.start[rank + 1] - from }, (_, k) => pipesched.boxOf(from + k, rank)))
+        .map(([x, y, w, h]) => [left + x + w, top + y + h]); })()"""
+    ink = tuple(map(int, re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).color"))))
+    found = colours(page, page.evaluate(corners))
+    assert [colour == ink for colour in found] == backward.tolist()
+    assert "triangles: STEP" in page.evaluate("document.getElementById('legend').textContent")
+    for index in (int(np.argmax(backward)), 0):
+        page.mouse("mouseMoved", *place(page, index))
+        page.settle()
+        assert ("a STEP follows it" in tip(page)) == bool(backward[index])

@@ -3,6 +3,7 @@
 //
 //   order   ranks, stages, microbatches; start: where each rank's list begins; route: of each microbatch
 //           place[route][stage]: its rank; kind, second, stage, microbatch, line: one entry an operation
+//           steps: the places in the lists after which a STEP stands; an operation that is moved leaves them where they are
 //           reads: the stages that each stage reads, if they are no chain; trained, kept: by stage, if not all are
 //   costs   of F, I, W, B, R and C, in ticks; FB: of an overlap pair of these two, in place of their sum
 //

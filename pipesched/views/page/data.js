@@ -23,6 +23,7 @@ const kind = column("kind"), second = column("second"), stageOf = column("stage"
 const begin = column("begin"), end = column("end"), needs = column("needs"), cause = column("cause");
 const held = column("held"), lineOf = column("line"), columnOf = column("column");
 const KINDS = Object.keys(meta.fill);
+const steps = new Set(meta.steps); // the operations after which a STEP stands
 const ranks = meta.start.length - 1, count = kind.length;
 
 // Operations of a rank that run are a beginning of its list.

@@ -1,6 +1,6 @@
 // Puts the page together. `pipesched` is for tools that drive it.
 
-const pipesched = { view, marked, meta, frames: [], criticalPath, fit, under, xOf, yOf, rankAt, barHeight, labelOf, columns: {
+const pipesched = { view, marked, meta, frames: [], criticalPath, fit, under, xOf, yOf, rankAt, barHeight, boxOf, labelOf, columns: {
   kind, second, stageOf, microbatch, begin, end, needs, cause, held } };
 pipesched.name = (index) => (called ? called.form(index) : ""); // as boxes are called at this zoom
 pipesched.goTo = (index) => { goTo(index); redraw(); };
@@ -27,6 +27,7 @@ function describeLegend() {
     return item;
   }));
   if (SHADES > 1) element("legend").append(`paler: ${meta.later}`);
+  if (steps.size) element("legend").append("triangles: STEP");
 }
 
 function describeKeys() {

@@ -35,6 +35,19 @@ function paintBoxes(low, high) {
     for (let i = 0; i < list.length; i += 4) paper.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
   });
   paintLetters(letters);
+  for (const i of meta.steps ?? []) if (rankOf(i) >= low && rankOf(i) < high && runs(i)) paintStep(i);
+}
+
+// A STEP is a triangle below the end of the operation that it follows.
+function paintStep(i) {
+  const x = xOf(end[i]), y = yOf(rankOf(i)) + gap() / 2 + barHeight(), size = Math.min(5, 0.3 * barHeight());
+  if (x < GUTTER || x > view.width) return;
+  paper.fillStyle = theme.ink;
+  paper.beginPath();
+  paper.moveTo(x, y - size);
+  paper.lineTo(x - size, y + 0.5 * size);
+  paper.lineTo(x + size, y + 0.5 * size);
+  paper.fill();
 }
 
 // Copies to host memory and back, as bars along the lower edge of the row of their rank: those out above those in.

@@ -53,6 +53,7 @@ function describeOperation(i) {
     ["", `start ${time(begin[i])}, end ${time(end[i])}`],
     ...(inputsOf(i).length ? inputsOf(i) : [-1]).map((from) => ["", needOf(i, from)]),
     ["", causeOf(i)],
+    ...(steps.has(i) ? [["", "a STEP follows it"]] : []),
     ["", `rank ${rank} holds ${amount(held[i])} ${kept[i] < held[i] ? "while it runs" : meta.takes[kind[i]] ? "from its start on" : "after it"}; its peak is ${amount(peaks[rank])}`],
     ...(place ? [["code", place]] : []),
     ...(text ? [["code", text]] : []),
