@@ -251,11 +251,13 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
         for stage in range(schedule.stages):
             held.setdefault(len(schedule.placement.copies(stage)), []).append(stage)
         several = [
-            f"{copies} copies of " + (f"stages {ranges(held[copies])}" if len(held) > 1 else "every stage")
-            for copies in sorted(held, reverse=True)
+            f"{copies} copies of " + (f"stage{'s'[: len(of) > 1]} {ranges(of)}" if len(held) > 1 else "every stage")
+            for copies, of in sorted(held.items(), reverse=True)
             if copies > 1
         ]
-        yield f"{', '.join(several)}: parameters and their gradients take {max(held)} times as much"
+        frozen = {*held[max(held)]} <= {*schedule.placement.frozen}
+        what = "frozen parameters" if frozen else "parameters and their gradients"
+        yield f"{', '.join(several)}: {what} take {max(held)} times as much"
     if schedule.has(MAKERS[Result.RECOMPUTED]):
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"

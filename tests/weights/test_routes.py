@@ -176,3 +176,12 @@ def test_gradients_are_those_of_the_undivided_model(name: str, sizes: dict[str, 
     made = pipesched.run(name, **sizes, steps=2, pace=0)
     assert isinstance(made, pipesched.Rehearsal) and made.ok and made.error < 1e-12
     assert made.counted == made.peak
+
+
+def test_frozen_copies_have_no_gradients() -> None:
+    """Copies of frozen stages are said to cost parameters only; one stage is not called stages."""
+    notes = [
+        str(pipesched.verify(name, **sizes)) for name, sizes in (("helix", {"p": 3}), ("recycle", {"p": 2, "m": 6}))
+    ]
+    assert "3 copies of stages 1, 3: frozen parameters take 3 times as much" in notes[0]
+    assert "3 copies of stage 0, 2 copies of stage 1: parameters and their gradients take 3 times" in notes[1]
