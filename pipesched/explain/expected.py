@@ -175,7 +175,7 @@ def _spelling(token: Token, taken: set[str]) -> str | None:
     if token.kind == "NAME":
         if (found := re.fullmatch(rf"({KIND})_?([0-9]+)", word)) and taken >= _LETTERS:
             return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, a bare `{found[1]}` for the next"
-        words = {text for text in taken if text.isalpha() and (text.islower() or len(text) == 1)}
+        words = {text for text in taken if text.isalpha() and (text.islower() or text == "STEP" or len(text) == 1)}
         if word.upper() in words:
             return f"did you mean `{word.upper()}`?"
         close = difflib.get_close_matches(word.lower(), sorted(words), 1, 0.65)
