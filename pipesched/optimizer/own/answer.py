@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipesched.common.library import sized
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import Loaded
+from pipesched.library.assets import built_in
+from pipesched.library.inputs import library
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Nowhere
-from pipesched.model.numbers import plain, shown
+from pipesched.model.numbers import Value, plain, shown
 from pipesched.model.ops import Op
+from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _MOST = 200_000  # most operations
+_FILE = 15_000  # steps to read a schedule of the library
 
 
 def only_by_order(request: Request) -> Loaded | None:
@@ -88,7 +94,8 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
     search = Search(slots, bound.value, Meter(request.limits.seconds * SECOND), request.limits.seed)
     stopped = ""
     try:
-        search.run(given, called)
+        others = _library(schedule, loaded.sizes, instance, arcs, search.meter)
+        search.run(chain([(called, given)], others))
     except KeyboardInterrupt:
         stopped = INTERRUPTED
     if search.best is None:
@@ -103,6 +110,42 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
         value = instance.costs.unit.text(Fraction(search.given, made.ticks.scale))
         said.append(f"in the order of {called}, the {request.objective} is {value}")
     return _answer(instance, _schedule(schedule, arcs, search.best), search.source, stopped, request, said)
+
+
+def _library(
+    schedule: Schedule, sizes: Mapping[str, Value], instance: Instance, arcs: Arcs, meter: Meter
+) -> Iterator[tuple[str, Orders]]:
+    """Yield the library's orders of the same operations, at the same sizes; with a cap also those made for one."""
+    placement = schedule.placement
+
+    def same(other: Placement) -> bool:
+        columns = np.array_equal(other.rank_of, placement.rank_of) and np.array_equal(
+            other.route_of, placement.route_of
+        )
+        alike = (other.slices, other.frozen, other.reads) == (placement.slices, placement.frozen, placement.reads)
+        return columns and alike
+
+    slots = {key: x for x, (_, key) in enumerate(_slots(schedule))}
+    known = {**sizes, "p": schedule.ranks, "m": schedule.microbatches}
+    if instance.caps is not None:
+        known = {"k": max(1, int(min(instance.caps))), **known}
+    for name in built_in():
+        meter.spend(_FILE)
+        found = sized(library(name), known, placed=same, max_ops=MAX_OPS)
+        listed = [] if found is None else [*_slots(found)]
+        if len(listed) == len(slots) and all(slots.get(key, -1) >= 0 for _, key in listed):
+            orders: Orders = [[] for _ in range(schedule.ranks)]
+            for rank, key in listed:
+                orders[rank].append(slots[key])
+            yield name, orders
+
+
+def _slots(schedule: Schedule) -> Iterator[tuple[int, tuple[tuple[int, int, int], ...]]]:
+    """Yield the rank and the operations of each slot."""
+    each = [*zip(schedule.op.tolist(), schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True)]
+    head = [*np.flatnonzero(~schedule.joined).tolist(), len(schedule)]
+    for low, high in pairwise(head):
+        yield int(schedule.rank[low]), tuple(each[low:high])
 
 
 def _instance(request: Request, schedule: Schedule, own: Costs) -> Instance:

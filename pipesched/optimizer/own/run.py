@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import shown
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.own_order import Arcs
 from pipesched.schedule_analysis import Analysis
@@ -29,10 +30,11 @@ Orders: TypeAlias = list[list[int]]
 class Slots:
     """The slots of a schedule. cost: ticks; needs: more memory while it runs; adds: memory after it, by slot.
 
-    cap: by rank, in parts, None for none. inputs: by slot, (slot or copy, delay) that it awaits. here: by slot, the
-    slots of its rank that must come before it. follow: by slot or copy, those that wait for it. begins: by slot, the
-    copies that begin at its end, with their engine. tails: by slot or copy, the longest path from its end. named: the
-    slot of each kind, stage and microbatch if these differ from one microbatch to another and no slot is a pair.
+    cap: by rank, in parts, None for none; part: of the unit of peaks. inputs: by slot, (slot or copy, delay) that it
+    awaits. here: by slot, the slots of its rank that must come before it. follow: by slot or copy, those that wait for
+    it. begins: by slot, the copies that begin at its end, with their engine. tails: by slot or copy, the longest path
+    from its end. named: the slot of each kind, stage and microbatch if these differ from one microbatch to another and
+    no slot is a pair.
     """
 
     rank: list[int]
@@ -41,6 +43,7 @@ class Slots:
     adds: list[int]
     cap: list[int | None]
     span: bool
+    part: Fraction = Fraction(1)
     inputs: list[list[tuple[int, int]]] = field(default_factory=list)
     here: list[list[int]] = field(default_factory=list)
     follow: list[list[int]] = field(default_factory=list)
@@ -60,7 +63,9 @@ class Slots:
             needs[slot] = max(needs[slot], adds[slot] + extra)
         ranks = range(schedule.ranks)
         whole = [None if caps is None else int(caps[r] / memory.part // 1) for r in ranks]
-        found = cls(arcs.rank.tolist(), arcs.cost.tolist(), needs, adds, whole, span, tails=arcs.tails().tolist())
+        found = cls(
+            arcs.rank.tolist(), arcs.cost.tolist(), needs, adds, whole, span, memory.part, tails=arcs.tails().tolist()
+        )
         if made.costs.by_microbatch and schedule.slices == 1 and not schedule.joined.any():
             columns = (schedule.op, schedule.stage, schedule.microbatch)
             found.named.update({key: x for x, key in enumerate(zip(*(of.tolist() for of in columns), strict=True))})
@@ -105,7 +110,7 @@ class Slots:
         for x, rank in enumerate(self.rank):
             cap = self.cap[rank]
             if cap is not None and self.needs[x] > cap:
-                return f"rank {rank} alone needs more than its cap for one operation"
+                return f"rank {rank} alone needs {shown(self.needs[x] * self.part)} for one operation"
         return ""
 
     def source(self, node: int) -> int:

@@ -19,6 +19,7 @@ from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.solve.meter import Meter
 
 _WIDE = 64  # slots of a rank that are looked at for its next one
+_FEW = 10_000  # steps to time an order up to which list schedules are made at any limit
 _EACH = 1.5  # steps to time a slot
 _LATE = 30  # an order is kept if it is not longer than that of so many moves before
 _CRITICAL = 0.7  # share of the moves that are within critical blocks; the others may open the way to them
@@ -94,20 +95,27 @@ class Search:
     given: int | None = None
     impossible: str = ""
 
-    def run(self, orders: Orders, name: str) -> None:
-        """Take the order at hand, then shorter ones, until the bound or the meter's limit."""
+    def run(self, known: Iterable[tuple[str, Orders]]) -> None:
+        """Take the known orders, the one at hand first, then shorter ones, until the bound or the meter's limit."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:
             return
-        self.meter.spend(each)
-        if all(slots.fits(rank, order) for rank, order in enumerate(orders)):
-            self._offer(orders, name)
-            self.given = self.value
+        first: Orders | None = None
+        for name, orders in known:
+            self.meter.spend(each)
+            if all(slots.fits(rank, order) for rank, order in enumerate(orders)):
+                self._offer(orders, name)
+                self.given = self.value if first is None else self.given
+            first = orders if first is None else first
+            if self.best is not None and self.value <= self.bound:
+                return
+        assert first is not None, "an order is at hand"
         tails = sorted(range(len(slots.rank)), key=lambda x: (-slots.tails[x], x))
-        frees = sorted(range(len(slots.rank)), key=lambda x: (slots.adds[x] > 0, _turn(orders)[x]))
+        places = _turn(first)
+        frees = sorted(range(len(slots.rank)), key=lambda x: (slots.adds[x] > 0, places[x]))
         for way, turn in (("longest tail", tails), ("turn", frees)):
-            if self.best is None or (self.value > self.bound and self.meter.left > 4 * each):
+            if self.best is None or (self.value > self.bound and (each < _FEW or self.meter.left > 4 * each)):
                 self.meter.spend(4 * each)
                 found = Listing(slots, _turn([turn])).orders()
                 if found is not None:
