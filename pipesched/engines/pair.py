@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
+from operator import add
 from typing import TypeAlias
 
 Chain: TypeAlias = Sequence[tuple[int, str]]
@@ -72,20 +73,19 @@ class _Shop:
         self.engine = [engine for _, engine in a], [engine for _, engine in b]
         self.at = [0, *accumulate(ticks for ticks, _ in a)], [0, *accumulate(ticks for ticks, _ in b)]
         self.end = len(a), len(b)
-        engines = sorted({engine for _, engine in (*a, *b)})
-        self.left = [[self._left(chain, engine) for engine in engines] for chain in (a, b)]
+        engines: list[str] = sorted({engine for _, engine in (*a, *b)})
+        self.left = self._left(a, 0, engines), self._left(b, 1, engines)
 
     @staticmethod
-    def _left(chain: Chain, engine: str) -> list[int]:
-        """Return, for every number of finished parts, the ticks that an engine still has to run."""
-        sums = [0, *accumulate(ticks if on == engine else 0 for ticks, on in reversed(chain))]
-        return sums[::-1]
+    def _left(chain: Chain, number: int, engines: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return, for every number of finished parts, the ticks left for each chain and each engine. number: 0 or 1."""
+        rows = [[ticks if number == which else 0 for ticks, _ in chain] for which in (0, 1)]
+        rows += [[ticks if on == engine else 0 for ticks, on in chain] for engine in engines]
+        return [*zip(*([0, *accumulate(reversed(row))] for row in rows), strict=True)][::-1]
 
     def rest(self, i: int, j: int) -> int:
         """Return a lower bound on the time from a state to the end: the longer chain, or the fullest engine."""
-        x, y = self.at
-        loads: list[int] = [one[i] + other[j] for one, other in zip(*self.left, strict=True)]
-        return max([x[-1] - x[i], y[-1] - y[j], *loads])
+        return max(map(add, self.left[0][i], self.left[1][j]))
 
     def after(self, i: int, j: int) -> list[tuple[int, int, int]]:
         """Return the next states, each after its time. Both chains run until two parts need the same engine; then one
