@@ -19,6 +19,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeAlias
 
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.engines.codes import EngineCode
@@ -30,6 +32,9 @@ _CALL = re.compile(
     rf"(&?)({_NAME})(?:([<>])(\d{{1,6}}))?(?:@({_NAME}))?(?:\*({_NAME}))?((?:\+{_NAME}(?:[<>]\d{{1,6}})?)*)"
 )
 _LINE = re.compile(r"[ \t]*(?:(rank)[ \t]+(\d{1,6})|(group|pipeline)[ \t]+(\w{1,60}))[ \t]*:([^\n]*)")
+_ONE_ENGINE = "each member of a group calls it on one engine"
+Fault: TypeAlias = "tuple[str, str]"
+"""A message, and the remedy."""
 _MOST, _RANKS = 2_000_000, 10_000
 _FORM = (
     "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed; & before a batch's later ones"
@@ -94,22 +99,27 @@ class Calls:
                 _unmet(rank, call, times),
             )
             if fault := next(filter(None, faults), None):
-                raise wrong(fault, *self.label(rank, at))
+                raise wrong(fault[0], *self.label(rank, at), help=fault[1])
 
-    def _misplaced(self, rank: int, call: Call, before: Call | None) -> str:
-        """Describe a message or a batch that cannot be, or a call of another's group; empty for others."""
-        members = self.groups.get(call.group, ())
+    def _misplaced(self, rank: int, call: Call, before: Call | None) -> Fault | None:
+        """Return the fault of a message or a batch that cannot be, or of a call of another's group."""
+        here = f"{call} on rank {rank}"
         if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
-            return f"{call} on rank {rank} is a message to no other rank"
+            return f"{here} is a message to no other rank", f"there are ranks 0 .. {len(self.ranks) - 1}"
         if call.joined and not (call.way and before is not None and before.way and before.engine == call.engine):
-            return f"{call} on rank {rank} is in a batch without a message before it"
-        if (
-            call.group
-            and (other := next((x for x in (rank, call.peer) if x >= 0 and x not in members), None)) is not None
-        ):
-            known = f"group {call.group} has no rank {other}" if members else "there is no such group"
-            return f"{call} on rank {rank} is a call of group {call.group}: {known}"
-        return ""
+            return f"{here} is in a batch without a message before it", "omit the &, or put a message before it"
+        return self._foreign(rank, call) if call.group else None
+
+    def _foreign(self, rank: int, call: Call) -> Fault | None:
+        """Return the fault of a call of a group to which its rank, or the other end of a message, does not belong."""
+        members = self.groups.get(call.group, ())
+        other = next((x for x in (rank, call.peer) if x >= 0 and x not in members), None)
+        if other is None:
+            return None
+        near = get_close_matches(call.group, self.groups, 1)
+        known = f"group {call.group} has no rank {other}" if members else "there is no such group"
+        help = f"did you mean {near[0]}?" if near and not members else f"groups are {', '.join(self.groups) or '-'}"
+        return f"{call} on rank {rank} is a call of group {call.group}: {known}", help
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
         """Return a label at a call, if it has a place; with the line of code that issued it, if one did."""
@@ -120,26 +130,32 @@ class Calls:
         return [Label(span, f"{message} ({by})" if by else message)]
 
 
-def _between(rank: int, call: Call, engine: str) -> str:
-    """Describe a group that a rank calls on two engines; empty for others. engine: of the group's first call."""
-    both = f"{engine} and {call.engine}"
-    return f"rank {rank} calls group {call.group} on two engines, {both}: their order is not decided" * (
-        engine != call.engine
+def _between(rank: int, call: Call, engine: str) -> Fault | None:
+    """Return the fault of a group that a rank calls on two engines. engine: that of the group's first call."""
+    if engine == call.engine:
+        return None
+    both = (
+        f"rank {rank} calls group {call.group} on two engines, {engine} and {call.engine}: their order is not decided"
     )
+    return both, _ONE_ENGINE
 
 
-def _unmet(rank: int, call: Call, times: Counter[str]) -> str:
-    """Describe a name that a call waits for and that is not called exactly once; empty for others."""
+def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
+    """Return the fault of a name that a call waits for and that is not called exactly once."""
     missing = next((need for need in call.needs if times[need] != 1), None)
     if missing is None:
-        return ""
+        return None
     what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
-    return f"{call} on rank {rank} waits for {missing}, which {what}"
+    near = [] if times[missing] else get_close_matches(missing, times, 1)
+    help = (
+        f"did you mean +{near[0]}?" if near else "after + stands the whole text of one call of the rank, such as F0<1"
+    )
+    return f"{call} on rank {rank} waits for {missing}, which {what}", help
 
 
-def wrong(message: str, *labels: Label) -> PipeschedError:
+def wrong(message: str, *labels: Label, help: str = _ONE_ENGINE) -> PipeschedError:
     """Return an error in calls, PS266."""
-    return fail(EngineCode.CALLS_WRONG, message, *labels, help="each member of a group calls it on one engine")
+    return fail(EngineCode.CALLS_WRONG, message, *labels, help=help)
 
 
 def read(source: Source) -> Calls:
@@ -193,7 +209,8 @@ def _require_members(
     """Raise PipeschedError, PS266, for a group with one member or one whose meetings are of unlike ranks."""
     for name, members in groups.items():
         if len(members) < 2:
-            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"))
+            help = "name the expert peers of all pipelines, or omit the group"
+            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"), help=help)
         if name in met:
             _require_one_place(name, members, pipelines, places[name])
 

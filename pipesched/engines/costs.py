@@ -52,7 +52,8 @@ def costs(loaded: Loaded, options: Options) -> Costs:
     for kind in _KINDS.values():
         times = [slot(kind, stage, stage) for stage in stages]
         given[kind] = times[0] if len(times) == 1 else tuple(times[at] for at in index)
-    said = [f"parts of {parts.name}" + ("" if parts.stages else f", {stages[0].F.layers} layers a stage")]
+    layers = stages[0].F.layers
+    said = [f"parts of {parts.name}" + ("" if parts.stages else f", {layers} layer{'s' * (layers > 1)} a stage")]
     own = loaded.own_costs.given
     kept = {**{key: own[key] for key in (MORE if options.of(Parts).stages else "MK") if key in own}, **parts.costs}
     measured = {*kept, *(options.costs.given if options.costs else ())}

@@ -85,7 +85,8 @@ class _Shop:
 
     def rest(self, i: int, j: int) -> int:
         """Return a lower bound on the time from a state to the end: the longer chain, or the fullest engine."""
-        return max(map(add, self.left[0][i], self.left[1][j]))
+        bounds: list[int] = [*map(add, self.left[0][i], self.left[1][j])]
+        return max(bounds)
 
     def after(self, i: int, j: int) -> list[tuple[int, int, int]]:
         """Return the next states, each after its time. Both chains run until two parts need the same engine; then one

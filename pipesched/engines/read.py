@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from importlib.resources import files
 from os import PathLike, fsdecode
@@ -129,7 +130,9 @@ def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[st
         others = set().union(*(engines[other] for other in engines if other != letter))
         if alone := sorted(used - others - {OWN}):
             message = f"only {letter} has parts on the engine {alone[0]}"
-            raise fault(letter, message, f"other letters use the engines {', '.join(sorted(others))}")
+            near = get_close_matches(alone[0], others, 1)
+            known = f"other letters use the engines {', '.join(sorted(others))}"
+            raise fault(letter, message, f"did you mean {near[0]}?" if near else known)
 
 
 def stated(checked: Checked, names: Names, placement: Placement) -> Parts:

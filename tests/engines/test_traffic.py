@@ -9,6 +9,7 @@ import pytest
 
 import pipesched
 from pipesched import PipeschedError
+from pipesched.__main__ import main
 
 FILE = """layers = 2
 F = "attn 4, dispatch {0} on comm, mlp 5"
@@ -36,3 +37,9 @@ def test_schedules_without_communication_are_refused() -> None:
     """PS225: no parts, or none on another engine."""
     with pytest.raises(PipeschedError, match=r"PS225.*no parts on both"):
         pipesched.compare("1f1b", p=2, m=4, traffic=True)
+
+
+def test_lines_without_a_file_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command draws them only into a plot."""
+    assert main(["compare", "zb_v", "--p", "4", "--m", "8", "--parts", "deepseek-v3", "--traffic"]) == 2
+    assert "PS225" in capsys.readouterr().err
