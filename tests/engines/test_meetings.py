@@ -133,8 +133,8 @@ def test_buffers_that_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("group ep: 0 1\nrank 0: A*of\nrank 1: A*ep\n", "PS266", "no such group"),
         ("group ep: 0 1\nrank 0: x>0 A*ep\nrank 1: A*ep\n", "PS266", "a message to no other rank"),
         ("group ep: 0 1\nrank 0: &x>1 A*ep\nrank 1: x<0 A*ep\n", "PS266", "in a batch without a message before it"),
-        ("group ep: 0 1\nrank 0: x>1*ep A*ep\nrank 1: x<0*eq A*ep\n", "PS266", "did you mean ep?"),
-        ("group ep: 0 1\nrank 0: xy A*ep+xz\nrank 1: A*ep\n", "PS266", "did you mean +xy?"),
+        ("group ep: 0 1\nrank 0: x>1*ep A*ep\nrank 1: x<0*epp A*ep\n", "PS266", "did you mean ep?"),
+        ("group ep: 0 1\nrank 0: route A*ep+rout\nrank 1: A*ep\n", "PS266", "did you mean +route?"),
         ("group ep: 0 1\nrank 0: A*ep+x\nrank 1: A*ep\n", "PS266", "waits for x, which does not occur"),
         (
             "pipeline a: 0 1\npipeline b: 2 3\ngroup ep: 0 3\nrank 0: A*ep\nrank 1: B\nrank 2: B\nrank 3: A*ep\n",
