@@ -35,7 +35,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.columns import Bools, Ints, among, first_of, makes, nearest, running_sum
 from pipesched.model.grid import Grid, spread
 from pipesched.model.numbers import over
-from pipesched.model.ops import COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
+from pipesched.model.ops import BACKWARDS, COMPUTES, COPIES, HOLDING, MAKERS, RECEIVES, SENDS, USERS, Op, Result
 from pipesched.model.release import Release
 from pipesched.model.schedule import Program, Schedule
 from pipesched.support.record import Record
@@ -137,7 +137,13 @@ def memory(
         after[again] = -left[again]
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
     if schedule.has(HOLDING):
-        moved = np.where(_kept_of(schedule), _HOLDS[schedule.op] * size * shares, 0)
+        inside = _kept_of(schedule)
+        if schedule.has(_COPIED):  # a backward frees these with what its F took
+            places, key = np.flatnonzero(inside), schedule.key()
+            count = np.bincount(key[places], among(schedule.op[places], _COPIED))
+            back = places[among(schedule.op[places], BACKWARDS)]
+            after[back] *= 1 + count[key[back]].astype(np.int64)
+        moved = np.where(inside, _HOLDS[schedule.op] * size * shares, 0)
         after = after + moved
         if (copied := among(schedule.op, COPIES)).any():
             host = tuple(x * part for x in _largest(running_sum(-moved * copied, schedule.start), schedule.start))
@@ -171,6 +177,8 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
 
 
 _HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
+_COPIED = [op for op in HOLDING if not op.copy and op not in MAKERS[Result.RECOMPUTED]]
+"""The kinds that hold something more, not what their F has freed."""
 _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 

@@ -18,6 +18,7 @@ from pipesched.command import sizes, values
 from pipesched.command.values import text, whole
 from pipesched.extension import Format, Lazy, Option, Reading, Verb, flag, rows
 from pipesched.formats.targets import targets
+from pipesched.model.ops import LETTERS
 from pipesched.model.torch_versions import DEFAULT, NEWEST, OLDEST
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _P, _V, _M, _D = SIZES = (
 )
 LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
 _ONE_EACH = (
-    "Costs of F, I, W, B, R, O, L, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
+    f"Costs of {', '.join(LETTERS)}, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
 _BY_STAGE = "Costs from a TOML file: each a number, or a list by stage."

@@ -11,23 +11,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
+from pipesched.model.ops import HOLDING
+
 LONGEST = 18  # most digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
 SOFT = (
-    "frozen",
-    "reads",
-    "slices",
-    "greedy",
-    "parts",
-    "of",
-    "R",
-    "O",
-    "L",
-    "STEP",
-    "versions",
-    "stash",
-    "latest",
-    "delay",
+    *("frozen", "reads", "slices", "greedy", "parts", "of", *(op.name for op in HOLDING)),
+    *("STEP", "versions", "stash", "latest", "delay"),
 )
 """The words that are also names, wherever a name is allowed."""
 

@@ -170,7 +170,7 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return the cost of F, I, W, B, R, O, L, a pair, C, M or K; None for a pair that costs the sum of its parts.
+        """Return the cost of a kind, a pair, C, M or K; None for a pair that costs the sum of its parts.
 
         Raises:
             PipeschedError: PS222, if B is less than the given I or W.

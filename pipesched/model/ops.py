@@ -69,8 +69,8 @@ class Kind:
     class in pictures. shape: a message with only the shape of the result, which the receiver needs to allocate a
     buffer.
 
-    like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, -1 if it
-        frees as much (a copy moves it to host memory); the backward waits for it.
+    like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, which
+        the backward frees too, -1 if it frees as much (a copy moves it to host memory); the backward waits for it.
     """
 
     does: Does

@@ -14,7 +14,7 @@ from pipesched.__main__ import main
 from pipesched.analysis.timeline import costs_used
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
-from pipesched.model.ops import Compute, Op
+from pipesched.model.ops import LETTERS, Compute, Op
 from pipesched.model.placement import linear
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
@@ -107,7 +107,7 @@ def test_ticks_are_the_costs_and_nothing_is_rounded(data: st.DataObject) -> None
     stages = data.draw(st.integers(1, 5))
     costs = data.draw(strategies.costs(stages))
     ticks, known = costs.ticks(stages), rows(costs, stages)
-    made = {**dict(zip("FIWBROL", ticks.compute.tolist(), strict=True)), "C": ticks.message.tolist()}
+    made = {**dict(zip(LETTERS, ticks.compute.tolist(), strict=True)), "C": ticks.message.tolist()}
     made["FB"] = ticks.pair["FB"].tolist() if "FB" in ticks.pair else None
     for key, row in known.items():
         assert made[key] == (None if row is None else [x * ticks.scale for x in row])

@@ -1,7 +1,8 @@
-"""A kind of operation is a row: added to a copy of the tree in at most seven places, it is known everywhere.
+"""A kind of operation is a row: added to a copy of the tree in at most eight places, it is known everywhere.
 
 The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
-another operation takes, and holds as much as the F, for ever. The findings expected of the copy were derived by hand.
+another operation takes, and holds as much as the F, until the backward. The findings expected of the copy were derived
+by hand.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
+from pipesched.model.ops import LETTERS
 from tests.makers.grammar_tables import written as tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,16 +39,56 @@ PLACES = (  # file, a text in it, what is inserted after it
         '    X = Kind(Does.COMPUTE, ACTIVATION, makes=(Result.CHECKED,), words="examination", colour="examine", '
         'like="F", holds=1)\n',
     ),
-    (GRAMMAR, '_letter: "F" | "I" | "W" | "B" | "R" | "O" | "L"', ' | "X"'),
     ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
-    ("emit/v2/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
-    ("emit/v3/stream.schema.json", '"op": { "enum": ["F", "I", "W", "B", "R", "O", "L"', ', "X"'),
     (
         "pipesched/runtime/execute/executor.py",
         '    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),\n',
         '    "X": _nothing,  # nobody asks for it\n',
     ),
+    ("grammars/README.md", "`of` `R` `O` `L`", " `X`"),
+    (
+        "emit/README.md",
+        "their memory is allocated here, and the I or B waits for the copy |\n",
+        "| `X` | stage, microbatch | examines the activation |\n",
+    ),
+    (
+        "emit/v2/README.md",
+        "its activation is copied back |\n",
+        '| `X0.1` | `{"op":"X","stage":0,"microbatch":1}` | the activation is examined |\n',
+    ),
 )
+
+
+def quoted(letters: Iterable[str]) -> Iterator[str]:
+    return (f'"{letter}"' for letter in letters)
+
+
+Listed = Callable[[str], str]
+_IN_CLASS: Listed = lambda letters: f"[{letters}]"  # noqa: E731
+_IN_SCHEMA: Listed = lambda letters: ", ".join(quoted(letters))  # noqa: E731
+SCHEMA = r'"F", "I", "W", "B", "R"(?:, "[A-Z]")*(?=, "FB"|\])'
+LISTS: tuple[tuple[str, str, Listed], ...] = (
+    (GRAMMAR, r'(?m)(?<=^_letter: )"F".*', lambda letters: " | ".join(quoted(letters))),
+    (GRAMMAR, r'(?<="of" \| )"R"(?: \| "[A-Z]")*', lambda letters: " | ".join(quoted(letters[letters.index("R") :]))),
+    ("grammars/pipesched.tmLanguage.json", r"(?<=\()\[F[A-Z]+\](?=\|STEP)", _IN_CLASS),
+    ("grammars/pipesched.tmLanguage.json", r"(?<=t\()F(?:\|[A-Z])+(?=\|C\|)", "|".join),
+    ("pipesched/playground/page/model.js", '(?<=KINDS = ")[A-Z]+', str),
+    (".github/site/conf.py", r"\[F[A-Z]+\]", _IN_CLASS),
+    *((f"emit/{name}.schema.json", SCHEMA, _IN_SCHEMA) for name in ("v2/stream", "v3/stream", "report", "optimum")),
+)
+"""Lists of all letters in files that are no Python: the file, a pattern of the list, and the list of the table."""
+
+
+def write_lists(tree: Path, letters: str) -> dict[str, str]:
+    """Write the lists, and the grammar's tables; return the texts before."""
+    before = {name: (tree / name).read_text("utf-8") for name in [*dict.fromkeys(name for name, *_ in LISTS), TABLES]}
+    for name, pattern, listed in LISTS:
+        text, count = re.subn(pattern, listed(letters).replace("\\", r"\\"), (tree / name).read_text("utf-8"))
+        assert count, f"{name} has no list like {pattern}: where are its letters?"
+        (tree / name).write_text(text, "utf-8")
+    (tree / TABLES).write_text(tables((tree / GRAMMAR).read_text("utf-8")), "utf-8")
+    return before
+
 
 HEAD = "schedule full(p, m = 2 * p)\nstage s in 0 .. p on rank s\n"
 GOOD = (
@@ -57,6 +101,7 @@ EXAMPLES = {
     "past.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X }\n",
     "loose.ps": GOOD.replace("X  B", "X B"),
     "plain.ps": HEAD + "rank r { repeat m { F }  repeat m { B } }\n",
+    "freed.ps": HEAD + "rank r { repeat m { F }  X  X  B  B  repeat m - 2 { X B } }\n",
 }
 ORDER = "rank 0: F0.0 F0.1 X0.0 B0.0 X0.1 B0.1\nrank 1: F1.0 F1.1 X1.0 B1.0 X1.1 B1.1\n"
 COMMANDS = {
@@ -71,6 +116,7 @@ COMMANDS = {
     "html": "show good.ps --p 2 --m 2 --format html -o -",
     "stream": "emit good.ps --p 2 --m 2 -o good.json",
     "read": "verify good.json",
+    "freed": "verify freed.ps --p 2 --m 4 --json --release split:1/2",
     "torch": "emit good.ps --p 2 --m 2 --target torch-csv",
     "optimize": "optimize good.ps --p 2 --m 2",
     "bound": "compare good.ps --p 2 --m 2 --json",
@@ -103,14 +149,14 @@ print(json.dumps(answers))
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a tree with one more kind, and its examples."""
     tree = tmp_path_factory.mktemp("tree")
-    for folder in ("pipesched", "grammars", "schedules", "emit"):
+    for folder in ("pipesched", "grammars", "schedules", "emit", ".github"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "pyproject.toml").touch()
     for name, anchor, more in PLACES:
         text = (tree / name).read_text("utf-8")
         assert text.count(anchor) == 1, f"{name} has {text.count(anchor)} places like {anchor!r}: where does a kind go?"
         (tree / name).write_text(text.replace(anchor, anchor + more), "utf-8")
-    (tree / TABLES).write_text(tables((tree / GRAMMAR).read_text("utf-8")), "utf-8")
+    write_lists(tree, LETTERS + "X")
     for name, text in EXAMPLES.items():
         (tree / name).write_text(text, "utf-8")
     (tree / "good.order").write_text(ORDER, "utf-8")
@@ -137,8 +183,26 @@ Answers = dict[str, tuple[int, str]]
 
 
 def test_it_is_a_row() -> None:
-    """At most seven places change."""
-    assert len(PLACES) <= 7
+    """At most eight places change by hand; a command writes the lists of letters in other files, which are current."""
+    assert len(PLACES) <= 8
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for name in [*dict.fromkeys(name for name, *_ in LISTS), TABLES]:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+        before = write_lists(tree, LETTERS)
+        assert before == {name: (tree / name).read_text("utf-8") for name in before}, "python -m tests.core.test_kinds"
+
+
+def test_no_other_file_lists_the_letters() -> None:
+    """Outside the places and the lists, no file of the product has all letters in a row."""
+    known = {*(name for name, *_ in PLACES), *(name for name, *_ in LISTS), TABLES}
+    row = re.compile("[^A-Za-z]{1,8}".join(LETTERS) + "|" + LETTERS)
+    folders = [path for folder in ("pipesched", "grammars", "emit", ".github") for path in (ROOT / folder).rglob("*")]
+    for path in folders:
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix in {".py", ".js", ".json", ".lark", ".md"} and name not in known and "__pycache__" not in name:
+            assert not row.search(path.read_text("utf-8")), name
 
 
 def test_few_name_a_kind() -> None:
@@ -150,6 +214,7 @@ def test_few_name_a_kind() -> None:
         "model/ops",
         "runtime/",
         "optimizer/",
+        "prover/",
         "check/optimum",
         "formats/deepspeed",
     )  # the table; a stream alone, orders, proofs
@@ -157,6 +222,11 @@ def test_few_name_a_kind() -> None:
     names = [path.relative_to(ROOT / "pipesched").as_posix() for path in files if named.search(path.read_text("utf-8"))]
     asking = [name for name in names if not name.startswith(exempt)]
     assert len(asking) <= 24, asking
+
+
+def test_its_memory_is_freed(answers: Answers) -> None:
+    """A backward frees what its F and its X took: with m = 4, after two X of four F six are held, and no more later."""
+    assert json.loads(answers["freed"][1])["memory"]["peak"] == [6, 6]
 
 
 def test_it_is_timed_and_held(answers: Answers) -> None:
@@ -215,3 +285,7 @@ def test_it_is_refused_or_counted(answers: Answers) -> None:
     assert row["makespan"] == 11 and row["lower_bound"] is None, row
     why, differ = (json.loads(answers[name][1]) for name in ("why", "differ"))
     assert (why["makespan"], differ["figures"]["makespan"]) == (27, [27, 12]), (why, differ)
+
+
+if __name__ == "__main__":
+    write_lists(ROOT, LETTERS)
