@@ -15,6 +15,7 @@ from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.interop.codes import InteropCode
 from pipesched.support.source import Source, Span
+from tests.depth import deep
 
 CSV = Source("mine.csv", "0F0,0SEND_F1,0RECV_B0\n1F0,1SEND_B0,1RECV_F1\n")
 
@@ -222,7 +223,9 @@ def test_ascii_keeps_the_sense() -> None:
     assert render.plain("complete · data flow, 1 … 2 → 3 漢") == "complete, data flow, 1 ... 2 -> 3 ?"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # characters of all kinds, on a busy machine
+@settings(
+    deadline=None, max_examples=deep(50), suppress_health_check=[HealthCheck.too_slow]
+)  # characters of all kinds, on a busy machine
 @given(st.text(max_size=400), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=5), st.booleans())
 def test_any_text_and_any_spans_can_be_drawn(content: str, places: list[tuple[int, int]], color: bool) -> None:
     """Every form takes every source and every span inside it; marks are below the first character of the label."""
