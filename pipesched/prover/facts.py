@@ -14,6 +14,7 @@ from functools import cached_property
 from math import lcm
 
 from pipesched.prover.digits import Number
+from pipesched.prover.enumeration import points
 from pipesched.prover.guess import of_ranks
 from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, Value, case, denominator, isl, parts
 from pipesched.prover.relations import Relations, Unsettled
@@ -154,7 +155,11 @@ class Facts:
         found, exact = list[PwAff](), True
         for costs, held in zip(generators, self._held(generators), strict=True):
             own, at = self.rel.valued(held), f" at {shown(costs)}" if len(generators) > 1 else ""
-            values = {key: _most(self.rel, instances, costs) for key, instances in self.rel.sample.ranks.items()}
+            kept = self._frozen_at
+            values = {
+                key: costs["M"] if key in kept else _most(self.rel, instances, costs)
+                for key, instances in self.rel.sample.ranks.items()
+            }
             most, exact = self._most(values, f"peak{at}")
             if not self.rel.holds(f"peak{at}: at most this is held", self.rel.reached(own), self.up_to(most)):
                 raise Unsettled("peak: more is held somewhere")
@@ -168,6 +173,15 @@ class Facts:
         if not known:
             raise Unsettled("peak: less is held everywhere")
         return found
+
+    @cached_property
+    def _frozen_at(self) -> set[tuple[tuple[int, ...], int]]:
+        """The sizes and ranks of the sample where the only stage is frozen."""
+        model = self.rel.model
+        if model.placing.frozen.is_empty() or len(model.placing.chunks) > 1:
+            return set()
+        found = points(model.frozen_ranks[0], self.rel.sample.grid).tolist()
+        return {(tuple(row[:-1]), row[-1]) for row in found}
 
     def _most(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> tuple[PwAff, bool]:
         """Return a guess at the peak of each rank; or the claimed peak of all ranks, and False, if none fits."""
@@ -191,6 +205,11 @@ class Facts:
             if self.space.width > 1:
                 raise
             counts = {x.name: one.add(self._ran(x, taking)).sub(self._ran(x, freeing)) for x in taking}
+        if not rel.model.placing.frozen.is_empty():
+            if len(rel.model.placing.chunks) > 1:
+                raise Unsettled("peak: a rank may have frozen stages and others")
+            frozen = rel.model.lifted(rel.model.frozen_ranks[0])
+            counts = {name: case(frozen, one, x) for name, x in counts.items()}  # an F there keeps nothing
         return [{name: self._of_size(x, costs) for name, x in counts.items()} for costs in generators]
 
     def _of_size(self, count: PwAff, costs: Costs) -> PwAff:

@@ -44,14 +44,16 @@ def complete(rel: Relations) -> str:
     keys = rel.union(rel.keys.values())
     if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):
         raise Unsettled("complete: an operation is of no stage of its rank")
-    every = isl().UnionSet.from_set(every_key(rel))
+    every, frozen = every_key(rel), rel.model.placing.frozen
+    trained = every.subtract(frozen.insert_dims(isl().dim_type.set, 1, rel.space.width))
     letters = {x.letter for x in rel.statements}
     asked = ["F"] if letters <= set("FRO") else ["F", "IB", "WB"]
     for kind in asked:
         made = rel.made(kind)
         name = " or ".join(x for x in kind if x in letters)
         found, what = made.range(), f"complete: {name} of each stage and microbatch"
-        if not (rel.holds(what, every, found) and rel.holds(f"{what}, and no other", found, every)):
+        keys = isl().UnionSet.from_set(every if kind == "F" else trained)
+        if not (rel.holds(what, keys, found) and rel.holds(f"{what}, and no other", found, keys)):
             raise Unsettled(what)
         if not rel.holds(f"{what} once", *_twice(made)):
             raise Unsettled(f"complete: {name} of a stage and microbatch once")

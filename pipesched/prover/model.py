@@ -105,8 +105,6 @@ class Model:
     def placing(self) -> Placing:
         """The placement of the stages."""
         for item in self.file.items:
-            if isinstance(item, ast.Frozen):
-                raise NotAffine(item.span, "stages are frozen, which is not known here yet")
             if isinstance(item, ast.Costs) and any(entry.values is not None for entry in item.entries):
                 raise NotAffine(item.span, "it has a cost for each stage, so the number of stages is one")
         return placing(self.file, self.sized, Space(self.context, self.parameters, ("s",)), self.space_of("s"))
@@ -222,6 +220,8 @@ class Model:
                 raise NotAffine(statement.span, "it names no chunk, and its rank has several")
             chunk = 0
         if chunk is None:
+            if not self.placing.frozen.is_empty():
+                raise NotAffine(statement.span, "it names no chunk, and some stages are frozen")
             yield statement
             return
         left = domain
@@ -229,8 +229,26 @@ class Model:
             whole = self.space.number(chunk) if isinstance(chunk, int) else chunk
             own = domain.intersect(whole.eq_set(self.space.number(number))).intersect(held)
             left = left.subtract(own)
-            if not own.is_empty():
+            trained = self._trained(statement, number, own)
+            if not trained.is_empty():
                 name = f"{statement.name}_{number}"
-                yield replace(statement, name=name, chunk=number, domain=own.coalesce())
+                yield replace(statement, name=name, chunk=number, domain=trained.coalesce())
         if not left.is_empty():
             raise NotAffine(statement.span, "at some sizes it names a chunk that its rank does not have")
+
+    @cached_property
+    def frozen_ranks(self) -> tuple[Set, ...]:
+        """For each chunk, the ranks where its stage is frozen, as ``[r]``."""
+        whole = [chunk.project_out(isl().dim_type.out, 0, 1) for chunk in self.placing.chunks]
+        return tuple(x.intersect_range(self.placing.frozen).domain() for x in whole)
+
+    def _trained(self, statement: Statement, chunk: int, points: Set) -> Set:
+        """Return the points of a statement that run: a frozen stage, of which none before is trained, runs only F."""
+        plain = statement.letter == "F" and statement.pair < 0
+        if plain or self.placing.frozen.is_empty():
+            return points
+        frozen = self.lifted(self.frozen_ranks[chunk])
+        known = statement.letter in "IBW" and statement.microbatch is None and statement.pair < 0
+        if not known and not points.is_disjoint(frozen):
+            raise NotAffine(statement.span, "an R, an overlap, or a named microbatch of a frozen stage")
+        return points.subtract(frozen)

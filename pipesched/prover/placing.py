@@ -22,6 +22,7 @@ class Placing:
     stage, ``[r] -> [route, s]``.
 
     reads: ``[s] -> [s']``, where s reads s'. ends: for each route, the first microbatch and the end, None for 0 .. m.
+    frozen: ``[s]``, the stages that are frozen, as all before them.
     """
 
     home: tuple[Map, ...]
@@ -29,6 +30,7 @@ class Placing:
     stages: Set
     reads: Map
     ends: tuple[Ends | None, ...]
+    frozen: Set
 
 
 Names = Callable[[Space, Set | None], Scope]
@@ -114,7 +116,31 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
     _require_families(routes, home, file, space.context)
     if any(line.node.reads for line in lines):
         _require_reads(read, stages, file, several=len(routes) > 1)
-    return Placing(tuple(home), _chunks(home, file, space.context), stages, read.intersect_range(stages), tuple(ends))
+    chunks, frozen = _chunks(home, file, space.context), _frozen(file, stages, names(space, None))
+    return Placing(tuple(home), chunks, stages, read.intersect_range(stages), tuple(ends), frozen)
+
+
+def _frozen(file: ast.File, stages: Set, scope: Scope) -> Set:
+    """Return the stages of all `frozen` lines; raise NotAffine if one is after a trained stage, or all are frozen."""
+    found = stages.subtract(stages)
+    s = scope.space.named("s")
+    for item in file.items:
+        if isinstance(item, ast.Frozen):
+            low = scope.lifted(evaluate(item.low, scope))
+            high = low.add(scope.space.number(1)) if item.high is None else scope.lifted(evaluate(item.high, scope))
+            own = s.ge_set(low).intersect(s.lt_set(high)).intersect(scope.context)
+            if not own.is_subset(stages):
+                raise NotAffine(item.span, "at some sizes a frozen stage does not exist")
+            if item.condition is not None:
+                inside = scope.inner(own, **({item.variable.id: s} if item.variable is not None else {}))
+                own = own.intersect(inside.holding(evaluate(item.condition, inside)))
+            found = found.union(own)
+            later = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [t] : t >= s }")
+            if not found.is_disjoint(stages.subtract(found).apply(later)):
+                raise NotAffine(item.span, "a frozen stage after a trained one is not known here yet")
+            if not stages.params().is_subset(stages.subtract(found).params()):
+                raise NotAffine(item.span, "at some sizes every stage is frozen")
+    return found.coalesce()
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:

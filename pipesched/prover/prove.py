@@ -218,7 +218,8 @@ def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
 
 
 def _complete(question: Question) -> str:
-    return f"each {question.complete} of every stage and microbatch once, on its rank"
+    only = "" if question.model.placing.frozen.is_empty() else "; of frozen stages only F"
+    return f"each {question.complete} of every stage and microbatch once, on its rank{only}"
 
 
 def _clock(question: Question) -> str:

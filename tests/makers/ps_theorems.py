@@ -57,6 +57,7 @@ def program(seed: int) -> str:
             "schedule random(p, m)",
             f"require {rng.choice(('m >= 1', 'm >= p', 'm >= 2', 'm >= 1 and p >= 2', 'm % 2 == 0'))}",
             f"stage s in 0 .. p on rank {'s' if linear else 'p - 1 - s'}",
+            *_frozen(random.Random(-seed - 1)),
             "rank r {",
             f"  let w = {start}",
             "  repeat w { F }",
@@ -89,3 +90,9 @@ def _other(rng: random.Random, peak: str, rate: str) -> str:
             f"makespan - 3 * m >= tF * (p - 1){number} when tB >= 2 and tF >= 1",
         )
     )
+
+
+def _frozen(rng: random.Random) -> list[str]:
+    """Return a line that freezes the first stages, or none."""
+    until = rng.choice((*[""] * 7, "min(1, p - 1)", "p // 2", "min(2, p) when s < p - 1"))
+    return [f"frozen s in 0 .. {until}"] if until else []

@@ -304,6 +304,22 @@ def test_a_family_of_routes_is_known_by_its_members(members: int) -> None:
     assert outcomes(lame) == [["refuted"]] and "PS216" in str(lame)
 
 
+def test_the_first_stages_may_be_frozen() -> None:
+    """They run F only and keep nothing; frozen stages after a trained one, all of them, and pairs are refused."""
+    order = "schedule f(p, m)\nrequire p > 2\nstage s in 0 .. p on rank s\nfrozen s in 0 .. 2\n"
+    order += "rank r { repeat m { F }  repeat m { I }  drain W }\n"
+    claims = (
+        "claim peak(r) == (if r < 2 then 1 else m) * tM\nclaim work(r) == m * (if r < 2 then tF else tF + tI + tW)\n"
+    )
+    claims += "claim peak(r) == m * tM\nclaim work(0) == m * (tF + tI)\n"
+    found = theorems(order + claims).answers[0].findings
+    assert [x.outcome[0] for x in found] == [*"pppprr"] and found[0].detail.endswith("of frozen stages only F")
+    for frozen, said in (("1 .. 2", "after a trained one"), ("0 .. p", "every stage is frozen")):
+        assert said in str(theorems(order.replace("0 .. 2", frozen)))
+    joined = order.replace("{ I }  drain W", "{ overlap(I, W) }").replace("repeat m { F }", "repeat m { F }  I")
+    assert "proved" not in outcomes(theorems(joined))[0]
+
+
 def test_a_quotient_by_few_values_is_known_at_one_p() -> None:
     """At p = 2 a round has 2 or 3 microbatches, so that `m // n` has a form; the text of the domain is as wide."""
     found = pipesched.prove("interleaved_n", p=2)

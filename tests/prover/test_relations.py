@@ -32,11 +32,22 @@ from tests.makers import ps_affine, ps_forms, ps_programs
 isl = pytest.importorskip("islpy")
 
 Slots = list[list[tuple[str, int, int, bool]]]
-NOT_YET = {"capped", "frozen_encoder", "pipeoffload", "v_half", "v_min", "v_zb"}
+NOT_YET = {"capped", "pipeoffload", "v_half", "v_min", "v_zb"}
 NOT_YET |= {"pipedream", "pipedream_2bw", "pipemare", "vertical_sync"}
 NOT_YET |= {"helix", "recycle", "skippipe"}
-"""The files that have no known form: `pending`, frozen stages, copies, STEPs, single microbatches."""
-ALL_P = {"1f1b", "1f1b_v", "eager_1f1b", "forward_only", "gpipe", "gpipe_reversed", "looped_bfs", "mario", "naive"}
+"""The files that have no known form: `pending`, copies, STEPs, single microbatches."""
+ALL_P = {
+    "1f1b",
+    "1f1b_v",
+    "eager_1f1b",
+    "forward_only",
+    "frozen_encoder",
+    "gpipe",
+    "gpipe_reversed",
+    "looped_bfs",
+    "mario",
+    "naive",
+}
 ALL_P |= {"dualpipev", "packed", "seq1f1b", "terapipe", "unet", "zb_h1", "zb_h2", "zb_v"}
 DIGITS = {"grouped_interleaved", "interleaved", "interleaved_overlap"}
 """The files that divide by p, so that their numbers are in base p."""
