@@ -65,21 +65,20 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
     Raises:
         NotAffine: a family has no fixed number of members, or a line places single microbatches or has a `when`.
     """
+    members: dict[str, tuple[int, int]] = {}
     for item in file.items:
         if not isinstance(item, ast.Stages):
             continue
         if item.microbatch or item.condition:
             raise NotAffine(item.span, f"stages are placed by {'single microbatches' if item.microbatch else '`when`'}")
         name = item.route.id if item.route else ""
-        if item.family is None:
-            yield Line(item, (name, 0))
-            continue
-        variable, *ends = item.family
-        low, high = (evaluate(end, names(space, None)) for end in ends)
+        low, high = (evaluate(end, names(space, None)) for end in item.family[1:]) if item.family else (0, 1)
         if not (isinstance(low, int) and isinstance(high, int) and 0 < high - low <= CHUNKS):
             raise NotAffine(item.span, f"how many routes `{name}` has varies, or there are more than {CHUNKS}")
+        if members.setdefault(name, (low, high)) != (low, high):
+            raise NotAffine(item.span, f"two lines place different members of `{name}`")
         for k in range(low, high):
-            yield Line(item, (name, k - low), {variable.id: k})
+            yield Line(item, (name, k - low), {item.family[0].id: k} if item.family else {})
 
 
 def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
