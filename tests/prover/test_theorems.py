@@ -33,6 +33,7 @@ WHOLE = {
     "dualpipev",
     "eager_1f1b",
     "forward_only",
+    "frozen_encoder",
     "gpipe",
     "gpipe_reversed",
     "grouped_interleaved",
