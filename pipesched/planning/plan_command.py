@@ -110,6 +110,7 @@ def plan(
         if config is not None and found.best is not None:
             for path, text in found.configuration(config).items():
                 replace_file(path, text)
+            out.complain(f"written: {found.check(config)} passes on it")
         if plot is not None:
             replace_file(plot, found.plot())
         if out.format == "html":

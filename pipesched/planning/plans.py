@@ -55,6 +55,11 @@ class Plan(Outcome):
         made = plan_launch.launch(self, self.best) if self.best else None
         return {} if made is None else plan_launch.named(made, path)
 
+    def check(self, path: str) -> str:
+        """Return the command that checks the first row's configuration at `path`; empty without a trainer."""
+        made = plan_launch.launch(self, self.best) if self.best else None
+        return "" if made is None else made.check(path)
+
     def html(self) -> str:
         """Return a self-contained page."""
         return plan_page.html(self)

@@ -7,6 +7,7 @@ print; nothing of it was computed here.
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,34 @@ def test_parameters_are_the_published_count(name: str, tmp_path: Path) -> None:
     stages = parameters.by_stage(model, training, 2)
     twice = model.vocabulary * model.hidden if model.tied or model.encoder else 0
     assert sum(part.count for stage in stages for part in stage) == parameters.total(model) + twice
+
+
+def refused(config: object, folder: Path) -> str:
+    """Return the code of a configuration's first finding, empty if it is read."""
+    try:
+        of(config, folder)
+    except PipeschedError as error:
+        return error.diagnostics[0].code.value
+    return ""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_key_that_is_missing_or_wrong_has_a_code(name: str, tmp_path: Path) -> None:
+    """Each key in turn is left out, and is null, a text, a list, 0 or negative: it is read, or a finding has a code."""
+    config, wrong = PUBLISHED[name]["config"], cycle((None, "many", [], 0, -1))
+    for key in config:
+        for made in ({other: x for other, x in config.items() if other != key}, {**config, key: next(wrong)}):
+            assert refused(made, tmp_path) in ("", "PS232", "PS233", "PS234", "PS236", "PS251")
+
+
+def test_a_folder_is_its_configuration_and_sizes_stand_beside_it(tmp_path: Path) -> None:
+    """``folder,sequence=64`` reads its config.json, and gives what that lacks."""
+    lacks = {key: value for key, value in LLAMA.items() if key != "max_position_embeddings"}
+    of(lacks, tmp_path, ",sequence=64")
+    assert read(f"{tmp_path},sequence=64")[0].sequence == 64
+    with pytest.raises(PipeschedError, match="max_position_embeddings") as raised:
+        read(str(tmp_path))
+    assert "sequence=" in str(raised.value.diagnostics[0].help)
 
 
 def test_published_models_are_of_many_kinds() -> None:

@@ -224,8 +224,9 @@ def _inner(found: dict[str, object], given: Mapping[str, object], family: Family
     return missing
 
 
-def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
-    """Return the equivalent values of a model's TOML file, their places, and the omitted features.
+def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
+    """Return the equivalent values of a model's TOML file, their places, and the omitted features. others: values given
+    beside the file, which it need not have.
 
     Raises:
         PipeschedError: PS230, not JSON; PS232, a size is missing; PS233, a size has a wrong value; PS251, the model has
@@ -241,10 +242,13 @@ def values(source: Source) -> tuple[dict[str, object], dict[str, Span], tuple[st
     found = {f"model.{name}": given[key] for name, key in keys.items() if key in given}
     found |= {f"model.{name}": value for name, value in family.always.items()}
     _completed(found, given, kind)
-    missing = [keys[name] for name in _SIZES if f"model.{name}" not in found]
-    if missing := missing + _inner(found, given, family):
-        message = f"{source.name} lacks {', '.join(missing)}, which a {kind} has"
-        raise fail(PlanningCode.MODEL_MISSING, message, help="give the whole config.json")
+    found |= {f"model.{name}": others[f"model.{name}"] for name in _USUAL if f"model.{name}" in others}
+    sizes = (*_SIZES, "feed_forward") if family.always["gated"] else _SIZES  # without a gate it is four times hidden
+    missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
+    if every := [*missing, *_inner(found, given, family)]:
+        message = f"{source.name} lacks {', '.join(every)}, which a {kind} has"
+        beside = f", or the size beside its name, as {source.name},{next(iter(missing.values()), '')}=…"
+        raise fail(PlanningCode.MODEL_MISSING, message, help=f"give the whole config.json{beside * bool(missing)}")
     _require_counts(source, found)
     _shared(source, found)
     counts = _counts(found, given)

@@ -197,7 +197,7 @@ def _other(text: str) -> tuple[str, object]:
 
 
 def source(path: str) -> Source:
-    """Return the text of a file, or of a name in `built_in`.
+    """Return the text of a file, of the ``config.json`` in a folder, or of a name in `built_in`.
 
     Raises:
         PipeschedError: PS237, PS809.
@@ -209,7 +209,8 @@ def source(path: str) -> Source:
         own = "for your own model give a .toml file, as `pipesched list llama3-70b` prints one"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
         raise fail(PlanningCode.MODEL_NAME, f"unknown model {path!r}", help=help)
-    return inputs.read_path(path)
+    inside = Path(path) / "config.json"
+    return inputs.read_path(str(inside) if inside.is_file() else path)
 
 
 def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
@@ -220,7 +221,7 @@ def of_source(source: Source, others: Mapping[str, object] | None = None) -> Tra
     """
     left: tuple[str, ...] = ()
     if hugging_face.recognized(source.text):
-        values, places, left = hugging_face.values(source)
+        values, places, left = hugging_face.values(source, others or {})
     else:
         values, places = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
     values |= others or {}
@@ -265,7 +266,7 @@ def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str
 def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
     for key in values:
         if key not in KEYS and key not in _SECTIONS:
-            last = {name.rpartition(".")[2]: name for name in KEYS}
+            last = {name.rpartition(".")[2]: name for name in reversed(KEYS)}
             close = get_close_matches(key, KEYS, 1, 0.8) or [
                 last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
             ]
