@@ -266,7 +266,7 @@ def _section(noun: type, section: str, values: Mapping[str, object]) -> dict[str
 def _unknown(values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:
     for key in values:
         if key not in KEYS and key not in _SECTIONS:
-            last = {name.rpartition(".")[2]: name for name in reversed(KEYS)}
+            last = {name.rpartition(".")[2]: name for name in reversed([*KEYS])}
             close = get_close_matches(key, KEYS, 1, 0.8) or [
                 last[name] for name in get_close_matches(key.rpartition(".")[2], last, 1, 0.6)
             ]
