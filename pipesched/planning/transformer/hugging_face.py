@@ -10,7 +10,7 @@ Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; defa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -243,12 +243,7 @@ def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, obje
     found |= {f"model.{name}": value for name, value in family.always.items()}
     _completed(found, given, kind)
     found |= {f"model.{name}": others[f"model.{name}"] for name in _USUAL if f"model.{name}" in others}
-    sizes = (*_SIZES, "feed_forward") if family.always["gated"] else _SIZES  # without a gate it is four times hidden
-    missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
-    if every := [*missing, *_inner(found, given, family)]:
-        message = f"{source.name} lacks {', '.join(every)}, which a {kind} has"
-        beside = f", or the size beside its name, as {source.name},{next(iter(missing.values()), '')}=…"
-        raise fail(PlanningCode.MODEL_MISSING, message, help=f"give the whole config.json{beside * bool(missing)}")
+    _require_whole(source, kind, found, keys, _inner(found, given, family))
     _require_counts(source, found)
     _shared(source, found)
     counts = _counts(found, given)
@@ -257,6 +252,16 @@ def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, obje
     left = tuple(f"{key}: {says}" for key, when, says in _LEFT_OUT if when(given.get(key)) and key not in unused)
     places = {f"model.{name}": at for name, key in keys.items() if (at := _place(source, key))}
     return found, places, left
+
+
+def _require_whole(source: Source, kind: str, found: Config, keys: Mapping[str, str], inner: Sequence[str]) -> None:
+    """Raise PS232 if a size is missing; without a gate the inner size is four times the hidden one."""
+    sizes = (*_SIZES, "feed_forward") if found["model.gated"] else _SIZES
+    missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
+    if every := [*missing, *inner]:
+        message = f"{source.name} lacks {', '.join(every)}, which a {kind} has"
+        beside = f", or the size beside its name, as {source.name},{next(iter(missing.values()), '')}=…"
+        raise fail(PlanningCode.MODEL_MISSING, message, help=f"give the whole config.json{beside * bool(missing)}")
 
 
 def _parsed(source: Source) -> dict[str, object]:
