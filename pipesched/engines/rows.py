@@ -57,6 +57,7 @@ ROWS: tuple[Row, ...] = (
         Lazy("engines.slot_picture:lay"),
         ("messages", "memory"),
         "draws a whole schedule, and --slot one of its slots",
+        place=-1,
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
