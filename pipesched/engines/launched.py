@@ -55,13 +55,13 @@ class Met(Part):
 
     def lines(self) -> list[str]:
         """Return the verdict."""
-        said = f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"
-        return [said]
+        return [f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"]
 
     def to_json(self) -> dict[str, object]:
         """Return the counts, and the models by name."""
-        said = self.communication.to_json()
-        return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **said}
+        said = self.communication
+        models = {"model": said.model, "holds": list(said.holds), "fails": list(said.fails), "capacity": said.capacity}
+        return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **models}
 
 
 def met(examination: Examination) -> Met | None:

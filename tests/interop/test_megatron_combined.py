@@ -6,6 +6,7 @@ tests.interop.test_megatron_combined FOLDER ...`, where FOLDER has a package meg
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,12 +16,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.engines.calls import Call, Calls, read
 from pipesched.engines.meetings import MODELS, Meetings
 from pipesched.interop.frameworks import megatron, megatron_rank, streams
+from pipesched.library.assets import asset
 from pipesched.model.ops import Op
 from pipesched.support.source import Source
 from tests.depth import deep
@@ -125,7 +128,9 @@ def test_the_command_derives_the_pair_from_parts() -> None:
     ours = pipesched.verify("interleaved_overlap", p=4, v=2, m=8, parts="deepseek-v3")
     assert report.ok and report.makespan == ours.makespan and report.peak == ours.peak
     assert any("a pair as issued" in note for note in report.notes)
-    met = report.to_json()["meetings"]
+    value = json.loads(json.dumps(report.to_json()))
+    Draft202012Validator(json.loads(asset("emit", "report.schema.json").read_text("utf-8"))).validate(value)
+    met = value["meetings"]
     assert met["meetings"] == 4 * 8 * 2 * 2 * 4 and met["peers"] == 2 and not met["fails"]
 
 
