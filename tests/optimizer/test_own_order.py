@@ -59,7 +59,7 @@ def case(seed: int) -> Case:
     kind = KINDS[seed % len(KINDS)]
     stages, m, slices = (3 if kind in ("skips", "frozen") else 2), rng.choice([2, 2, 3]), 1
     rank = [*range(stages)]
-    backward = rng.choice(["B", "B", "IW"]) if kind not in ("offload", "again") else "B"
+    backward = {"offload": "B", "again": "B", "frozen": "IW"}.get(kind) or rng.choice(["B", "B", "IW"])
     of_stage = [f"F{backward}"] * stages
     reads = [[s - 1] if s else [] for s in range(stages)]
     lines = ["stage s in 0 .. p on rank s"]

@@ -89,7 +89,7 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
     made = Analysis(schedule, instance.costs, instance.release)
     span = request.objective == "span"
     arcs = Arcs.of(schedule, made.ticks)
-    slots, bound = Slots.of(made, arcs, instance.caps, span=span), least(arcs, span=span)
+    slots, bound = Slots.of(made, arcs, instance.caps, span=span), least(made, arcs, instance.caps, span=span)
     given: Orders = [[*range(low, high)] for low, high in pairwise(arcs.cut.tolist())]
     search = Search(slots, bound.value, Meter(request.limits.seconds * SECOND), request.limits.seed)
     stopped = ""

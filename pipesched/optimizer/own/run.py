@@ -14,11 +14,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
-
-from pipesched.model.columns import Ints
 from pipesched.model.numbers import shown
-from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.own_held import changes
 from pipesched.optimizer.proof.own_order import Arcs
 from pipesched.schedule_analysis import Analysis
 
@@ -55,7 +52,7 @@ class Slots:
     def of(cls, made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Slots:
         """Return the slots of a valid schedule. caps: of each rank in parts of its memory, or None."""
         schedule, memory = made.schedule, made.memory
-        kept, more = _changes(schedule, memory.kept), memory.held - memory.kept
+        kept, more = changes(schedule, memory.kept), memory.held - memory.kept
         count = len(arcs.rank)
         needs, adds = [0] * count, [0] * count
         for slot, change, extra in zip(arcs.slot.tolist(), kept.tolist(), more.tolist(), strict=True):
@@ -158,11 +155,3 @@ class Slots:
         if not self.span:
             return max((end[order[-1]] for order in orders if order), default=0)
         return max((end[order[-1]] - end[order[0]] + self.cost[order[0]] for order in orders if order), default=0)
-
-
-def _changes(schedule: Schedule, kept: Ints) -> Ints:
-    """Return the change of a rank's memory by each operation."""
-    change: Ints = np.diff(kept, prepend=0)
-    first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
-    change[first] = kept[first]
-    return change

@@ -4,7 +4,7 @@
                  comes from another rank; O waits for its copy out, and an I or B for the copy of its L
     head, tail   the longest paths from the start to an operation, and from its end to the last end
     bound        head + work + tail of the operations of a rank with at least that head and that tail, since a rank
-                 runs one operation at a time; for the span, all the work of a rank
+                 runs one operation at a time; or the time that activations need under its cap (`own_held`)
 
 Which operations there are, and what they cost, does not depend on their order, so the bound holds for every order of
 them. Nothing is assumed of microbatches: they may differ, and may overtake each other. The optimizer is not consulted.
@@ -12,8 +12,8 @@ them. Nothing is assumed of microbatches: they may differ, and may overtake each
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +30,7 @@ from pipesched.optimizer.proof.case import Case, require
 from pipesched.optimizer.proof.entries import Entries
 from pipesched.optimizer.proof.judge import Judgement, same
 from pipesched.optimizer.verdict import Terms, Verdict
+from pipesched.schedule_analysis import Analysis
 
 OWN = "own"
 """The entry `backward` of a certificate about a schedule's own operations."""
@@ -76,11 +77,11 @@ class Arcs:
 
     def heads(self, frame: int | None = None) -> Ints:
         """Return the longest path to the start of each slot and copy, from 0 or from the first start of a rank."""
-        return _longest(self.cost, (self.before, self.after, self.delay), self._from(frame))
+        return longest(self.cost, (self.before, self.after, self.delay), self._from(frame))
 
     def tails(self, frame: int | None = None) -> Ints:
         """Return the longest path from the end of each slot and copy, to the last end of all ranks or of one."""
-        return _longest(self.cost, (self.after, self.before, self.delay), self._from(frame))
+        return longest(self.cost, (self.after, self.before, self.delay), self._from(frame))
 
     def _from(self, frame: int | None) -> list[int]:
         own = [0 if frame in (None, rank) else UNKNOWN for rank in self.rank.tolist()]
@@ -101,7 +102,7 @@ def _on_its_rank(schedule: Schedule, found: Dependencies) -> Iterator[tuple[Ints
         yield one[own], two[own]
 
 
-def _longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints:
+def longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints:
     """Return the longest path to each node, without its own cost; arcs: before, after, delay, without a cycle."""
     before, after, delay = arcs
     by = np.argsort(before, kind="stable")
@@ -122,17 +123,29 @@ def _longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Int
 
 @dataclass(frozen=True)
 class Least:
-    """A bound in ticks: a rank's work between a head and a tail, or the longest path if there is no rank."""
+    """A bound in ticks: a rank's work between a head and a tail, or the longest path if there is no rank.
+
+    held: True if `work` is the time that the activations of the rank need under its cap.
+    """
 
     value: int
     rank: int = -1
     head: int = 0
     work: int = 0
     tail: int = 0
+    held: bool = False
 
 
-def least(arcs: Arcs, *, span: bool) -> Least:
-    """Return the best bound on the makespan, or on the span, of every order."""
+def least(made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Least:
+    """Return the best bound on the makespan, or on the span, of every order within the caps."""
+    from pipesched.optimizer.proof.own_held import held
+
+    by_memory = held(made, arcs, caps, span=span)
+    return max([busiest(arcs, span=span), *by_memory], key=lambda one: one.value)
+
+
+def busiest(arcs: Arcs, *, span: bool) -> Least:
+    """Return the best bound by the work of a rank, or by a longest path."""
     best, paths = Least(0), (arcs.heads(), arcs.tails())
     if not span:
         best = Least(int((paths[0] + arcs.cost + paths[1]).max(initial=0)))
@@ -163,7 +176,7 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
         return Judgement(tuple(case.wrong))
     require("its STEPs divide the order" if schedule.steps else "")
     told, span = Entries(certificate, case.scale), case.terms.objective == "span"
-    found = least(Arcs.of(schedule, case.analysis.ticks), span=span)
+    found = least(case.analysis, Arcs.of(schedule, case.analysis.ticks), terms.caps, span=span)
     verdict = _verdict(case, found)
     if verdict.lower > verdict.value:
         require(f"no order is below {case.said(found.value)}, but the schedule is")
@@ -179,13 +192,12 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
 def _verdict(case: Case, found: Least) -> Verdict:
     why, by = f"the longest path of these operations: {case.said(found.value)}", "the longest path"
     if found.rank >= 0:
-        where = [f"begins after {case.said(found.head)}"] * (found.head > 0)
-        where += [f"ends {case.said(found.tail)} before the end"] * (found.tail > 0)
-        why = f"rank {found.rank} has {case.said(found.work)} of work"
-        why += f" that {' and '.join(where)}: {case.said(found.value)}" * bool(where)
-        by = f"rank {found.rank}"
-    lower = Fraction(found.value, case.scale)
-    return replace(
-        Verdict(case.terms.objective, case.value, lower, f"{why}, in any order of these operations", by),
-        unit=case.unit,
-    )
+        work, by = case.said(found.work), f"rank {found.rank}"
+        why = f"{by} has {work} of work"
+        if found.held:
+            why = f"{by} needs {work} under its cap to hold every activation until it is freed"
+        first = [f"after a start of {case.said(found.head)}"] * (found.head > 0)
+        last = [f"{case.said(found.tail)} before the end"] * (found.tail > 0)
+        why += f", {' and '.join(first + last)}: {case.said(found.value)}" * bool(first + last)
+    lower, why = Fraction(found.value, case.scale), f"{why}, in any order of these operations"
+    return Verdict(case.terms.objective, case.value, lower, why, by, unit=case.unit)

@@ -1,0 +1,90 @@
+"""The bound by memory for orders of a schedule's own operations: activations that are held need time under a cap.
+
+    held     cap ----------------------      F takes at its start what its I, W or B frees at its end, which is at least
+               |  ======   =====             the longest path later. These areas lie under the cap, one above another,
+               | ======  =======             between the first F and the last release:
+               +----------------------->         makespan >= head + areas / cap + tail
+
+A stage and microbatch whose operations do not free exactly what its F took, one after another, adds no area: R, O, L.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from pipesched.model.columns import Ints
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.proof.own_order import UNKNOWN, Arcs, Least, longest
+from pipesched.schedule_analysis import Analysis
+
+_MOST = 50_000  # most operations for which this bound is computed
+
+
+def changes(schedule: Schedule, kept: Ints) -> Ints:
+    """Return the change of a rank's memory by each operation."""
+    change: Ints = np.diff(kept, prepend=0)
+    first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
+    change[first] = kept[first]
+    return change
+
+
+def held(made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Iterator[Least]:
+    """Yield a bound for each rank with a cap."""
+    if caps is None or len(made.schedule) > _MOST:
+        return
+    schedule, change = made.schedule, changes(made.schedule, made.memory.kept).tolist()
+    of = defaultdict[tuple[int, int], list[int]](list)
+    for i, key in enumerate(zip(schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True)):
+        of[key].append(i)
+    paths, ends = _Paths(schedule, arcs), (arcs.heads().tolist(), arcs.tails().tolist())
+    area, heads, tails = ([list[int]() for _ in caps] for _ in range(3))
+    for (_, microbatch), ops in of.items():
+        forward = [i for i in ops if schedule.op[i] == Op.F and change[i] > 0]
+        frees = [i for i in ops if change[i] < 0]
+        if len(forward) != 1 or sum(change[i] for i in ops) or len(frees) + 1 < sum(change[i] != 0 for i in ops):
+            continue
+        (first,), rank = forward, int(schedule.rank[forward[0]])
+        slots = arcs.slot[frees].tolist()
+        after = paths.ends(microbatch, int(arcs.slot[first]))
+        area[rank].append(sum(-change[i] * after[x] for i, x in zip(frees, slots, strict=True)))
+        heads[rank].append(ends[0][int(arcs.slot[first])])
+        tails[rank].append(min(ends[1][x] for x in slots))
+    for rank, cap in enumerate(caps):
+        whole = int(cap / made.memory.part // 1)
+        if area[rank] and whole > 0:
+            head, tail = (0, 0) if span else (min(heads[rank]), min(tails[rank]))
+            work = -(-sum(area[rank]) // whole)
+            yield Least(head + work + tail, rank, head, work, tail, held=True)
+
+
+class _Paths:
+    """Longest paths between slots that run operations of one microbatch."""
+
+    def __init__(self, schedule: Schedule, arcs: Arcs) -> None:
+        self.arcs, self.slots = arcs, defaultdict[int, list[int]](list)
+        runs = defaultdict[int, list[int]](list)
+        for slot, microbatch in zip(arcs.slot.tolist(), schedule.microbatch.tolist(), strict=True):
+            if microbatch not in runs[slot]:
+                runs[slot].append(microbatch)
+                self.slots[microbatch].append(slot)
+        self.of = defaultdict[int, list[tuple[int, int, int]]](list)
+        for one, two, delay in zip(arcs.before.tolist(), arcs.after.tolist(), arcs.delay.tolist(), strict=True):
+            for microbatch in runs.get(one, ()):
+                if microbatch in runs.get(two, ()):
+                    self.of[microbatch].append((one, two, delay))
+
+    def ends(self, microbatch: int, source: int) -> dict[int, int]:
+        """Return the longest path from the start of a slot to the end of each slot of a microbatch."""
+        slots = self.slots[microbatch]
+        place = {slot: n for n, slot in enumerate(slots)}
+        columns = [(place[one], place[two], delay) for one, two, delay in self.of[microbatch]]
+        before, after, delay = np.array(columns, dtype=np.int64).reshape(-1, 3).T
+        cost = self.arcs.cost[slots]
+        least = [0 if slot == source else UNKNOWN for slot in slots]
+        found = (longest(cost, (before, after, delay), least) + cost).tolist()
+        return {slot: max(0, end) for slot, end in zip(slots, found, strict=True)}
