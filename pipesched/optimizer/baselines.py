@@ -146,11 +146,14 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
         yield f"    times of one of {stages} stages{other}"
 
 
-def relevant(placement: Placement) -> list[str]:
-    """Return the library's schedules that have this placement at some size, by the manifest: the plainest first."""
+def relevant(placement: Placement, *, special: bool = False) -> list[str]:
+    """Return the library's schedules that have this placement at some size, by the manifest: the plainest first.
+
+    special: also those that run other operations than the search orders.
+    """
     wanted, found = placement_name(placement), list[str]()
     for line in MANIFEST.read_text("utf-8").splitlines()[1:]:
         name, _, places = line.split(" | ")
-        if wanted in places.split() or (placement.ranks == 1 and places != "none"):
+        if wanted in places.split() or (special if places == "none" else placement.ranks == 1):
             found.append(name)
     return found

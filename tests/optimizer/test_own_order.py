@@ -260,7 +260,7 @@ def compared(seed: int) -> str:
     """Compare an answer with all orders; return its kind and status."""
     x = case(seed)
     source, least = Source("one.ps", x.text), best(x)
-    asked: Json = {"mem_cap": x.cap, "objective": x.objective, "time_limit": 0.3}
+    asked: Json = {"mem_cap": x.cap, "objective": x.objective, "time_limit": 0.6}
     answer = pipesched.optimize(source, **asked)
     if answer.value is None:
         assert answer.status == "nothing found" or least is None, (seed, answer.text(), least)

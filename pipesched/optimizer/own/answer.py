@@ -14,8 +14,8 @@ from pipesched.common.library import sized
 from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import Loaded
-from pipesched.library.assets import built_in
 from pipesched.library.inputs import library
+from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Nowhere
 from pipesched.model.numbers import Value, plain, shown
@@ -23,6 +23,7 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.baselines import relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import costs_of, require_costs, require_right, whole
@@ -129,7 +130,9 @@ def _library(
     known = {**sizes, "p": schedule.ranks, "m": schedule.microbatches}
     if instance.caps is not None:
         known = {"k": max(1, int(min(instance.caps))), **known}
-    for name in built_in():
+    plain = placement.chain and placement.slices == 1 and not placement.frozen and not schedule.forward_only
+    plain = plain and bool(among(schedule.op, SEARCHED.kinds).all())
+    for name in relevant(placement, special=not plain):
         meter.spend(_FILE)
         found = sized(library(name), known, placed=same, max_ops=MAX_OPS)
         listed = [] if found is None else [*_slots(found)]
