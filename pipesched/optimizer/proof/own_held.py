@@ -38,28 +38,31 @@ def held(made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: b
     if caps is None or len(made.schedule) > _MOST:
         return
     schedule, change = made.schedule, changes(made.schedule, made.memory.kept).tolist()
+    paths, ends = _Paths(schedule, arcs), (arcs.heads().tolist(), arcs.tails().tolist())
+    areas, heads, tails = ([list[int]() for _ in caps] for _ in range(3))
+    for first, frees in _held(schedule, change):
+        slot, rank, slots = int(arcs.slot[first]), int(schedule.rank[first]), arcs.slot[frees].tolist()
+        after = paths.ends(int(schedule.microbatch[first]), slot)
+        areas[rank].append(-sum(change[i] * after[x] for i, x in zip(frees, slots, strict=True)))
+        heads[rank].append(0 if span else ends[0][slot])
+        tails[rank].append(0 if span else min(ends[1][x] for x in slots))
+    for rank, (cap, area) in enumerate(zip(caps, areas, strict=True)):
+        whole = int(cap / made.memory.part // 1)
+        if area and whole > 0:
+            head, work, tail = min(heads[rank]), -(-sum(area) // whole), min(tails[rank])
+            yield Least(head + work + tail, rank, head, work, tail, held=True)
+
+
+def _held(schedule: Schedule, change: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each F that takes memory, with the operations that free all of it."""
     of = defaultdict[tuple[int, int], list[int]](list)
     for i, key in enumerate(zip(schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True)):
-        of[key].append(i)
-    paths, ends = _Paths(schedule, arcs), (arcs.heads().tolist(), arcs.tails().tolist())
-    area, heads, tails = ([list[int]() for _ in caps] for _ in range(3))
-    for (_, microbatch), ops in of.items():
-        forward = [i for i in ops if schedule.op[i] == Op.F and change[i] > 0]
-        frees = [i for i in ops if change[i] < 0]
-        if len(forward) != 1 or sum(change[i] for i in ops) or len(frees) + 1 < sum(change[i] != 0 for i in ops):
-            continue
-        (first,), rank = forward, int(schedule.rank[forward[0]])
-        slots = arcs.slot[frees].tolist()
-        after = paths.ends(microbatch, int(arcs.slot[first]))
-        area[rank].append(sum(-change[i] * after[x] for i, x in zip(frees, slots, strict=True)))
-        heads[rank].append(ends[0][int(arcs.slot[first])])
-        tails[rank].append(min(ends[1][x] for x in slots))
-    for rank, cap in enumerate(caps):
-        whole = int(cap / made.memory.part // 1)
-        if area[rank] and whole > 0:
-            head, tail = (0, 0) if span else (min(heads[rank]), min(tails[rank]))
-            work = -(-sum(area[rank]) // whole)
-            yield Least(head + work + tail, rank, head, work, tail, held=True)
+        if change[i]:
+            of[key].append(i)
+    for ops in of.values():
+        takes = [i for i in ops if change[i] > 0]
+        if len(takes) == 1 and schedule.op[takes[0]] == Op.F and not sum(change[i] for i in ops):
+            yield takes[0], [i for i in ops if change[i] < 0]
 
 
 class _Paths:
