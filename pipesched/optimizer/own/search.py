@@ -111,21 +111,22 @@ class Search:
             if self.best is not None and self.value <= self.bound:
                 return
         assert first is not None, "an order is at hand"
-        tails = sorted(range(len(slots.rank)), key=lambda x: (-slots.tails[x], x))
-        places = _turn(first)
-        frees = sorted(range(len(slots.rank)), key=lambda x: (slots.adds[x] > 0, places[x]))
-        for way, turn in (("longest tail", tails), ("turn", frees)):
+        for way, turn in self._turns(first):
             if self.best is None or (self.value > self.bound and (each < _FEW or self.meter.left > 4 * each)):
                 self.meter.spend(4 * each)
-                found = Listing(slots, _turn([turn])).orders()
-                if found is not None:
-                    self._offer(found, f"list schedule by {way}")
+                self._offer(Listing(slots, turn).orders(), f"list schedule by {way}")
         if self.best is not None and self.value > self.bound:
             self._move(random.Random(self.seed), each)
 
-    def _offer(self, orders: Orders, source: str) -> None:
-        end = self.slots.ends(orders)
-        if end is not None and (self.best is None or self.slots.value(orders, end) < self.value):
+    def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int]]]:
+        """Yield the turns of slots for list schedules, with their names."""
+        places, slots = _turn(orders), range(len(self.slots.rank))
+        yield "longest tail", _turn([sorted(slots, key=lambda x: (-self.slots.tails[x], x))])
+        yield "turn", _turn([sorted(slots, key=lambda x: (self.slots.adds[x] > 0, places[x]))])
+
+    def _offer(self, orders: Orders | None, source: str) -> None:
+        end = None if orders is None else self.slots.ends(orders)
+        if orders is not None and end is not None and (self.best is None or self.slots.value(orders, end) < self.value):
             self.best, self.value, self.source = orders, self.slots.value(orders, end), source
 
     def _move(self, rng: random.Random, each: int) -> None:
