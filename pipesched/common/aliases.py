@@ -8,6 +8,7 @@ all names of its row. A row lists only names of the same order, operation for op
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pipesched.library.assets import built_in
 
@@ -76,6 +77,7 @@ def others(own: str) -> tuple[str, ...]:
     return tuple(name for row in ROWS if is_in(own, row) for name in row if plain(name) != plain(own))
 
 
+@lru_cache(maxsize=1024)
 def known_as(name: str) -> str | None:
     """Return the library schedule that an alias means, None for its own name."""
     asked, files = plain(name), built_in()

@@ -5,9 +5,11 @@ In a wheel they are in ``pipesched/_assets``; in a checkout, at the top of the r
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def built_in() -> list[str]:
     """Return the names of the schedules that ship with pipesched."""
     return sorted(path.name.removesuffix(".ps") for path in asset("schedules").iterdir() if path.name.endswith(".ps"))

@@ -92,7 +92,7 @@ NAMES = {  # by their place; one without a schedule: words of the message
     "nnScaler 1585c15, graph/schedule/predefined.py": {
         "sched_1f1b": "1f1b",
         "sched_1f1b_interleaved": "interleaved",
-        "sched_1f1b_plus": "the rest of it is `1f1b`",
+        "sched_1f1b_plus": "otherwise it is `1f1b`",
         "sched_gpipe": "gpipe",
         "sched_chimera_direct": "`chimera` has its placement",
         "sched_infer_pipe": "forward_only",
