@@ -89,6 +89,7 @@ class Streams:
         self.every = [Stream(OWN, self)]
         self.current = self.every[0]
         self.calls: list[Issued] = []
+        self.posted: dict[Message, Issued] = {}
 
     def made(self, *given: object, **named: object) -> Stream:
         """Return a new stream: torch.cuda.Stream."""
@@ -113,11 +114,12 @@ class Streams:
 
     def post(self, message: Message) -> None:
         """Post a message from the current stream."""
-        self.calls.append(Issued("", POSTED, self.current.past, message.place, message=message))
+        self.posted[message] = Issued("", POSTED, self.current.past, message.place, message=message)
+        self.calls.append(self.posted[message])
 
     def wait(self, message: Message) -> None:
         """Let the current stream wait for a message."""
-        self.current.wait(x for x in self.calls if x.message is message)
+        self.current.wait([self.posted[message]])
 
     def synchronize(self) -> None:
         """Let every stream wait for all that was issued."""
