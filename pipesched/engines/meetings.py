@@ -107,7 +107,14 @@ class Meetings:
 
     def holds(self, model: Model) -> bool:
         """Return True if every call ends under a model, whatever the timing."""
-        return not self._stuck(model)
+        if model not in self._held:
+            self._held[model] = not self._stuck(model)
+        return self._held[model]
+
+    @cached_property
+    def _held(self) -> dict[Model, bool]:
+        """The models that were tried."""
+        return {}
 
     def capacity(self) -> int | None:
         """Return the least number of buffered messages per channel with which every call ends; None if no number
