@@ -120,6 +120,7 @@ def test_the_answer_says_what_a_step_costs() -> None:
         ("--lost 1", "PS702", "no other rank has a copy of stage 1"),
         ("--pipelines 3", "PS225", "--pipelines is for --lost"),
         ("--lost 1 --pipelines 0", "PS225", "0 pipelines"),
+        ("--lost 1 --pipelines 99999999999", "PS225", "at most 2,000,000 can be optimized"),
         ("--lost 1 --pipelines 2 --all-m", "PS225", "--lost contradicts --all-m"),
         ("--lost 1 --pipelines 2 --front", "PS225", "--lost contradicts --front"),
         ("--lost 1 --pipelines 2 --objective span", "PS225", "--lost contradicts --objective span"),

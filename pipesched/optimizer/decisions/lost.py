@@ -27,6 +27,7 @@ from pipesched.model.placement import Placement
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import Request, target_of
+from pipesched.optimizer.solve.instance import MAX_OPS
 from pipesched.optimizer.solve.search.state import State
 from pipesched.planning.workload import Workload
 
@@ -52,7 +53,9 @@ class Lost:
     def lines(self, makespan: Fraction | None) -> list[str]:
         """Return what is lost, what a step takes until it is back, and the peaks."""
         said, before = self.whole.instance.costs.unit.text, self.whole.makespan
-        on = f"rank{'s'[: len(self.peers) > 1]} {', '.join(map(str, self.peers))}"
+        peers = [*map(str, self.peers)]
+        peers = [*peers[:4], "…", peers[-1]] if len(peers) > 8 else peers
+        on = f"rank{'s'[: len(peers) > 1]} {', '.join(peers)}"
         lower = f"; a rank after {self.rank} is one lower in the schedule" if self.rank + 1 < self.ranks else ""
         lines = [f"without rank {self.rank}: its {self.moved} F and their backwards run on {on}{lower}"]
         if before and makespan is not None:
@@ -62,7 +65,8 @@ class Lost:
             )
         caps = self.whole.instance.caps
         most, cap = shown(max(self.peak, default=Fraction(0))), "none" if caps is None else shown(max(caps))
-        share = f"1/{self.whole.instance.placement.ranks} of the model"
+        ranks = self.whole.instance.placement.ranks
+        share = f"1/{ranks} of the model" if ranks > 1 else "the model"
         return [*lines, f"peak {most} of cap {cap} in microbatches through {share}, as with all ranks"]
 
     def to_json(self, makespan: Fraction | None) -> dict[str, object]:
@@ -93,6 +97,8 @@ def without(request: Request, progress: Callable[[State], None]) -> Optimum:
     request = replace(request, lost=None)
     instance = target_of(request).instance
     one = instance.placement
+    if (operations := 3 * one.stages * one.microbatches * pipelines) > MAX_OPS:
+        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
     placement = side_by_side(one, pipelines)
     left, peers = placement_without(placement, rank)
     whole = optimize(replace(request, limits=replace(limits, seconds=_WHOLE * limits.seconds, proof=None)), progress)
@@ -149,6 +155,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
     peers = _peers(placement, rank)
     rows: list[list[int]] = []
     names: list[str] = []
+    taking: set[int] = set()
     of = np.empty_like(placement.route_of)
     for route, row in enumerate(placement.rank_of.tolist()):
         name = (
@@ -161,6 +168,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
                 of[part] = len(rows)
                 names.append(name if shares == 1 else f"{name}_{j}")
                 now = [peers[s][j % len(peers[s])] if at == rank else at for s, at in enumerate(row)]
+                taking.update(x for x, at in zip(now, row, strict=True) if at == rank)
                 rows.append([x - (x > rank) for x in now])
     made = replace(
         placement,
@@ -170,7 +178,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
         route_names=tuple(names),
         shared=(),
     )
-    return made, tuple(sorted({peer for found in peers.values() for peer in found}))
+    return made, tuple(sorted(taking))
 
 
 def _peers(placement: Placement, rank: int) -> Mapping[int, tuple[int, ...]]:
