@@ -23,7 +23,7 @@ from pipesched.language.evaluate import MAX_OPS
 from pipesched.planning.launch import launcher
 from pipesched.planning.layouts.schedules import SCHEDULES, Row
 from pipesched.planning.transformer.config import RECOMPUTE, Training, Transformer
-from pipesched.planning.transformer.rules import faults, layers_of
+from pipesched.planning.transformer.rules import OF_TRAINING, faults, layers_of
 from pipesched.planning.transformer.trainers import TRAINERS
 
 MICROBATCHES = (1, 2, 4, 8)
@@ -234,7 +234,7 @@ def refuses(space: Space, choice: Choice) -> str:
     """Return an arithmetic reason to refuse a choice; empty if there is none."""
     if not space.trainer and (reason := _unsplit(space, choice)):
         return reason
-    for fault in faults(space.transformer, choice.training, choice.p * choice.v):
+    for fault in faults(space.transformer, choice.training, choice.p * choice.v, OF_TRAINING):
         return fault.message
     for ranks, what in (
         (choice.training.tensor, "tensor"),

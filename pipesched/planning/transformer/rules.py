@@ -255,6 +255,9 @@ STAGES = (
     ),
 )
 
+OF_TRAINING = (*(rule for rule in RULES if rule.key.startswith("training.")), *STAGES)
+"""The rules that a model which has been read may still break with another training."""
+
 
 def faults(
     a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
