@@ -371,6 +371,13 @@ def test_not_longer_than_another_order_of_the_library() -> None:
     assert answer.value <= own.makespan
 
 
+def test_an_order_within_a_tight_cap() -> None:
+    """The order of the file is over the cap, and an order of few sequences at a time is within it."""
+    answer = pipesched.optimize("seq1f1b", p=4, m=64, mem_cap=3, time_limit=0)
+    assert answer.value is not None
+    assert max(answer.peak) <= 3
+
+
 @pytest.mark.parametrize("wrong", [{"all_m": True}, {"backward": "split"}, {"placement": "vee"}])
 def test_what_is_refused_by_name(wrong: Json) -> None:
     """Only the order of the operations of an offloading schedule is decided."""

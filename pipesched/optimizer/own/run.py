@@ -30,8 +30,8 @@ class Slots:
     cap: by rank, in parts, None for none; part: of the unit of peaks. inputs: by slot, (slot or copy, delay) that it
     awaits. here: by slot, the slots of its rank that must come before it. follow: by slot or copy, those that wait for
     it. begins: by slot, the copies that begin at its end, with their engine. tails: by slot or copy, the longest path
-    from its end. named: the slot of each kind, stage and microbatch if these differ from one microbatch to another and
-    no slot is a pair.
+    from its end. sequence: by slot, its microbatch, or the sequence of which that is a slice. named: the slot of each
+    kind, stage and microbatch if these differ from one microbatch to another and no slot is a pair.
     """
 
     rank: list[int]
@@ -46,6 +46,7 @@ class Slots:
     follow: list[list[int]] = field(default_factory=list)
     begins: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tails: list[int] = field(default_factory=list)
+    sequence: list[int] = field(default_factory=list)
     named: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     @classmethod
@@ -66,6 +67,9 @@ class Slots:
         if made.costs.by_microbatch and schedule.slices == 1 and not schedule.joined.any():
             columns = (schedule.op, schedule.stage, schedule.microbatch)
             found.named.update({key: x for x, key in enumerate(zip(*(of.tolist() for of in columns), strict=True))})
+        found.sequence.extend([0] * count)
+        for slot, i in zip(arcs.slot.tolist(), (schedule.microbatch // schedule.slices).tolist(), strict=True):
+            found.sequence[slot] = max(found.sequence[slot], i)
         found._link(arcs)
         if arcs.copies is not None:
             engines = 2 * schedule.rank[arcs.copies.op] + (arcs.copies.waits == arcs.copies.op)

@@ -10,6 +10,7 @@ them can shorten it. (Nowicki and Smutnicki, Management Science 42, 1996; late a
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,8 @@ from typing import TypeAlias
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.solve.meter import Meter
 
-_WIDE = 64  # slots of a rank that are looked at for its next one
+_WIDE = 2_000  # slots of a rank that are looked at for its next one
+_WINDOWS = (1, 2, 3, 4, 5, 6, 8, 12)  # sequences that are open at once in list schedules under a cap
 _FEW = 10_000  # steps to time an order up to which list schedules are made at any limit
 _EACH = 1.5  # steps to time a slot
 _LATE = 30  # an order is kept if it is not longer than that of so many moves before
@@ -33,12 +35,16 @@ Block: TypeAlias = tuple[int, int, int]
 
 
 class Listing:
-    """A list schedule: a rank runs, of its slots that can start first, the one whose turn is first."""
+    """A list schedule: a rank runs, of its slots that can start first, the one whose turn is first.
 
-    def __init__(self, slots: Slots, turn: Sequence[int]) -> None:
+    window: the number of sequences, counted from the oldest that has not ended, of which an F may run.
+    """
+
+    def __init__(self, slots: Slots, turn: Sequence[int], window: int) -> None:
         self.slots, ranks = slots, range(len(slots.cap))
         self.end, self.clock, self.held = [-1] * len(slots.cost), [0 for _ in ranks], [0 for _ in ranks]
         self.engine: dict[int, int] = {}
+        self.window, self.oldest, self.open = window, 0, Counter(slots.sequence)
         self.left: Orders = [[] for _ in ranks]
         for x in sorted(range(len(slots.rank)), key=turn.__getitem__):
             self.left[slots.rank[x]].append(x)
@@ -55,9 +61,20 @@ class Listing:
             x = self.left[rank].pop(n)
             self._run(x, rank, at)
             made[rank].append(x)
-            for other in {rank, *(slots.rank[y] for y in slots.follow[x] if y < len(slots.rank))}:
+            closed = self._closed(x)
+            for other in (
+                range(len(made)) if closed else {rank, *(slots.rank[y] for y in slots.follow[x] if y < len(slots.rank))}
+            ):
                 following[other] = self._first(other)
         return made
+
+    def _closed(self, x: int) -> bool:
+        """Count a slot; return True if the oldest open sequence has ended with it."""
+        self.open[self.slots.sequence[x]] -= 1
+        before = self.oldest
+        while self.oldest in self.open and not self.open[self.oldest]:
+            self.oldest += 1
+        return self.oldest > before
 
     def _run(self, x: int, rank: int, at: int) -> None:
         self.end[x] = self.clock[rank] = at + self.slots.cost[x]
@@ -67,12 +84,20 @@ class Listing:
 
     def _first(self, rank: int) -> tuple[int, int] | None:
         """Return the start and the place of the slot that a rank would run next; None if none can start."""
-        found = ((self._start(x, rank), n) for n, x in enumerate(self.left[rank][:_WIDE]))
-        return min(((at, n) for at, n in found if at is not None), default=None)
+        best: tuple[int, int] | None = None
+        for n, x in enumerate(self.left[rank][:_WIDE]):
+            at = self._start(x, rank)
+            if at is not None and (best is None or at < best[0]):
+                best = at, n
+                if at <= self.clock[rank]:
+                    break
+        return best
 
     def _start(self, x: int, rank: int) -> int | None:
         slots, end, cap = self.slots, self.end, self.slots.cap[rank]
         if cap is not None and self.held[rank] + slots.needs[x] > cap:
+            return None
+        if slots.adds[x] > 0 and slots.sequence[x] >= self.oldest + self.window:
             return None
         if any(end[y] < 0 for y in slots.here[x]) or any(end[y] < 0 for y, _ in slots.inputs[x]):
             return None
@@ -111,18 +136,25 @@ class Search:
             if self.best is not None and self.value <= self.bound:
                 return
         assert first is not None, "an order is at hand"
-        for way, turn in self._turns(first):
+        for way, turn, window in self._turns(first):
             if self.best is None or (self.value > self.bound and (each < _FEW or self.meter.left > 4 * each)):
                 self.meter.spend(4 * each)
-                self._offer(Listing(slots, turn).orders(), f"list schedule by {way}")
+                self._offer(Listing(slots, turn, window).orders(), f"list schedule by {way}")
         if self.best is not None and self.value > self.bound:
             self._move(random.Random(self.seed), each)
 
-    def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int]]]:
-        """Yield the turns of slots for list schedules, with their names."""
+    def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int], int]]:
+        """Yield the turns of slots for list schedules, with their names and windows."""
         places, slots = _turn(orders), range(len(self.slots.rank))
-        yield "longest tail", _turn([sorted(slots, key=lambda x: (-self.slots.tails[x], x))])
-        yield "turn", _turn([sorted(slots, key=lambda x: (self.slots.adds[x] > 0, places[x]))])
+        tails = _turn([sorted(slots, key=lambda x: (-self.slots.tails[x], x))])
+        frees = _turn([sorted(slots, key=lambda x: (self.slots.adds[x] > 0, places[x]))])
+        count = max(self.slots.sequence, default=0) + 1
+        yield "longest tail", tails, count
+        yield "turn", frees, count
+        for window in (
+            [one for one in _WINDOWS if one < count] if any(cap is not None for cap in self.slots.cap) else ()
+        ):
+            yield f"turn, {window} at a time", frees, window
 
     def _offer(self, orders: Orders | None, source: str) -> None:
         end = None if orders is None else self.slots.ends(orders)
