@@ -18,8 +18,8 @@ import pipesched
 from pipesched.interop.recorded import entries
 from tests.interop.incidents_at_length import count
 from tests.makers import recorded_runs, torch_pickles
-from tests.makers.incident_dumps import write
-from tests.oracles.incidents import incident
+from tests.makers.incident_dumps import FORMS, entry_of, write
+from tests.oracles.incidents import Step, incident
 from tests.readers.typed import typed
 
 _GLOO = """
@@ -44,8 +44,8 @@ def test_dumps_of_torch_are_read(stacks: str, tmp_path: Path) -> None:
     run = [sys.executable, "-c", _GLOO, str(tmp_path / "store"), stacks]
     data = subprocess.run(run, env={"TORCH_FR_BUFFER_SIZE": "10"}, capture_output=True, timeout=60, check=True).stdout
     assert (torch_pickles.dumps(pickle.loads(data)) == data) == (stacks == "none")
-    log = entries.read("rank_0", data, entries.Numbers())
-    assert [log.named[x] for x in log.call] == [("0", "gloo:all_reduce", "Float [4]")] * 3
+    log = entries.read("rank_0", data)
+    assert [log.named[x] for x in log.call] == [("0", "gloo:all_reduce", "Float [4]", False)] * 3
     assert log.collective.tolist() == [1, 2, 3]
 
 
@@ -56,7 +56,7 @@ def test_runs_of_entries_are_read_as_single_ones(seed: int, tmp_path: Path) -> N
     data = next(path for path in sorted(tmp_path.iterdir())).read_bytes()
     value = pickle.loads(data)
     forms = [data, pickle.dumps(value, 2), json.dumps(value).encode()]
-    logs = [entries.read("rank_0", form, entries.Numbers()) for form in forms]
+    logs = [entries.read("rank_0", form) for form in forms]
     rows = [
         [
             (x.named[c], *rest)
@@ -65,6 +65,41 @@ def test_runs_of_entries_are_read_as_single_ones(seed: int, tmp_path: Path) -> N
         for x in logs
     ]
     assert rows[0] == rows[1] == rows[2] and len(rows[0]) > 10
+
+
+@pytest.mark.parametrize(("seed", "ring"), [(2, 2000), (6, 40), (10, 2000), (13, 24)])
+def test_every_form_of_a_dump_is_read_alike(seed: int, ring: int, tmp_path: Path) -> None:
+    """With threads, durations, stacks, as JSON or of version 2.4, with overwritten calls: the verdict is the same."""
+    made, told = incident(seed), dict[str, str]()
+    for form in FORMS:
+        (folder := tmp_path / form).mkdir()
+        name = f"trace-{form}_rank" if form in ("old", "threads") else "nccl_trace_rank_"
+        write(made, folder, ring, form, name)
+        text = typed("verify", "--recorded", str(folder)).out.decode()
+        told[form] = text.replace(str(folder), "DIR").replace(name, "NAME").partition(" is cut off")[0]
+    assert len({*told.values()}) == 1, told
+
+
+@pytest.mark.parametrize("end", ["ALLGATHER_coalesced", "coalesced"])
+@pytest.mark.parametrize("arrived", [True, False])
+def test_collectives_of_a_batch_have_the_state_of_its_end(end: str, arrived: bool, tmp_path: Path) -> None:
+    """NCCL records no event for the parts of a coalesced collective: they stay `scheduled` when the batch is over."""
+    groups = {"0": ("default_pg", [0, 1])}
+    parts = [("_broadcast_oop", "scheduled", 1), ("_broadcast_oop", "scheduled", 1), (end, "completed", 1)]
+    for rank in range(2):
+        rows = [("barrier", "completed", 0), *parts] if arrived else [("barrier", "completed", 0)]
+        if not arrived and rank:
+            rows += [(name, "scheduled", number) for name, _, number in parts]
+        values = [
+            entry_of(Step(name, "0", width=4), name, state, at, (number + 1, 0))
+            for at, (name, state, number) in enumerate(rows)
+        ]
+        values = [{**one, "process_group": ("0", "default_pg")} for one in values]
+        config = {"0": {"name": "0", "desc": groups["0"][0], "ranks": "[0, 1]"}}
+        data = torch_pickles.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": values})
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data)
+    report = pipesched.verify(recorded=tmp_path)
+    assert report.ok == arrived and report.to_json()["incident"]["first"] == (None if arrived else 0)  # type: ignore[index]
 
 
 def test_what_is_missing_is_said_and_not_guessed(tmp_path: Path) -> None:
@@ -133,4 +168,4 @@ def test_many_empty_lists_are_read_in_linear_time() -> None:
     """Entries with a hundred lists that torch does not write are refused, and not searched for ever."""
     value = {"entries": [{"record_id": 1, **{f"x{i}": [] for i in range(100)}}] * 3, "pg_config": {}}
     with pytest.raises(pipesched.PipeschedError, match="PS891"):
-        entries.read("rank_0", torch_pickles.dumps(value), entries.Numbers())
+        entries.read("rank_0", torch_pickles.dumps(value))

@@ -39,6 +39,8 @@ def _number(value: int) -> bytes:
 def _add(value: object, out: bytearray, memo: dict[str, int]) -> None:
     if value is None or isinstance(value, bool):
         out += b"N" if value is None else b"\x88" if value else b"\x89"
+    elif isinstance(value, float):
+        out += b"G" + struct.pack(">d", value)
     elif isinstance(value, int):
         out += _number(value)
     elif isinstance(value, str):

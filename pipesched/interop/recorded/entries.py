@@ -1,20 +1,18 @@
-"""The entries of a dump of torch's flight recorder, of all groups: read in runs where torch itself pickled them.
+"""The entries of a dump of torch's flight recorder, of all groups: read in columns where torch itself pickled them.
 
-    } ( h record_id K 7 h pg_id K 1 … u        an entry whose texts have all occurred before: matched as bytes
+    } ( h record_id K 7 h pg_id K 1 … u        an entry whose texts have all occurred before: one row of the columns
     } ( h record_id K 8 … X "nccl:send 0->1"   an entry with a new text: read opcode by opcode
 
-In torch's pickles an entry is a table whose keys, after the first entry, are references to earlier texts. A pattern
-made of the keys of the first entry matches the next ones, twenty times as fast as reading their opcodes. What it does
-not match, such as an entry of another writer, is read opcode by opcode.
+In torch's pickles an entry is a table whose keys, after the first entry, are references to earlier texts. All entries
+with the keys of the first one are walked through together, key by key, with one array of places; what an array step
+does not know, such as an entry of another writer, is read opcode by opcode.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from operator import itemgetter
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -24,31 +22,22 @@ from pipesched.diagnostics import budgeted
 from pipesched.interop.recorded import flight_recorder as recorder
 from pipesched.interop.recorded.pickles import Reader
 from pipesched.interop.recorded.recorded_run import STATES
-from pipesched.model.columns import Column
+from pipesched.model.columns import Bools, Column, Ints
 
-Named: TypeAlias = tuple[str, str, str]
-"""The process group, the call as torch names it, and its first tensor."""
+Named: TypeAlias = tuple[str, str, str, bool]
+"""The process group, the call as torch names it, its first tensor, and True for a message or the end of a batch."""
 
-_NUMBER, _TEXT = rb"(?:K.|M..|J....|\x8a\x08.{8})", rb"(?:h.|j....)"
-_LIST = rb"\](?:\((?:%s)*e|(?!\())"
-_FRAME = rb"\}\((?:" + _TEXT + rb"(?:" + _TEXT + rb"|" + _NUMBER + rb"))*u"
-_ANY = [rb"[N\x88\x89]", _NUMBER, _TEXT + _TEXT + rb"\x86", _TEXT, _LIST % (_LIST % _NUMBER), _LIST % _TEXT]
-_VALUE = rb"(?:" + rb"|".join((*_ANY, _LIST % _FRAME)) + rb")"
-_WANTED = {
-    "record_id": _NUMBER,
-    "collective_seq_id": _NUMBER,
-    "p2p_seq_id": _NUMBER,
-    "state": _TEXT,
-    "process_group": _TEXT + _TEXT + rb"\x86",
-    "profiling_name": _TEXT,
-    "input_sizes": _LIST % (_LIST % _NUMBER),
-    "input_dtypes": _LIST % _TEXT,
-}
-"""The fields that are read, each with the form of its value."""
-_OPTIONAL = rb"(?:N|" + _NUMBER + rb")"
-_LIKE = {bool: rb"[\x88\x89]", int: _OPTIONAL, type(None): _OPTIONAL, str: _TEXT}
-"""The forms of other fields, by the type of the first entry's value."""
 _INTS = ("record_id", "collective_seq_id", "p2p_seq_id")
+_WANTED = (*_INTS, "state", "process_group", "profiling_name", "input_sizes", "input_dtypes")
+"""The fields that every entry has; ``is_p2p`` is read where it is there, which is since version 2.4."""
+_MARK, _LIST, _PAIR, _LONG = b"(]\x86\x8a"
+_LENGTHS = np.zeros(256, dtype=np.int64)
+"""The bytes of each opcode with its argument; 0 for one that is not known here."""
+for _names, _bytes in (("N\x88\x89](e}u", 1), ("Kh", 2), ("M", 3), ("Jj", 5), ("G", 9), ("\x8a", 10)):
+    _LENGTHS[[*map(ord, _names)]] = _bytes
+_SCALARS = b"N\x88\x89KMJhjG\x8a"
+_FORMS = 256  # most different lists of a field; entries with others are read opcode by opcode
+_PAD = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +45,7 @@ class Log:
     """The calls of one rank, in the order in which they were recorded. groups: the process groups that the rank knows.
 
     named: the distinct calls; call: index into it. collective, p2p: torch's sequence numbers of the group. state:
-    index into `STATES`. record: torch's number of the entry.
+    index into `STATES`. record: torch's number of the entry. number: that of the call in its group, of either kind.
     """
 
     groups: Mapping[str, recorder.Group]
@@ -66,10 +55,11 @@ class Log:
     p2p: Column
     state: Column
     record: Column
+    number: Column = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
 
-def read(name: str, data: bytes, known: Numbers) -> Log:
-    """Read a dump. known: the numbers of dumps that were read before.
+def read(name: str, data: bytes) -> Log:
+    """Read a dump.
 
     Raises:
         PipeschedError: PS891, the file is cut off, is not plain data, or is not a dump; PS843, it exceeds the budget.
@@ -80,111 +70,219 @@ def read(name: str, data: bytes, known: Numbers) -> Log:
         with recorder.not_a_dump(name):
             about = value.get("pg_config", {})
             groups = {key: recorder.group_of(key, one, left) for key, one in about.items()}
-            entries: Sequence[object] = value["entries"] if groups else value.get("entries", ())
-            left.spend(recorder.ENTRY * len(entries), "entries")
-            return _log(
-                groups, [x if type(x) is tuple else _row(cast("Mapping[str, object]", x)) for x in entries], memo, known
-            )
+            entries: Sequence[object] = recorder.entries_of(value)
+            return _log(groups, entries, memo, left)
 
 
-def _row(entry: Mapping[str, object]) -> tuple[object, ...]:
-    """Return the fields of an entry that was read opcode by opcode, in the order of `_WANTED`."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Entries that were walked through together, as rows of the walk."""
+
+    walk: _Walk
+    rows: slice
+
+
+def _log(groups: Mapping[str, recorder.Group], entries: Sequence[object], memo: list[object], left: Budget) -> Log:
+    named = dict[Named, int]()
+    walks = dict.fromkeys(one.walk for one in entries if isinstance(one, _Run))
+    made = {walk: walk.columns(named, memo) for walk in walks}
+    pieces = [
+        made[one.walk][:, one.rows] if isinstance(one, _Run) else _row(cast("Mapping[str, object]", one), named)
+        for one in entries
+    ]
+    columns = np.concatenate([*pieces, np.zeros((5, 0), dtype=np.int64)], axis=1).astype(np.int32)
+    left.spend(recorder.ENTRY * len(columns[0]), "entries")
+    if (np.diff(columns[-1]) < 0).any():
+        columns = columns[:, np.argsort(columns[-1], kind="stable")]
+    return Log(groups, tuple(named), *columns)
+
+
+def _row(entry: Mapping[str, object], named: dict[Named, int]) -> Ints:
+    """Return the columns of an entry that was read opcode by opcode."""
     recorder.require_types(zip(recorder.FIELDS(entry), strict=True))
     numbers, group = [entry[key] for key in _INTS], cast("Sequence[object]", entry["process_group"])
     if not {*map(type, numbers)} <= {int} or not group:
         raise TypeError("an entry has no number or no process group")
     kinds, sizes = (cast("Sequence[object]", entry[key]) for key in ("input_dtypes", "input_sizes"))
     tensor = recorder.size_of(*recorder.tensor(kinds, sizes))[0]
-    return (*numbers, entry["state"], recorder.text(group[0]), entry["profiling_name"], tensor, None)
-
-
-class Numbers(dict[object, int]):
-    """The numbers encoded in a pickle, each decoded once; other numbers are kept."""
-
-    def __missing__(self, raw: object) -> int:
-        if not isinstance(raw, bytes):
-            assert isinstance(raw, int)
-            return raw
-        signed = raw[:1] in b"J\x8a"
-        self[raw] = made = int.from_bytes(raw[1 + (raw[:1] == b"\x8a") :], "little", signed=signed)
-        return made
-
-
-def _log(
-    groups: Mapping[str, recorder.Group], rows: Sequence[tuple[object, ...]], memo: list[object], known: Numbers
-) -> Log:
-    distinct = dict[object, int]()
-    if not rows:
-        none = np.zeros(0, dtype=np.int32)
-        return Log(groups, (), none, none, none, none, none)
-    *numbers, states, pgs, names, sizes, kinds = zip(*rows, strict=True)
-    calls = [distinct.setdefault(call, len(distinct)) for call in zip(pgs, names, sizes, kinds, strict=True)]
-    record, collective, p2p = ([known[x] for x in column] for column in numbers)
-    at_state = {raw: STATES.index(cast("str", _value(raw, memo))) for raw in {*states}}
-    columns = [calls, collective, p2p, [at_state[x] for x in states], record]
-    made = [np.array(column, dtype=np.int32) for column in columns]
-    if (np.diff(made[-1]) < 0).any():
-        made = [column[np.argsort(made[-1], kind="stable")] for column in made]
-    return Log(groups, tuple(_named(call, memo) for call in distinct), *made)
-
-
-def _value(raw: object, memo: list[object]) -> object:
-    return Reader(raw + b".", memo).value() if isinstance(raw, bytes) else raw
-
-
-def _named(call: object, memo: list[object]) -> Named:
-    """Describe a distinct call."""
-    pg, name, sizes, kinds = cast("tuple[object, ...]", call)
-    if kinds is None:
-        return cast("Named", (pg, name, sizes))
-    group, lengths, types = (cast("Sequence[object]", _value(x, memo)) for x in (pg, sizes, kinds))
-    tensor = recorder.size_of(*recorder.tensor(types, lengths))[0]
-    return recorder.text(group[0]), recorder.text(_value(name, memo)), tensor
+    call = recorder.text(group[0]), recorder.text(entry["profiling_name"]), tensor, entry.get("is_p2p", True) is True
+    record, collective, p2p = cast("tuple[int, int, int]", tuple(numbers))
+    state = STATES.index(cast("str", entry["state"]))
+    return np.array([[named.setdefault(call, len(named))], [collective], [p2p], [state], [record]])
 
 
 class _Runs(Reader):
-    """A reader that matches runs of entries as bytes; an entry is a tuple of fields, in the order of `_WANTED`."""
+    """A reader that walks through runs of entries together."""
 
     def value(self) -> object:
         """Read the value of the file, as `Reader.value` does."""
-        self.entry: re.Pattern[bytes] | None = None
+        self.keys: dict[str, object] = {}
+        self.walk: _Walk | None = None
         return super().value()
 
     def table(self) -> None:
-        """Complete a table, and match the entries that follow if it is one."""
+        """Complete a table, and read the entries that follow it if it is one."""
         super().table()
         if not self.marks or (base := self.marks[-1]) < 2 or len(self.stack) <= base:
             return
         if type(self.stack[base - 2]) is not str or self.stack[base - 2] != "entries":
             return
-        if self.entry is None:
-            self.entry = self._pattern(self.stack[base])
-        if self.entry is not None:
-            at, rows = self.at, []
-            for found in self.entry.finditer(self.data, at):
-                if found.start() != at:
-                    break
-                rows.append(found.groups())
-                at = found.end()
-            place = [self.entry.groupindex[key] - 1 for key in _WANTED]
-            self.stack += map(itemgetter(*place), rows)
-            self.at = at
+        entry = self.stack[-1]
+        if type(entry) is dict and not entry.keys() <= self.keys.keys() and {*_WANTED, *self.keys} <= entry.keys():
+            self.keys, self.walk = entry, self._walk(entry)
+        run, self.at = self.walk.run(self.at) if self.walk is not None else (None, self.at)
+        self.stack += [run] if run is not None else []
 
-    def _pattern(self, first: object) -> re.Pattern[bytes] | None:
-        """Return the pattern of an entry with the keys of the first one; None if they cannot be referred to."""
-        if type(first) is not dict or not _WANTED.keys() <= first.keys():
-            return None
+    def _walk(self, entry: Mapping[str, object]) -> _Walk | None:
+        """Return a walk through the entries with the keys of this one; None if they cannot be referred to."""
         numbers = {text: i for i, text in enumerate(self.memo) if type(text) is str}
-        if not first.keys() <= numbers.keys():
+        fields = {key: (numbers.get(key, -1), type(value)) for key, value in entry.items()}
+        if any(number < 0 or kind is dict for number, kind in fields.values()):
             return None
-        return _compiled(tuple((key, numbers[key], type(value)) for key, value in first.items()))
+        return _Walk(self.data, fields)
+
+
+class _Walk:
+    """A walk through all entries of a file that may have the given fields. fields: by key, its place in the memo and
+    the type of its value. A field that is not read may be missing.
+    """
+
+    def __init__(self, data: bytes, fields: Mapping[str, tuple[int, type]]) -> None:
+        self.data, self.last = data, len(data) - 1
+        self.bytes = np.frombuffer(data + _PAD, dtype=np.uint8)
+        self.words = np.ndarray((len(data),), "<i8", self.bytes, strides=(1,))
+        begin = b"}(" + _reference(next(iter(fields.values()))[0])
+        heads = np.ndarray((len(data),), "<u4", self.bytes, strides=(1,))
+        self.starts = np.flatnonzero(heads == int.from_bytes(begin[:4], "little"))
+        self.good = np.ones(len(self.starts), dtype=np.bool_)
+        self.at: dict[str, Ints] = {}
+        self.lists: dict[str, tuple[Ints, list[bytes]]] = {}
+        at = self.starts + 2
+        for key, (number, kind) in fields.items():
+            at = self._field(at, key, _reference(number), kind)
+        self.good &= self.bytes[at] == ord("u")
+        self.ends = at + 1
+
+    def run(self, at: int) -> tuple[_Run | None, int]:
+        """Return the entries from a place of the file on, without a gap, and the place behind them."""
+        first = int(np.searchsorted(self.starts, at))
+        if first == len(self.starts) or self.starts[first] != at or not self.good[first]:
+            return None, at
+        joined = (self.ends[first:-1] == self.starts[first + 1 :]) & self.good[first + 1 :]
+        last = first + (int(np.argmin(joined)) if not joined.all() else len(joined)) + 1
+        return _Run(self, slice(first, last)), int(self.ends[last - 1])
+
+    def columns(self, named: dict[Named, int], memo: list[object]) -> Ints:
+        """Return the columns of all entries; those that are not good have no meaning."""
+        record, collective, p2p = (self._number(self.at[key]) for key in _INTS)
+        groups, group = np.unique(self._text(self.at["process_group"]), return_inverse=True)
+        names, name = np.unique(self._text(self.at["profiling_name"]), return_inverse=True)
+        states, state = np.unique(self._text(self.at["state"]), return_inverse=True)
+        (size, sizes), (kind, kinds) = self.lists["input_sizes"], self.lists["input_dtypes"]
+        message = self.bytes[self.at["is_p2p"]] == 0x88 if "is_p2p" in self.at else np.ones(len(size), dtype=np.bool_)
+        shape = (len(groups), len(names), len(sizes) + 1, len(kinds) + 1, 2)
+        key = np.ravel_multi_index((group, name, size, kind, message * 1), shape)
+        distinct, call = np.unique(np.where(self.good, key, -1), return_inverse=True)
+        number = np.zeros(len(distinct), dtype=np.int64)
+        for i, of in enumerate(distinct.tolist()):
+            if of >= 0:
+                g, n, *tensors, flag = (int(x) for x in np.unravel_index(of, shape))
+                tensor = _tensor(sizes[tensors[0]], kinds[tensors[1]], memo)
+                one = recorder.text(memo[groups[g]]), recorder.text(memo[names[n]]), tensor, bool(flag)
+                number[i] = named.setdefault(one, len(named))
+        good = np.unique(state[self.good]).tolist()
+        at_state = np.zeros(len(states), dtype=np.int64)
+        at_state[good] = [STATES.index(recorder.text(memo[states[i]])) for i in good]
+        return np.stack([number[call], collective, p2p, at_state[state], record])
+
+    def _number(self, at: Ints) -> Ints:
+        """Return the numbers that are encoded at these places."""
+        kind, word = self.bytes[at], self.words[np.minimum(at + 1, self.last)]
+        made = np.where(kind == ord("K"), word & 0xFF, np.where(kind == ord("M"), word & 0xFFFF, word << 32 >> 32))
+        long = kind == _LONG
+        return np.where(long, self.words[np.minimum(at + 2, self.last)], made) if long.any() else made
+
+    def _text(self, at: Ints) -> Ints:
+        """Return the places in the memo that are referred to at these places."""
+        word = self.words[np.minimum(at + 1, self.last)]
+        return np.where(self.bytes[at] == ord("h"), word & 0xFF, word & 0xFFFFFFFF)
+
+    def _field(self, at: Ints, key: str, name: bytes, kind: type) -> Ints:
+        """Walk over one field of all entries, keep its place if it is read, and return the places behind it."""
+        mask = np.int64((1 << 8 * len(name)) - 1)
+        there = (self.words[at] & mask) == int.from_bytes(name, "little")
+        begin = self._inside(at + len(name))
+        if kind is list:
+            end, form, forms = self._listed(begin, there)
+            self.lists[key] = form, forms
+        elif kind is tuple:
+            end = self._one(self._one(begin, there, b"hj"), there, b"hj")
+            self.good &= (self.bytes[end] == _PAIR) | ~there
+            end = self._inside(end + 1)
+        else:
+            end = self._one(begin, there, b"KMJ\x8a" if key in _INTS else b"hj" if kind is str else _SCALARS)
+        if key in _WANTED or key == "is_p2p":
+            self.at[key], self.good = begin, self.good & there
+        return end if there.all() else np.where(there, end, at)
+
+    def _inside(self, at: Ints) -> Ints:
+        """Return the places, none of them behind the file; an entry that is cut off is not good."""
+        if len(at) and int(at.max()) > self.last:
+            self.good &= at <= self.last
+            return np.minimum(at, self.last)
+        return at
+
+    def _one(self, at: Ints, there: Bools, allowed: bytes) -> Ints:
+        """Return the places behind one opcode of the allowed ones."""
+        opcode = self.bytes[at]
+        known = _among(allowed)[opcode]
+        if ord("h") not in allowed and (long := opcode == _LONG).any():
+            known &= ~long | (self.bytes[at + 1] == 8)
+        self.good &= known | ~there
+        return self._inside(at + _LENGTHS[opcode])
+
+    def _listed(self, begin: Ints, there: Bools) -> tuple[Ints, Ints, list[bytes]]:
+        """Return the places behind lists, and for each its number in the list of different ones."""
+        end, form, forms = begin.copy(), np.zeros(len(begin), dtype=np.int64), list[bytes]()
+        live = np.flatnonzero(self.good & there)
+        while len(live) and len(forms) < _FORMS:
+            first = int(begin[live[0]])
+            length = self._length(first)
+            equal = np.ones(len(live), dtype=np.bool_)
+            for i in range(0, length, 8):
+                mask = np.int64(-1 if length - i >= 8 else (1 << 8 * (length - i)) - 1)
+                equal &= (self.words[np.minimum(begin[live] + i, self.last)] & mask) == self.words[first + i] & mask
+            same = live[equal] if length else live[:1]
+            self.good[same] &= length > 0
+            end[same], form[same] = begin[same] + length, len(forms)
+            forms.append(self.data[first : first + length])
+            live = live[~equal] if length else live[1:]
+        self.good[live] = False
+        return self._inside(end), form, forms
+
+    def _length(self, at: int) -> int:
+        """Return the bytes of the list at a place; 0 if there is none that is known."""
+        data, begin, depth = self.data, at, 0
+        while at < self.last and (length := int(_LENGTHS[opcode := data[at]])):
+            depth += (opcode == _MARK) - (opcode in b"eu")
+            at += length
+            if not depth and (opcode != _LIST or data[at] != _MARK):
+                return at - begin if data[begin] == _LIST and at <= self.last else 0
+        return 0
+
+
+def _tensor(sizes: bytes, kinds: bytes, memo: list[object]) -> str:
+    """Describe the first tensor of a call by its encoded sizes and types."""
+    lengths, types = (cast("Sequence[object]", Reader(raw + b".", memo).value()) for raw in (sizes, kinds))
+    return recorder.size_of(*recorder.tensor(types, lengths))[0]
+
+
+def _reference(number: int) -> bytes:
+    return b"h" + bytes([number]) if number < 256 else b"j" + number.to_bytes(4, "little")
 
 
 @cache
-def _compiled(keys: tuple[tuple[str, int, type], ...]) -> re.Pattern[bytes]:
-    parts = [rb"\}\("]
-    for key, number, kind in keys:
-        at = b"h" + bytes([number]) if number < 256 else b"j" + number.to_bytes(4, "little")
-        parts.append(re.escape(at))
-        parts.append(rb"(?P<%s>%s)" % (key.encode(), _WANTED[key]) if key in _WANTED else _LIKE.get(kind, _VALUE))
-    return re.compile(b"".join(parts) + b"u", re.DOTALL)
+def _among(opcodes: bytes) -> Bools:
+    made = np.zeros(256, dtype=np.bool_)
+    made[[*opcodes]] = True
+    return made

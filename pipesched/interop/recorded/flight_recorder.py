@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import itemgetter
 from typing import TypedDict, cast
 
@@ -160,7 +161,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
     try:
         with not_a_dump(name):
             groups = {key: group_of(key, about, left) for key, about in value.get("pg_config", {}).items()}
-            entries = value["entries"] if groups else value.get("entries", ())
+            entries = entries_of(value)
             left.spend(ENTRY * len(entries), "entries")
             return (
                 _messages(entries, groups, rank, tables, shapes)
@@ -186,14 +187,25 @@ def not_a_dump(name: str) -> Iterator[None]:
         raise fail(InteropCode.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
 
 
+def entries_of(value: File) -> Sequence[Mapping[str, object]]:
+    """Return the entries of a dump. A dump without a call has none as JSON, or where only its groups were asked for."""
+    return value.get("entries", ()) if "version" in value or not value.get("pg_config") else value["entries"]
+
+
 def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
     """Read a process group, whose ranks are a list or the text of a list."""
-    ranks, purpose = about["ranks"], about.get("desc") or "unnamed"
-    listed = ranks.strip().strip("[]()").split(",") if isinstance(ranks, str) else ranks
-    if not isinstance(purpose, str) or not isinstance(listed, list):
+    given, purpose = about["ranks"], about.get("desc") or "unnamed"
+    if not isinstance(purpose, str) or not isinstance(given, str | list):
         raise TypeError("the name or the ranks of a process group are missing")
-    left.spend(len(listed), "process groups")
-    return Group(foreign(key), foreign(purpose), tuple(sorted(_rank(rank) for rank in listed if rank != "")))
+    ranks = _of_text(given) if isinstance(given, str) else tuple(sorted(map(_rank, given)))
+    left.spend(len(ranks), "process groups")
+    return Group(foreign(key), foreign(purpose), ranks)
+
+
+@lru_cache(maxsize=64)
+def _of_text(given: str) -> tuple[int, ...]:
+    """Read the text of a list of ranks; the dumps of a job have many that are equal."""
+    return tuple(sorted(_rank(rank) for rank in given.strip().strip("[]()").split(",") if rank))
 
 
 def _rank(given: object) -> int:

@@ -9,12 +9,13 @@ Megatron's ``--flight-recorder-dump-path`` sets torch's flight recorder, so its 
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from pipesched.diagnostics import Diagnostic, PipeschedError, fail
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded import recorded_runs
-from pipesched.interop.recorded.entries import Log, Numbers, read
+from pipesched.interop.recorded.entries import Log, read
 from pipesched.interop.recorded.flight_recorder import RANK, Group, end_of
 from pipesched.interop.recorded.recorded_run import COMPLETED
 from pipesched.model.columns import Column, Ints, fresh, places, rank_column
@@ -138,12 +139,12 @@ def of_folder(folder: str) -> Job:
     Raises:
         PipeschedError: PS890, there is no record that can be read.
     """
-    files = recorded_runs.read_files(folder)
+    files = recorded_runs.read_files(folder, pickles=False)
     kinds = {name: recorded_runs.kind_of(data) for name, data in files.items()}
     if "dump" in kinds.values():
         kinds |= dict.fromkeys(_damaged(kinds), "dump")
     makes: Mapping[str, Callable[[Mapping[str, bytes]], Job]] = {
-        "dump": _dumps,
+        "dump": partial(_dumps, folder),
         "trace": partial(_of_names, posted=False),
         "order": partial(_of_names, posted=True),
     }
@@ -173,33 +174,36 @@ def _without_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _portion(files: Sequence[tuple[str, bytes]]) -> list[Log | tuple[Diagnostic, ...]]:
+def _portion(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, ...]]:
     """Read dumps; a dump that cannot be read is its findings."""
     made: list[Log | tuple[Diagnostic, ...]] = []
     with _without_cycles():
-        known = Numbers()
-        for name, data in files:
+        for name in names:
             try:
-                made.append(read(name, data, known))
+                made.append(_settled(read(name, recorded_runs.file_of(Path(folder, name)))))
             except PipeschedError as error:
                 made.append(error.diagnostics)
     return made
 
 
-def _logs(files: Mapping[str, bytes]) -> dict[str, Log | tuple[Diagnostic, ...]]:
-    pieces = [*files.items()]
-    if sum(map(len, files.values())) < _LARGE:
-        return dict(zip(files, _portion(pieces), strict=True))
-    few = max(1, len(pieces) // 16)
-    with executor("processes") as workers:
-        portions = [pieces[at : at + few] for at in range(0, len(pieces), few)]
-        return dict(zip(files, (log for made in workers.map(_portion, portions) for log in made), strict=True))
+def _logs(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, ...]]:
+    """Read all dumps. If they have many bytes, one process for each core reads them."""
+    if sum(os.path.getsize(Path(folder, name)) for name in names) < _LARGE or (os.cpu_count() or 1) < 2:
+        return _portion(folder, names)
+    few = max(1, len(names) // 64)
+    portions = [names[at : at + few] for at in range(0, len(names), few)]
+    try:
+        with executor("processes") as workers:
+            return [log for made in workers.map(partial(_portion, folder), portions) for log in made]
+    except (PipeschedError, OSError):  # no process can be started, or one was killed: this one reads them all
+        return _portion(folder, names)
 
 
-def _dumps(files: Mapping[str, bytes]) -> Job:
+def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
     logs, unread = dict[int, Log](), dict[int, Diagnostic]()
     ranked = {name: int(found[1]) for name in files if (found := RANK.search(name))}
-    for name, log in _logs({name: files[name] for name in sorted(ranked, key=lambda name: ranked[name])}).items():
+    names = sorted(ranked, key=lambda name: ranked[name])
+    for name, log in zip(names, _logs(folder, names), strict=True):
         rank = ranked[name]
         if rank in logs or rank in unread:
             raise fail(InteropCode.RECORD, f"{name} is a second dump of rank {rank}", help="give the dumps of one run")
@@ -215,58 +219,76 @@ def _dumps(files: Mapping[str, bytes]) -> Job:
     return _joined(logs, unread)
 
 
+_END = -2
+"""The way of an entry at the end of a batch. A batch has one number, and its entries have the state of its last one."""
+
+
+def _settled(log: Log) -> Log:
+    """Set the state of each entry to the largest of its batch, which has one number in its group."""
+    groups = {key: i for i, key in enumerate(dict.fromkeys(key for key, *_ in log.named))}
+    sided = np.array([message and end_of(name)[0] != -1 for _, name, _, message in log.named], dtype=np.bool_)[log.call]
+    group = np.array([groups[key] for key, *_ in log.named], dtype=np.int64)[log.call]
+    number = np.where(sided, log.p2p, log.collective)
+    key = (group * 2 + sided) * 2**40 + number
+    order = np.argsort(key, kind="stable")
+    begins = np.flatnonzero(fresh(key[order]))
+    state = log.state.copy()
+    if len(begins) < len(key):
+        times = np.diff(np.append(begins, len(key)))
+        state[order] = np.repeat(np.maximum.reduceat(log.state[order], begins), times)
+    return replace(log, state=state, number=number.astype(np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The groups of all ranks, numbered, each with what names it in a call: purpose, members, stride; and the calls."""
+
+    groups: dict[Group, tuple[int, tuple[str, int, int]]] = field(default_factory=dict)
+    calls: dict[Call, int] = field(default_factory=dict)
+
+    def number(self, group: Group) -> int:
+        found = self.groups.get(group)
+        if found is None:
+            stride = int(np.diff(group.ranks).min()) if len(group.ranks) > 1 else 0
+            found = self.groups[group] = len(self.groups), (str(group.purpose), len(group.ranks), stride)
+        return found[0]
+
+    def call(self, group: Group, rank: int, name: str, tensor: str) -> tuple[int, int, int, int]:
+        """Return the numbers of a call and its way, peer and group."""
+        (number, shape), (sends, _, other) = self.groups[group], end_of(name)
+        if sends < 0 and name.endswith(":coalesced"):
+            return -1, _END, -1, number
+        if sends < 0:
+            made = Call(name.partition(":")[2] or name, *shape, 0, tensor)
+            return self.calls.setdefault(made, len(self.calls)), COLLECTIVE, -1, number
+        peer = group.ranks[other] if other < len(group.ranks) else -1
+        at = group.ranks.index(rank) if rank in group.ranks else 0
+        made = Call("send" if sends else "receive", *shape, other - at, tensor)
+        return self.calls.setdefault(made, len(self.calls)), SEND if sends else RECEIVE, peer, number
+
+    def rows(self, rank: int, log: Log) -> Column:
+        """Return the numbers of the distinct calls of a rank: call, way, peer and group, a column for each."""
+        of = dict(log.groups)
+        only = next(iter(of.values())) if len(of) == 1 else None
+        for key in [key for key, *_ in log.named if key not in of]:
+            of[key] = only or Group(foreign(key), foreign("unnamed"), (rank,))
+        for group in of.values():
+            self.number(group)
+        rows = [self.call(of[key], rank, name, tensor) for key, name, tensor, _ in log.named]
+        return np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
+
+
 def _joined(logs: Mapping[int, Log], unread: Mapping[int, Diagnostic]) -> Job:
-    groups, calls = dict[Group, int](), dict[Call, int]()
-    columns: list[list[Column]] = []
+    table, columns = _Table(), list[Column]()
     for rank, log in logs.items():
-        rows = [_call(rank, log, *named, groups, calls) for named in log.named]
-        call, way, peer, group = np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
-        keep = way[log.call] >= 0
-        at = log.call[keep]
-        number = np.where(way[at] > 0, log.p2p[keep], log.collective[keep])
-        state = _settled(log, way, group)[keep]
-        columns.append([call[at], way[at], peer[at], group[at], number, state == COMPLETED, log.record[keep]])
-        for known in log.groups.values():
-            groups.setdefault(known, len(groups))
-    start = np.cumsum([0, *(len(column[0]) for column in columns)], dtype=np.int64)
-    call, way, peer, group, number, over, record = (np.concatenate(x) for x in zip(*columns, strict=True))
-    of = {"call": call, "way": way, "peer": peer, "group": group, "number": number, "over": over, "record": record}
-    return Job("torch's flight recorder", tuple(logs), start, tuple(calls), tuple(groups), **of, unread=unread)
-
-
-def _settled(log: Log, way: Column, group: Column) -> Column:
-    """Return the state of each entry; messages of a batch have that of the entry at its end."""
-    ends = way[log.call] == -2
-    if not ends.any():
-        return log.state
-    key = group[log.call] * np.int64(2**40) + log.p2p
-    at = np.flatnonzero(ends)[np.argsort(key[ends], kind="stable")]
-    found = at[np.minimum(np.searchsorted(key[at], key), len(at) - 1)]
-    return np.where((key[found] == key) & (way[log.call] > 0), np.maximum(log.state, log.state[found]), log.state)
-
-
-def _call(
-    rank: int, log: Log, pg: str, name: str, tensor: str, groups: dict[Group, int], calls: dict[Call, int]
-) -> tuple[int, int, int, int]:
-    """Return the numbers of a call and its way, peer and group; way -2 for the end of a batch."""
-    known = log.groups.get(pg) or (next(iter(log.groups.values())) if len(log.groups) == 1 else None)
-    group = known or Group(foreign(pg), foreign("unnamed"), (rank,))
-    number, at = groups.setdefault(group, len(groups)), _place(group, rank)
-    sends, _, other = end_of(name)
-    if sends in (-2, -1) and name.endswith(":coalesced"):
-        return -1, -2, -1, number
-    stride = min((b - a for a, b in pairwise(group.ranks)), default=0)
-    shape = (str(group.purpose), len(group.ranks), stride)
-    if sends < 0:
-        made = Call(name.partition(":")[2] or name, *shape, 0, tensor)
-        return calls.setdefault(made, len(calls)), COLLECTIVE, -1, number
-    peer = group.ranks[other] if other < len(group.ranks) else -1
-    made = Call("send" if sends else "receive", *shape, other - at, tensor)
-    return calls.setdefault(made, len(calls)), SEND if sends else RECEIVE, peer, number
-
-
-def _place(group: Group, rank: int) -> int:
-    return group.ranks.index(rank) if rank in group.ranks else 0
+        made = np.stack([*table.rows(rank, log)[:, log.call], log.number, log.state, log.record])
+        columns.append(made[:, made[1] >= 0])
+    start = np.cumsum([0, *(column.shape[1] for column in columns)], dtype=np.int64)
+    call, way, peer, group, number, state, record = np.concatenate(columns, axis=1)
+    of = {"call": call, "way": way, "peer": peer, "group": group, "number": number, "record": record}
+    of["over"] = state == COMPLETED
+    groups = tuple(table.groups)
+    return Job("torch's flight recorder", tuple(logs), start, tuple(table.calls), groups, **of, unread=unread)
 
 
 _POST = re.compile(r"(send|recv):([FB])\d+\.\d+([<>])(\d{1,6})(?:@(\d{1,3}))?")

@@ -11,8 +11,8 @@ the one with the sequence of calls that is rarer in the job. A rank that only st
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,9 +64,9 @@ class Order:
         """The ranks at the same place of their pipelines, by index; a pipeline is a group with messages."""
         job = self.job
         messages = np.flatnonzero(job.way != COLLECTIVE)
-        pairs = np.unique(np.stack([job.owner[messages], job.group[messages]]), axis=1).T.tolist()
+        key = np.unique(job.owner[messages].astype(np.int64) * len(job.groups) + job.group[messages])
         places: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for at, group in pairs:
+        for at, group in zip(*(x.tolist() for x in np.divmod(key, len(job.groups))), strict=True):
             ranks = job.groups[group].ranks
             if job.ranks[at] in ranks:
                 places[at].append((len(ranks), ranks.index(job.ranks[at])))
@@ -237,11 +237,13 @@ class Order:
         return self._pairs[before, int(self.job.call[i])], int((self.job.call == self.job.call[i]).sum())
 
     @cached_property
-    def _pairs(self) -> Counter[tuple[int, int]]:
+    def _pairs(self) -> Mapping[tuple[int, int], int]:
         job = self.job
         before = np.concatenate([[-1], job.call[:-1]])
         before[job.start[:-1][job.start[:-1] < len(before)]] = -1
-        return Counter(zip(before.tolist(), job.call.tolist(), strict=True))
+        many = len(job.calls) + 1
+        key, times = np.unique((before + np.int64(1)) * many + job.call, return_counts=True)
+        return {(a - 1, b): n for a, b, n in zip(*(x.tolist() for x in (*np.divmod(key, many), times)), strict=True)}
 
 
 def cause(job: Job, left: Left) -> str:

@@ -72,10 +72,15 @@ def _read(folder: str, program: Program) -> list[Recorded]:
     return [made]
 
 
-def read_files(folder: str) -> dict[str, bytes]:
+def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
+    """Read the files of a folder. pickles: if False, a pickle is read no further than its first byte.
+
+    Raises:
+        PipeschedError: PS890, there is no file that can be read; PS891, a file is too large.
+    """
     try:
         paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
-        made = {path.name: _bytes(path) for path in paths}
+        made = {path.name: file_of(path, pickles=pickles) for path in paths}
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
         raise fail(InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=GIVE) from None
@@ -84,10 +89,12 @@ def read_files(folder: str) -> dict[str, bytes]:
     return made
 
 
-def _bytes(path: Path) -> bytes:
+def file_of(path: Path, *, pickles: bool = True) -> bytes:
     if os.path.getsize(path) > LARGEST:
         raise fail(InteropCode.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
-    return path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    with path.open("rb") as file:
+        first = file.read(1)
+        return first if first == b"\x80" and not pickles else (first + file.read()).removeprefix(b"\xef\xbb\xbf")
 
 
 def kind_of(data: bytes) -> str | None:
