@@ -94,3 +94,30 @@ def test_a_package_that_is_not_there(tmp_path: Path) -> None:
     """A package that cannot be found is named."""
     report = edited(tmp_path, "traced", 'p, "fork")', 'p, "forc")')
     assert "there is no package forc to be traced" in str(report)
+
+
+def test_one_module_of_a_package_runs_as_it_is(tmp_path: Path) -> None:
+    """A module within a package is named with its dots; the rest of the package is not executed."""
+    inner = tmp_path / "outer" / "inner"
+    shutil.copytree(POSTED, inner)
+    (tmp_path / "outer" / "__init__.py").write_text("raise ImportError\n")
+    text = (inner / "traced.py").read_text().replace("from fork", "from outer.inner.fork")
+    (tmp_path / "traced.py").write_text(text.replace('p, "fork")', 'p, "outer.inner.fork")'))
+    told = [
+        typed(
+            "emit", f"python:{path / 'traced.py'}:fork", "--p=3", "--m=4", "--target=order", f"--framework-path={path}"
+        )
+        for path in (tmp_path, POSTED)
+    ]
+    assert told[0].out == told[1].out and told[0].status == 0, told[0].err
+
+
+def test_trees_of_tensors(tmp_path: Path) -> None:
+    """Trees are mapped, flattened and filled again, as Colossal-AI's code does with what it sends."""
+    before = "        torch.cuda.synchronize()\n    return made"
+    after = """        from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+        leaves, form = tree_flatten({"hidden": [made, (1,)]})
+        made = tree_map(lambda x: x, tree_unflatten(leaves, form))["hidden"][0]
+        torch.cuda.synchronize()
+    return made"""
+    assert edited(tmp_path, "fork", before, after).ok

@@ -51,6 +51,7 @@ class Tensor(Token):
     made: tuple[Module, Tensor | None] | None = None
     requires_grad = True
     weight = False
+    data = Fake("the data of a tensor")  # type: ignore[assignment]
 
     def detach(self) -> Tensor:
         """Return a token of the same message, from which no backward goes on."""
@@ -59,7 +60,7 @@ class Tensor(Token):
     def _itself(self, *given: object, **named: object) -> Tensor:
         return self
 
-    requires_grad_ = detach_ = contiguous = clone = to = cuda = view = _itself
+    requires_grad_ = detach_ = contiguous = clone = to = cuda = view = __truediv__ = _itself
 
     def tensor_split(self, parts: int, dim: int = 0) -> list[Tensor]:
         """Return one token for each microbatch."""
@@ -199,7 +200,8 @@ class At:
 
 
 def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
-    """Run a step of p ranks one after another, and return the order of all. packages: modules that run as they are.
+    """Run a step of p ranks one after another, and return the order of all. packages: packages and single modules that
+    run as they are.
 
     Reductions are assumed after the step, for every stage.
 
@@ -224,14 +226,18 @@ def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
 
 
 def _root(files: Mapping[str, Path]) -> str:
-    return str(min((path.parent for path in files.values()), key=lambda path: len(path.parts), default=Path("/")))
+    """Return the folder of the first package."""
+    first = next(iter(files), "").partition(".")[0]
+    folders = [path.parent for name, path in files.items() if name.partition(".")[0] == first]
+    return str(min(folders, key=lambda path: len(path.parts), default=Path("/")))
 
 
 def _files(packages: Iterable[str]) -> dict[str, Path]:
     """Return the files of packages and modules, by the names with which they are imported."""
     found: dict[str, Path] = {}
     for name in packages:
-        spec = PathFinder.find_spec(name, [*FOLDERS, *sys.path])
+        *above, last = name.split(".")
+        spec = PathFinder.find_spec(last, [str(Path(folder, *above)) for folder in (*FOLDERS, *sys.path)])
         if spec is None or spec.origin is None:
             raise Unknown(f"there is no package {name} to be traced", "name its folder with --framework-path")
         origin = Path(spec.origin)
@@ -250,6 +256,7 @@ def _torch(rank: Rank) -> dict[str, ModuleType]:
     vars(autograd).update(backward=backward, Variable=SimpleNamespace(_execution_engine=engine))
     vars(network).update(Module=Base, ModuleList=list)
     c10d = SimpleNamespace(_get_default_group=lambda: group, get_global_rank=lambda group, rank: rank)
+    vars(c10d).update(_rank_not_in_group=lambda group: False)
     vars(distributed).update(
         ProcessGroup=Group,
         distributed_c10d=c10d,
@@ -266,8 +273,35 @@ def _torch(rank: Rank) -> dict[str, ModuleType]:
     vars(torch).update(dict.fromkeys(("empty", "empty_like", "zeros", "ones_like"), _token))
     vars(torch).update(device=lambda *given: None, is_grad_enabled=lambda: True, tensor=_token)
     vars(torch.cuda).update(synchronize=rank.synchronize, current_device=lambda: 0)
-    made = {"torch": torch, "torch.nn": network, "torch.autograd": autograd, "torch.distributed": distributed}
+    tree = Fake("torch.utils._pytree")
+    vars(tree).update(tree_map=_mapped, tree_flatten=_flat, tree_unflatten=_filled)
+    vars(torch).update(__version__="2.13.0")
+    made = {
+        "torch.utils._pytree": tree,
+        "torch": torch,
+        "torch.nn": network,
+        "torch.autograd": autograd,
+        "torch.distributed": distributed,
+    }
     return {**made, "torch.cuda": torch.cuda}
+
+
+def _mapped(call: Callable[[object], object], tree: object) -> object:
+    if isinstance(tree, dict):
+        return {key: _mapped(call, part) for key, part in tree.items()}
+    return type(tree)(_mapped(call, part) for part in tree) if isinstance(tree, list | tuple) else call(tree)
+
+
+def _flat(tree: object) -> tuple[list[object], object]:
+    """Return the leaves of a tree, and the tree for its form."""
+    leaves = list[object]()
+    _mapped(leaves.append, tree)
+    return leaves, tree
+
+
+def _filled(leaves: Iterable[object], form: object) -> object:
+    left = iter(leaves)
+    return _mapped(lambda _: next(left), form)
 
 
 def _token(*given: object, **named: object) -> Tensor:
