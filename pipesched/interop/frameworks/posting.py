@@ -60,7 +60,7 @@ class Tensor(Token):
     def _itself(self, *given: object, **named: object) -> Tensor:
         return self
 
-    requires_grad_ = detach_ = contiguous = clone = to = cuda = view = __truediv__ = _itself
+    requires_grad_ = detach_ = contiguous = clone = to = cuda = view = __truediv__ = __add__ = _itself
 
     def tensor_split(self, parts: int, dim: int = 0) -> list[Tensor]:
         """Return one token for each microbatch."""
