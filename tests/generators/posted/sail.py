@@ -17,13 +17,10 @@ def zb1p(p: int, m: int) -> Recorded:
         args.zero_bubble_pipeline_timers_end_iter, args.pipeline_model_parallel_size = -1, p
         known = {"rank": at.rank, "prev_rank": (at.rank - 1) % p, "next_rank": (at.rank + 1) % p, "group": None}
         calls = {f"get_pipeline_model_parallel_{name}": lambda one=one: one for name, one in known.items()}
-        ends = {
-            "is_pipeline_first_stage": lambda **_: at.rank < 1,
-            "is_pipeline_last_stage": lambda **_: at.rank == p - 1,
-        }
-        state = Given(**calls, **ends, set_seq_split_idx=id, get_virtual_pipeline_model_parallel_world_size=int)
+        now = Given(**calls, set_seq_split_idx=id, get_virtual_pipeline_model_parallel_world_size=int)
+        now.is_pipeline_first_stage, now.is_pipeline_last_stage = lambda **_: at.rank < 1, lambda **_: at.rank == p - 1
         for module in (zbpp, code):
-            vars(module).update(calls, parallel_state=state, get_args=lambda: args)
+            vars(module).update(calls, parallel_state=now, get_args=lambda: args)
         weight, DataLoaderStore.cache = Given(storage=lambda: Given(data_ptr=int)), [0]
         store = Given(enabled=True, put=lambda work: zbpp.WeightGradStore.put(weight, lambda async_op: (), work))
         model, back = [at.module(at.rank, weights=store)], code.torch.autograd.backward
