@@ -24,7 +24,7 @@ def vee(p: int, m: int) -> Recorded:
         optimizer = Given(no_sync=nullcontext, backward_by_grad=back)
         p2p._check_device = lambda group: (None, False)
         code.get_batch_size, code.get_micro_batch = lambda batch: m, lambda *given: at.batch
-        nodes = v_schedule.PipelineGraph(p, m, 1, 1, 1, 1, 2, -1, -1).get_v_schedule()
+        nodes = v_schedule.PipelineGraph(p, m, 1, 1, 1, 0, 2, -1, -1).get_v_schedule()
         run, form = code.ZeroBubbleVPipeScheduler(manager, nodes, 2, m), p2p.create_send_metadata({"hidden": at.batch})
         run.tensor_metadata_recv = run.grad_metadata_recv = [form, form]
         run.send_tensor_metadata = run.send_grad_metadata = [False, False]
