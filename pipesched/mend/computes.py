@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from pipesched.schedule_analysis import Analysis
 MOST = 5_000_000
 """Most slots that are run in one repair, over all its runs."""
 NEAR = 12
-"""Most places by which a slot moves ahead at once to shorten the run."""
+"""Most places by which a slot moves at once to shorten the run."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +107,23 @@ class _Run:
     def makespan(self) -> int:
         return max(self.end, default=0)
 
-    def awaited(self) -> list[int]:
-        """Return the slots of the longest chain that slots of other ranks wait for, last first."""
+    @property
+    def score(self) -> tuple[int, int, int]:
+        """The makespan, then the ends of the ranks and of the slots, by which runs of one makespan are compared."""
+        ends = sum(self.end[row[-1]] for row in self.lists if row)
+        return self.makespan, ends, sum(self.end)
+
+    def critical(self) -> list[int]:
+        """Return the slots of the longest chain, last first."""
         slots, found = self.slots, list[int]()
         slot = max(range(len(self.end)), key=self.end.__getitem__, default=-1)
         place = {slot: at for row in self.lists for at, slot in enumerate(row)}
         while slot >= 0:
+            found.append(slot)
             begin, row = self.end[slot] - slots.costs[slot], self.lists[slots.rank[slot]]
             before = row[place[slot] - 1] if place[slot] else -1
-            if before >= 0 and self.end[before] == begin:
-                slot = before
-                continue
             needs = [need for need, delay in slots.needs[slot] if self.end[need] + delay == begin]
-            slot = needs[0] if needs else -1
-            found += needs[:1]
+            slot = before if before >= 0 and self.end[before] == begin else needs[0] if needs else -1
         return found
 
     @property
@@ -171,27 +175,31 @@ def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
 
 
 def _shortened(slots: Slots, run: _Run) -> _Run:
-    """Return a run in which slots of the longest chain that other ranks wait for run earlier, as long as that helps."""
+    """Return a run in which slots of the longest chain run earlier or later, as long as that helps."""
     budget = MOST // max(1, len(slots.costs))
     while budget > 0:
-        for slot in run.awaited():
-            row = run.lists[slots.rank[slot]]
-            at, shorter = row.index(slot), None
-            for place in range(at - 1, max(-1, at - NEAR), -1):
-                lists = run.lists.copy()
-                lists[slots.rank[slot]] = [*row[:place], slot, *row[place:at], *row[at + 1 :]]
-                tried, budget = _Run.of(slots, lists), budget - 1
-                if not tried.finished:
-                    break
-                if tried.makespan < run.makespan:
-                    shorter = tried
-                    break
-            if shorter is not None:
-                run = shorter
+        shorter = None
+        for lists in islice(_moves(run), budget):
+            tried, budget = _Run.of(slots, lists), budget - 1
+            if tried.finished and tried.score < run.score:
+                shorter = tried
                 break
-        else:
+        if shorter is None:
             break
+        run = shorter
     return run
+
+
+def _moves(run: _Run) -> Iterator[list[list[int]]]:
+    """Yield the lists with one slot of the longest chain at another place, near ones first."""
+    for slot in run.critical():
+        rank = run.slots.rank[slot]
+        row = run.lists[rank]
+        at = row.index(slot)
+        for place in sorted(range(max(0, at - NEAR), min(len(row), at + NEAR + 1)), key=lambda x: abs(x - at)):
+            if place != at:
+                left = [*row[:at], *row[at + 1 :]]
+                yield [*run.lists[:rank], [*left[:place], slot, *left[place:]], *run.lists[rank + 1 :]]
 
 
 def _moved(row: list[int]) -> list[tuple[int, int]]:
