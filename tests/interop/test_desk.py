@@ -129,6 +129,20 @@ def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None
     assert f"the job stops: rank {made.rank} called nothing more" in text
 
 
+def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:
+    """A dump with the name of a rank that its groups do not have is not judged; two of one rank are both named."""
+    made = incident(1, "stop", "collective")
+    made.lost, made.damaged = set(), set()
+    write(made, tmp_path)
+    data = (tmp_path / "nccl_trace_rank_0").read_bytes()
+    (tmp_path / "nccl_trace_rank_7777").write_bytes(data)
+    text = typed("verify", "--recorded", str(tmp_path)).out.decode()
+    assert "nccl_trace_rank_7777 is not of rank 7777" in text and f"the job stops: rank {made.rank} called" in text
+    (tmp_path / "other_rank_0").write_bytes(data)
+    text = typed("verify", "--recorded", str(tmp_path)).out.decode()
+    assert "other_rank_0 is a second dump of rank 0, beside nccl_trace_rank_0" in text
+
+
 def test_a_job_that_ended_is_ok(tmp_path: Path) -> None:
     """Where every call of every rank is completed, the desk has no finding."""
     made = incident(3, "stop")

@@ -206,8 +206,14 @@ def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
     for name, log in zip(names, _logs(folder, names), strict=True):
         rank = ranked[name]
         if rank in logs or rank in unread:
-            raise fail(InteropCode.RECORD, f"{name} is a second dump of rank {rank}", help="give the dumps of one run")
-        if isinstance(log, Log):
+            first = next(other for other in names if ranked[other] == rank)
+            message = f"{name} is a second dump of rank {rank}, beside {first}"
+            raise fail(InteropCode.RECORD, message, help="give the dumps of one run: remove those of the other")
+        if isinstance(log, Log) and log.groups and not any(rank in group.ranks for group in log.groups.values()):
+            message = f"{name} is not of rank {rank}: its process groups are of other ranks"
+            help = "name each dump after the rank of the job that wrote it"
+            unread[rank] = Diagnostic(InteropCode.RECORD, message, help=help)
+        elif isinstance(log, Log):
             logs[rank] = log
         else:
             unread[rank] = log[0]
