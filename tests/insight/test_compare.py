@@ -237,9 +237,9 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
     text = pipesched.compile.read("1f1b").text.replace("rank r {", "costs F = 2\nrank r {", 1)
     (folder / "mine.ps").write_text(text)
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2")) == 0
-    assert "mine: at the costs of the file" in capsys.readouterr().out
+    assert "mine: at the costs of its file" in capsys.readouterr().out
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2", "--cost", "F=1")) == 0
-    assert "costs of the file" not in capsys.readouterr().out
+    assert "costs of its file" not in capsys.readouterr().out
 
 
 def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,7 +305,7 @@ def _keys(value: object) -> set[str]:
     ("line", "program", "said"),
     [
         ("frozen 0", "repeat m { F } repeat m { B }", "frozen 0: weights of these stages are not trained"),
-        ("", "repeat m { F }", "forward-only: nothing is trained"),
+        ("", "repeat m { F }", "forward-only: it does not train"),
         ("", "if r < p { repeat m { F } repeat m { B } }", None),
     ],
 )

@@ -89,7 +89,7 @@ def _at(element: ElementTree.Element, x: str, y: str) -> tuple[float, float]:
     ("line", "program", "why"),
     [
         ("frozen 0", "repeat m { F } repeat m { B }", "frozen 0: weights of these stages are not trained"),
-        ("", "repeat m { F }", "forward-only: nothing is trained"),
+        ("", "repeat m { F }", "forward-only: it does not train"),
         ("costs F = 2", "repeat m { F } repeat m { B }", "at the costs of its file"),
         ("require m > 9", "repeat m { F } repeat m { B }", "requires m > 9"),
     ],
