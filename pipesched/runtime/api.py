@@ -44,7 +44,7 @@ def run(
 
     samples: the number in each microbatch, if they differ. timeout: seconds without progress that count as a stall.
     pace: milliseconds for a cost of 1. trace: record the begin and end of each instruction in `result.trace`. faults:
-    as ``--fault``, each KIND@RANK[:N].
+    as for ``--fault``, each KIND@RANK[:N].
 
     Raises:
         PipeschedError: every finding on the schedule; PS225; PS820 to PS837, the fault that ended the run.
@@ -74,7 +74,7 @@ def run_rank(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> OneRank:
-    """Run one rank's list with your stages, as ``run --rank``; return bytes, and costs in ms. Neighbours are imitated.
+    """Run one rank's list with your stages and imitated neighbours, as ``run --rank``; return bytes, and costs in ms.
 
     factory: ``module:function`` or ``file.py:function``, as for ``--stages``; called with a stage's number and the
     number of stages.

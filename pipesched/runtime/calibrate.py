@@ -1,9 +1,9 @@
-"""Costs from a measured run: `pipesched calibrate` fits them to a trace, for use by the next schedule.
+"""Fits costs to the trace of a measured run, for use by other schedules.
 
     trace ── read ──> Measured ── fits ──> medians by stage ── rounded ──> costs.toml ──> --costs of every command
 
-Costs are in microseconds. Gaps are filled and reported: a message that no rank waited for costs 0; if a stage ran only
-full backwards while others split theirs, its backward is divided in their proportion.
+Costs are in microseconds. Gaps are filled and reported: a message for which no rank waited costs 0; if a stage ran only
+full backwards while others split them, its backward is divided in the same proportion.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""Significant digits of a cost; two runs agree on fewer."""
+"""Significant digits of a cost; two runs agree on fewer digits."""
 
-_KERNELS = "there are kernels of a GPU, which may run on after the records that launched them"
+_KERNELS = "the trace has GPU kernels, which may still run after the records that launched them"
 _NANO = 1000  # nanoseconds in a microsecond
 _SKEW = Fraction(1, 100)  # share of a step; a larger difference between clocks is reported
 _FINEST = 9  # most decimals of a cost
@@ -147,7 +147,7 @@ def plain(value: Decimal) -> str:
 
 
 def _exact(text: str) -> int | str:
-    """Convert a whole number to an integer and leave any other as a string, as all commands do."""
+    """Convert a whole number to an integer and any other number to a string, as in all commands."""
     return int(text) if text.isdecimal() else text
 
 
@@ -178,7 +178,7 @@ def _missing(key: str, stages: Sequence[int]) -> str:
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:
-    """Derive a cost that was not measured from those that were."""
+    """Derive a cost that was not measured from measured costs."""
     zero = Fraction(0)
     if key == "C":
         return zero
@@ -202,16 +202,16 @@ def _doubts(measured: Measured) -> Iterator[str]:
     schedule = measured.schedule
     if not (schedule.forward_only or schedule.split):
         yield (
-            "every backward ran whole: I and W were not measured, and each counts as half of B; "
-            "`optimize --backward fused` needs B alone"
+            "every backward was full: I and W were not measured, and each counts as half of B; `optimize --backward "
+            "fused` needs only B"
         )
     if schedule.ranks > 1 and not seen.waiting.any():
         yield "no rank waited for a message: C is 0"
     step = int(measured.end[-1].max() - measured.begin[-1].min())
     if seen.skew > _SKEW * step:
         yield (
-            f"an operation ended {seen.skew / 1e6:.3g} ms before its input was made: the clocks of the ranks disagree, "
-            "and C, and what waited, are not known"
+            f"an operation ended {seen.skew / 1e6:.3g} ms before its input was made: the clocks of the ranks "
+            "disagree, so C and the waits are unknown"
         )
     if measured.kernels:
         yield f"{_KERNELS}: synchronize them while you measure"

@@ -1,4 +1,4 @@
-"""``pipesched calibrate``: costs from a measured run."""
+"""``pipesched calibrate``: fits costs to a measured run."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pipesched.common.values import texts
 from pipesched.extension import Option, flag
 from pipesched.runtime.values import counts, real
 
-_INSTANTS = "Write when each instruction began and ended, for Perfetto and `calibrate`."
+_INSTANTS = "Write the begin and end of each instruction, for Perfetto and `calibrate`."
 
 RUN = (
     Option("net", choices=("mlp", "transformer"), default="mlp"),
@@ -28,13 +28,13 @@ RUN = (
     Option(
         "faults",
         texts,
-        "Inject a fault, to see how it is reported.",
+        "Inject a fault, to demonstrate its report.",
         "KIND@RANK[:N]",
         (),
         flags=("--fault",),
         typed=text,
     ),
-    Option("rank", whole, "Run only the list of this rank, with imitated neighbours.", "R"),
+    Option("rank", whole, "Run only the instructions of this rank, with imitated neighbours.", "R"),
     Option(
         "factory",
         text,

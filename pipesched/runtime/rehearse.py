@@ -122,8 +122,8 @@ class OneRank:
         lines = [
             f"# rehearsed by pipesched: rank {rank} of {self._title} on {self.request.device}, "
             f"{self.request.steps} steps of {self.stream.microbatches} microbatches",
-            f"# {DIGITS} significant digits; measured on stages {measured}, "
-            f"of others {'as in --costs' if self.given else 'the nearest'}",
+            f"# {DIGITS} significant digits; measured on stages {measured}, other stages "
+            f"{'as in --costs' if self.given else 'like the nearest'}",
             *(f"# {note}" for note in self.notes),
             f'unit = "{MILLISECONDS.name}"',
             *(["", *table_of_factors(self.factors), "", "[costs]"] if any(self.factors) else []),
@@ -242,8 +242,8 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 def _require_plain(stream: Stream) -> None:
     """Raise PipeschedError, PS814, for features that a rehearsal does not support."""
     if stream.reads or stream.versions:
-        which = ("stages that read others than the one before them", "stages with STEPs inside their order")
-        message = f"{stream.name}: {which[not stream.reads]} are not rehearsed"
+        which = ("stages that read other stages than the previous one", "stages with STEPs inside their order")
+        message = f"{stream.name}: {which[not stream.reads]} cannot be rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
 
 
@@ -347,13 +347,15 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
     if not isinstance(given, nn.Module) or len(rest) > 2:
         kinds = ", ".join(type(x).__name__ for x in (given, *rest))
         raise fail(
-            RuntimeCode.NO_STAGE, f"{request.factory} returns no module for stage {stage}: {kinds}", help=_RETURNS
+            RuntimeCode.NO_STAGE,
+            (f"{request.factory} does not return a module for stage {stage}: {kinds}"),
+            help=_RETURNS,
         )
     if any(x.is_meta for x in (*given.parameters(), *given.buffers())):
         help = f"module.to_empty(device={request.device!r}), and set its weights"
         raise fail(
             RuntimeCode.NO_STAGE,
-            f"stage {stage} is on torch's meta device: there is nothing to compute with",
+            f"stage {stage} is on torch's meta device, so it has no values",
             help=help,
         )
     with _raising(RuntimeCode.STAGE_RAISED, f"stage {stage}, moved to {request.device},"):

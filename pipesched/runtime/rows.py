@@ -25,7 +25,7 @@ ROWS = (
     Option(
         "measured",
         Lazy[Reading]("runtime.values:files"),
-        "text, svg: a measured run under the plan; one file per rank.",
+        "Draw a measured run below the plan (text, svg); one file per rank.",
         "TRACE",
         (),
         typed=Lazy("command.values:text"),
@@ -37,6 +37,6 @@ ROWS = (
         {"text": Lazy("runtime.measured.laid:text"), "svg": Lazy("runtime.measured.laid:svg")},
         Lazy("runtime.measured.laid:lay"),
         ("messages",),
-        "applies to a plan only, not with --measured",
+        "applies only to a plan, not with --measured",
     ),
 )

@@ -2,7 +2,7 @@
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process per rank ──> Outcome ──> Rehearsal
 
-Each compute is made to take its cost in units of `pace`.
+Each compute takes its cost in units of `pace`.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Request:
         if not 0 <= self.pace <= 60_000:
             raise fail(Code.USAGE, f"a pace of {self.pace:g} ms: choose 0 to a minute")
         if self.engine == "torch" and (self.trace or self.faults):
-            raise fail(Code.USAGE, "--trace and --fault need pipesched's own engine", help="leave out --engine torch")
+            raise fail(Code.USAGE, "--trace and --fault need pipesched's own engine", help="omit --engine torch")
         if self.engine == "torch" and self.samples:
-            raise fail(Code.USAGE, "--samples needs pipesched's own engine", help="leave out --engine torch")
+            raise fail(Code.USAGE, "--samples needs pipesched's own engine", help="omit --engine torch")
         _ = self.breaks
 
     @property
@@ -93,7 +93,7 @@ def alone(given: Mapping[str, object]) -> bool:
         if option.name in (_OF_ALL if one else _OF_ONE) and value is not None and value not in (False, option.default):
             flag = (*option.flags, f"--{option.name}")[0]
             if one:
-                raise fail(Code.USAGE, f"{flag} is for a run of all ranks", help="leave it out, or leave out --rank")
+                raise fail(Code.USAGE, f"{flag} is for a run of all ranks", help="omit it, or omit --rank")
             raise fail(Code.USAGE, f"{flag} is for one rank's list", help="give --rank R, the rank that is run")
     return one
 
@@ -109,7 +109,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
         _verified(emit(source, options, "torch-csv"))
         if made.order is not None and made.order.placement.frozen:
             help = "`emit --target torch-csv` writes the order for your own script; `--engine pipesched` runs it here"
-            raise fail(Code.TARGET, "torch's engine does not run frozen stages here", help=help)
+            raise fail(Code.TARGET, "`run` does not support frozen stages with torch's engine", help=help)
     predicted = Prediction.of(made, request.pace / 1000, request.timeout)
     job = _job(made, predicted, request)
     return _compared(made, job, _outcome(job), predicted)

@@ -22,24 +22,22 @@ def run(file: str, **given: Any) -> int:
     of `verify`. Needs torch: pip install 'pipesched[runtime]'
 
     \b
-    --pace is what a cost of 1 lasts, or a forward where else a step would last longer than --timeout, as with
-    the microseconds of `calibrate`.
-    --engine torch runs the computes in torch's own runtime, whose lowering is verified before the first step.
-    --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are freeze, raise, raise-backward, nan,
-    shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1 and the code of
-    the fault.
+    --pace is the duration of a cost of 1, or of a mean forward if a step would otherwise last longer than --timeout, as
+    with the microseconds of `calibrate`. --engine torch runs the computes in torch's own runtime, whose lowering is
+    verified before the first step. --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are freeze, raise,
+    raise-backward, nan, shape, dtype, stall, leave, collective, weights and hook. The run then ends with exit status 1
+    and the code of the fault.
 
     \b
-    --rank runs the list of one rank of a pipeline of any size in one process, its neighbours imitated. --stages names
-    a function of yours, called with the number of a stage and how many there are; it returns a module,
-    (module, inputs) or (module, inputs, loss):
-      pipesched run zb_h1 --p 64 --m 128 --rank 17 --stages mine.py:stage -o costs.toml
-      pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
+    --rank runs the list of one rank of a pipeline of any size in one process, with imitated neighbours. --stages names
+      your function, which is called with the number of a stage and the number of stages; it returns a module, (module,
+      inputs) or (module, inputs, loss): pipesched run zb_h1 --p 64 --m 128 --rank 17 --stages mine.py:stage -o
+      costs.toml pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
       pipesched optimize --p 64 --m 128 --costs costs.toml
 
-    With --costs, the costs of stages on other ranks are kept, so rehearsing one rank after the other completes one
-    file. Bytes are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and
-    temporaries, not weights and their gradients. Costs are milliseconds.
+    With --costs, the costs of stages on other ranks are kept, so that rehearsals of all ranks complete one file. Bytes
+    are counted tensor by tensor on a CPU, and by torch's allocator on a GPU: activations, messages and temporaries, not
+    weights and their gradients. Costs are milliseconds.
     """
     from pipesched.compile import read
     from pipesched.runtime import run as verb

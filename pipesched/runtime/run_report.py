@@ -1,6 +1,6 @@
-"""The report of a run next to its prediction, as text and as JSON.
+"""Reports a run next to its prediction, as text and as JSON.
 
-    gradients   of every tensor, every step       those of the undivided model
+    gradients of every tensor, every step the gradients of the undivided model
     outputs     of every microbatch               likewise, for a schedule without a backward
     peak        counted from tensors that autograd keeps  the prediction at release W
     time        of a step                         the makespan at the paced times of the computes
@@ -171,7 +171,7 @@ class Rehearsal(Judged):
             )
 
     def _versions(self) -> Iterator[str]:
-        """Yield the counted weight versions against those of the verdict."""
+        """Yield the counted weight versions next to the versions of the verdict."""
         part = self.emission.report.parts.of(VersionPart)
         if self.versions and part is not None:
             counted, said = ("  ".join(map(str, row)) for row in (self.versions, part.alive))

@@ -123,7 +123,13 @@ SLIPS: dict[str, Slip] = {
     "no chunk": (HEAD + RANK.replace("F", "F[1]"), PS, "write `F`", ("F[1]", "F"), "ok"),
     "ranks from 1": (HEAD.replace("rank s", "rank s + 1") + RANK, PS, "write `s`", ("s + 1", "s"), "ok"),
     "division": (HEAD + "let w = p / 2\n" + RANK, PS, "write `p // 2`", ("p / 2", "p // 2"), "ok"),
-    "power": (HEAD + "let w = p ** 2\n" + RANK, PS, "there is no power operator: write the product", ("p ** 2", "p * p"), "ok"),
+    "power": (
+        HEAD + "let w = p ** 2\n" + RANK,
+        PS,
+        "there is no power operator: write the product",
+        ("p ** 2", "p * p"),
+        "ok",
+    ),
     "and": (
         HEAD + RANK.replace("repeat m {", "if m > 0 && p > 0 { repeat m {", 1),
         PS,

@@ -125,7 +125,7 @@ def test_kernels_that_run_on_are_told(tmp_path: Path, capsys: Captured) -> None:
 
     assert with_gpu["fits"] == told["fits"]
     assert [x for x in with_gpu["notes"] if x not in told["notes"]] == [
-        "there are kernels of a GPU, which may run on after the records that launched them: "
+        "the trace has GPU kernels, which may still run after the records that launched them: "
         "synchronize them while you measure"
     ]
 

@@ -298,7 +298,7 @@ class TestWhatItTells:
         (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "treats as a stall"),
         (["1f1b", "--p", "2", "--fault", "kill"], "is not KIND@RANK"),
         (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last, which is 1"),
-        (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "leave out --engine torch"),
+        (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "omit --engine torch"),
         (["1f1b", "--p", "2", "--net", "cnn"], "'cnn' is not one of"),
     ],
     ids=lambda x: " ".join(x[1:]) if isinstance(x, list) else "",

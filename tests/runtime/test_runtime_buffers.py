@@ -241,7 +241,7 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
     )
     assert str(Guard(runtime)._place()) == (
         "rank 0, instruction 7 (0B6): waits for gradient 0 of stage 1, rank 1 to rank 0, on its GPU: "
-        "here is the instruction that was enqueued last"
+        "the instruction shown was enqueued last"
     )
     made[0].done = True
     assert line.waiting == coming[1]

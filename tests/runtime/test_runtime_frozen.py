@@ -125,4 +125,4 @@ def test_the_engine_of_torch_refuses_frozen_stages(tmp_path: Path, capsys: pytes
         "schedule f(p, m) stage s in 0 .. p on rank s frozen 0 rank r { repeat m { F B } }", encoding="utf-8"
     )
     assert main(["run", str(file), "--p", "2", "--m", "2", "--engine", "torch"]) == 1
-    assert "error[PS814]: torch's engine does not run frozen stages here" in "".join(capsys.readouterr())
+    assert "error[PS814]: `run` does not support frozen stages with torch's engine" in "".join(capsys.readouterr())

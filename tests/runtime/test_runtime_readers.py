@@ -1,4 +1,4 @@
-"""Real gloo processes train stages that read others than the one before them like the undivided model, with the
+"""Real gloo processes train stages that read other stages than the previous one like the undivided model, with the
 predicted memory.
 """
 

@@ -126,7 +126,7 @@ EMBED, HEAD = (0, "embed_tokens.weight"), (2, "lm_head.weight")
         ("language", [[EMBED, (2, "up.weight")]], "PS831", "float32[40, 70] and float32[70, 6]"),
         ("language", [[EMBED, HEAD], [HEAD, EMBED]], "PS831", "stage 2 is named twice in `tied`"),
         ("language", [[EMBED, HEAD, HEAD]], "PS831", "'lm_head.weight' of stage 2 is named twice in `tied`"),
-        ("other ties", [[EMBED, HEAD]], "PS831", "rank 1 ties other weights than rank 0"),
+        ("other ties", [[EMBED, HEAD]], "PS831", "rank 1 ties different weights than rank 0"),
         ("other values", [[EMBED, HEAD]], "PS824", "begin with different values"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Executes an instruction stream on torch.distributed; knows only the stream, not the compiler."""
+"""Executes an instruction stream on torch.distributed; depends only on the stream, not on the compiler."""

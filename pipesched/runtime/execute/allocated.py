@@ -1,9 +1,10 @@
-"""Count the bytes allocated now, and the peak since `restart`.
+"""Counts the bytes allocated now, and the peak since `restart`.
 
     cpu     every storage that a torch operation returned, until it is freed; not its temporary memory
     cuda    as counted by torch's allocator
 
-On a CPU, earlier memory such as weights does not count. Callers take differences, so it does not matter on any device.
+On a CPU, earlier memory such as weights does not count. Callers take differences, so earlier memory does not matter on
+any device.
 """
 
 from __future__ import annotations
@@ -65,9 +66,7 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Count the storages that an operation returns, also in a backward; the tensors of its arguments are counted
-        already.
-        """
+        """Count the storages that an operation returns, also in a backward; its arguments have already been counted."""
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
         for x in tree_leaves(made):

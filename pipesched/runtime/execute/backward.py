@@ -1,19 +1,19 @@
-"""The backward of one microbatch through one stage, whole or split in two.
+"""Runs the backward of one microbatch through one stage, full or split in two.
 
     B   d loss / d input  and  d loss / d weights     one pass over the graph
     I   d loss / d input                              keeps the gradients at the nodes where weights branch off
-    W   d loss / d weights                            from those nodes on, with no second pass over the rest
+    W   d loss / d weights                            from those nodes on, without a second pass over the rest
 
-torch's own stage backward does the split. It is wrong or raises in four cases, which are handled here:
+torch's own stage backward does the split. It is wrong or raises an error in four cases, which are handled here:
 
-- a stage whose inputs have no gradient (the first one, as a rule) has nothing to split: I does nothing, W is B;
-- weights that no input reaches (an output of weights alone) are missed by the split, and those that a stage uses
-  several times are counted twice before torch 2.13: they get their gradient at I;
-- the graph is kept until all of W is done, so that layers applied several times share it safely;
-- a stage that cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
-  checkpointing, which have one backward for all, and compiled graphs, which torch would run twice.
+- a stage whose inputs have no gradient (usually the first stage) has nothing to split: I does nothing, W is B;
+- weights that no input reaches (an output that depends only on weights) are missed by the split, and weights that a
+  stage uses several times are counted twice before torch 2.13: they get their gradient at I; - the graph is kept until
+  all of W is done, so that layers applied several times share it safely; - a stage that cannot be split runs a full
+  backward at I, with a warning, and W does nothing: reentrant and selective checkpointing, which have a single
+  backward, and compiled graphs, which torch would run twice.
 
-I frees what no later weight needs, and keeps the gradients with which W begins; W frees the rest. Other activation
+I frees all values that W does not need, and keeps the gradients with which W begins; W frees the rest. Other activation
 checkpointing inside a stage yields correct gradients, but its W runs the forward once per group of weights.
 """
 
@@ -49,8 +49,8 @@ class Saved:
     """The state of a microbatch between its F and the end of its backward.
 
     inputs: the graph's leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once known. once:
-    why the backward can run only once, if the forward showed it. weights: the tensors on which the module ran, if not
-    on its own parameters.
+    the reason why the backward can run only once, if the forward showed one. weights: the tensors on which the module
+    ran, if not on its own parameters.
     """
 
     inputs: tuple[Tensor, ...]
@@ -71,7 +71,7 @@ def full(saved: Saved) -> Gradients:
 
 
 def for_input(saved: Saved, module: nn.Module) -> Gradients:
-    """Run I: return the gradients of the inputs, and leave in `saved` what W needs."""
+    """Run I: return the gradients of the inputs, and leave the values for W in `saved`."""
     if not any(x.requires_grad for x in saved.inputs):
         return tuple(None for _ in saved.inputs)
     roots = [(r, a) for r, a in zip(saved.roots, saved.arrived, strict=True) if r.requires_grad]
@@ -142,8 +142,8 @@ def _counts_once(group: Group) -> bool:
 
 # Nodes of the graph that compute all gradients together, and only once.
 _WHOLE = {
-    "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has one backward for all",
-    "CompiledFunctionBackward": "a graph of torch.compile has one backward for all",
+    "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has a single backward",
+    "CompiledFunctionBackward": "a graph of torch.compile has a single backward",
 }
 
 
@@ -158,7 +158,7 @@ def selective() -> Iterator[list[str]]:
     enter, own = mode.__enter__, _ENTER in vars(mode)
 
     def noticed(self: TorchDispatchMode) -> object:
-        found.append("selective activation checkpointing has one backward for all")
+        found.append("selective activation checkpointing has a single backward")
         return enter(self)
 
     setattr(mode, _ENTER, noticed)
@@ -185,7 +185,7 @@ def _nodes(roots: list[Node]) -> Iterator[Node]:
 
 
 def _each(weights: Sequence[Tensor]) -> Iterator[nn.Parameter]:
-    return cast("Iterator[nn.Parameter]", iter(weights))  # torch takes any leaves
+    return cast("Iterator[nn.Parameter]", iter(weights))  # torch accepts all leaves
 
 
 def _weights(module: nn.Module) -> list[nn.Parameter]:

@@ -1,7 +1,7 @@
-"""Faults injected on purpose, to show how each is reported and to test that each is detected.
+"""Injects faults, to show how each is reported and to test that each is detected.
 
 kill, freeze, stall    this rank, at the instruction
-collective             this rank waits in one that no other rank joins
+collective             this rank waits in a collective that no other rank joins
 leave                  this rank takes no second step (`training`)
 raise, raise-backward  the first stage that runs from the instruction on, forward or backward
 nan, shape, dtype      the output of that stage
@@ -71,7 +71,7 @@ class Broken:
 
 
 def _raise(gradient: Tensor) -> None:
-    raise ValueError("broken on purpose, in the backward")
+    raise ValueError("injected fault, in the backward")
 
 
 @torch.no_grad()

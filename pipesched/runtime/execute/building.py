@@ -27,7 +27,7 @@ Part = TypeVar("Part")
 Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
 """An example microbatch of the model's input, or the result of `boundaries_of`."""
 Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
-"""The outputs of this rank's stages by their inputs, from earlier dry forwards."""
+"""The output boundaries of this rank's stages by their input boundaries, from earlier trial forwards."""
 
 
 class NotReplicated(UserWarning):
@@ -42,7 +42,7 @@ def check_modules(
     *,
     alone: bool = False,
 ) -> None:
-    """Require a stream that can be executed, a module for each of the rank's stages, and a group of the stream's size.
+    """Require an executable stream, a module for each of the rank's stages, and a group of the stream's size.
 
     Raises:
         RunError: PS831, an instruction or property of the stream that is not supported.
@@ -137,7 +137,7 @@ def _require_same(
         if found != expected:
             message = f"the copies of {stage} on ranks {first} and {rank} {what}"
             notes = (apart(expected, found, first, rank),)
-            raise RunError(Fault(BOUNDARY, message, Place(rank), notes, "build both copies from one seed"))
+            raise RunError(Fault(BOUNDARY, message, Place(rank), notes, "build both copies from the same seed"))
 
 
 def _value_apart(one: Shown, other: Shown, first: int, rank: int) -> str:

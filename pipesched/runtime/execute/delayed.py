@@ -1,8 +1,8 @@
-"""Training with delayed gradients, without a pipeline: the updates with which a run is compared.
+"""Trains with delayed gradients, without a pipeline, for comparison with a run.
 
 Batch after batch, every microbatch runs through all stages, each at the version of its weights that the stream's rule
-names, and the gradients are those of that one loss. With `latest` they are the gradients of no loss: each stage keeps
-the activations of the version that its forward read, and its backward reads the weights of a later version.
+names, and the gradients are the gradients of that loss. With `latest` they are not the gradients of any loss: each
+stage keeps the activations of the version that its forward read, and its backward reads the weights of a later version.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Faults of a running program, as values that are sent between processes.
+"""Faults of a running program, as values that can be sent between processes.
 
-    error[PS822]: nothing moves: no rank finished an instruction for 3 s
+    error[PS822]: no progress: no rank finished an instruction for 3 s
      --> rank 0, step 1, instruction 5 (0B0): waits for gradient 0 of stage 1, rank 1 to rank 0
       = rank 1, step 1, instruction 4 (1F1): waits for activation 1 of stage 0, rank 0 to rank 1
 
 All ranks end with the same fault: the first one seen, with the position of each rank when it learned of it. The codes
-are listed by ``pipesched explain``; the runtime knows nothing else of the compiler.
+are listed by ``pipesched explain``; apart from these the runtime does not depend on the compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BOUNDARY = "PS824"  # shapes or dtypes differ between two stages
 RAISED = "PS825"
 NOT_FINITE = "PS826"
 GRADIENTS_DIFFER = "PS827"
-UNSUPPORTED = "PS831"  # a module that would be trained wrongly or not at all
+UNSUPPORTED = "PS831"  # a module that would be trained wrongly, or not trained
 STEPS_DIFFER = "PS836"
 OUTSIDE = "PS837"  # a collective that is not part of the pipeline
 

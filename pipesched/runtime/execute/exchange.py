@@ -2,8 +2,8 @@
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 
-JSON, since unpickling could run code of the sender. A text that is too long or not JSON is an error that names the
-sender; the caller checks the values.
+The values are JSON, since unpickling could run code of the sender. A text that is too long or not JSON is an error that
+names the sender; the caller checks the values.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                            SEND RECV            post and keep the handle; the consumer waits
                            BATCH                post its messages together
                            WAIT_SEND            wait until a sent message has been received
-                           REDUCE_GRAD SYNC     turn summed gradients into those of undivided training
+                           REDUCE_GRAD SYNC     turn summed gradients into the gradients of undivided training
                            STEP                 the caller's optimizer
 
 The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
@@ -105,28 +105,24 @@ class Runtime:
         """Build the runtime of one rank. A collective: all ranks of the group build their runtimes at the same time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
-            tuple of them. One that reads several stages takes the tensors of each, in the order of
+            tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
             ``stream.read(stage)``. If a stage has two copies, both begin with the same weights. A stage in
-            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD.
-        loss: (output of the last stage, target of the microbatch) -> one number, a mean over the microbatch; None for
-            `evaluate` without targets.
-        example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one forward
-            without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the last.
-            All microbatches have these shapes until `expect` sets others.
-        example_keywords: the keyword inputs of one microbatch, where a stage takes any.
-        group: the group of the stream's ranks, in their order; None: the default one, or none for a single rank.
-        device: the device of the modules. With NCCL it is also torch's current device.
-        before, after: called around every instruction with it and its index.
-        optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs inside the order
-            (a stream of
-            version 3) it takes the number of the stage, steps its weights only, and gradients are cleared after it.
-        tied: groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each
-            gets the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that
-            begin with the same values are refused.
-        early_receives: how many receives may be posted before their place in the list; each holds its buffer. They
-            keep the order of their channel, and no post waits, so the verdict under `async` does not change.
-        blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
-        imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
+            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD. loss: (output of the last stage,
+            target of the microbatch) -> one number, a mean over the microbatch; None for `evaluate` without targets.
+            example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one
+            forward without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the
+            last. All microbatches have these shapes until `expect` sets others. example_keywords: the keyword inputs of
+            one microbatch, where a stage takes any. group: the group of the stream's ranks, in their order; None: the
+            default one, or none for a single rank. device: the device of the modules. With NCCL it is also torch's
+            current device. before, after: called around every instruction with it and its index. optimize: the function
+            that STEP calls. Gradients are complete then, and are kept. With STEPs inside the order (a stream of version
+            3) it takes the number of the stage, steps its weights only, and gradients are cleared after it. tied:
+            groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each gets the
+            sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that begin with
+            the same values are refused. early_receives: how many receives may be posted before their place in the list;
+            each holds its buffer. They keep the order of their channel, and no post waits, so the verdict under `async`
+            does not change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
+            imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
             what `boundaries_of` returned.
 
         Raises:
@@ -385,7 +381,9 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """The most versions of each stage's weights at once so far, by storage; {} without STEPs inside."""
+        """The largest number of versions of each stage's weights at once so far, by storage; {} without STEPs
+        inside.
+        """
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -573,10 +571,10 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 
 
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """Return the forwards of a list and their messages, in order; the list itself if it has nothing else.
+    """Return the forwards of a list and their messages, in order; the list itself if it has no other instructions.
 
-    A list that finishes under a communication model still does: only whole messages are left out, and instructions that
-    only these and backwards wait for.
+    A list that finishes under a communication model still does: only complete messages are left out, and instructions
+    for which only these and backwards wait.
     """
     found = []
     for x in instructions:
@@ -588,7 +586,7 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 
 
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
-    """Require that the tensors of a message exist: in a wrong order they are not made yet, or already freed."""
+    """Require that the tensors of a message exist: in a wrong order they have not been made yet, or have been freed."""
     if tensors is None:
         raise LookupError(f"there is no {message}: it has not been made yet, or is already used")
     return tensors

@@ -1,8 +1,8 @@
-"""Check that all ranks run the same stream before step 1.
+"""Checks before step 1 that all ranks run the same stream.
 
-Two different valid files make the ranks train silently wrong or hang, and no transport notices. So before step 1 all
-ranks exchange the fingerprint of their stream, a digest of the placement and the instructions of *all* ranks: with
-equal fingerprints they run one program.
+With two different valid files the ranks silently train wrongly or hang, and no transport notices. Before step 1 all
+ranks therefore exchange the fingerprint of their stream, a digest of the placement and the instructions of *all* ranks:
+with equal fingerprints they run the same program.
 """
 
 from __future__ import annotations

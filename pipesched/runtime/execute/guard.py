@@ -1,10 +1,10 @@
-"""A guard around a program: it watches the run, and ends it on all ranks if it fails on any.
+"""Guards a run: it watches the run, and ends it on all ranks if it fails on any rank.
 
     with Guard(runtime, timeout=60):
         for inputs, targets in batches:
             mean = runtime.step(inputs, targets)
 
-Whatever ends the block on one rank ends it on all of them, with the same fault: as a `RunError` if the main thread can
+If a fault ends the block on one rank, it ends on all ranks with the same fault: as a `RunError` if the main thread can
 raise one; if it is stuck in a transport, as text on stderr and exit status 1.
 """
 
@@ -149,13 +149,13 @@ class Guard:
         at, waiting = self._runtime.position, self._runtime.waiting
         waits = "" if waiting is None else _waits(waiting, self._rank)
         if waits and self._runtime.enqueues:
-            waits += ", on its GPU: here is the instruction that was enqueued last"
+            waits += ", on its GPU: the instruction shown was enqueued last"
         if not 0 <= at < len(self._runtime.instructions):
             return Place(self._rank, self._step, waits=waits and f"at the end of the step, {waits}")
         return Place(self._rank, self._step, at + 1, str(self._runtime.instructions[at]), waits)
 
     def _publish(self, error: BaseException) -> None:
-        """Tell the watchdog what ended the block."""
+        """Tell the watchdog how the block ended."""
         assert self._watch is not None
         place, waiting = self._place(), self._runtime.waiting
         said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")

@@ -1,11 +1,11 @@
-"""Local processes for a program: p ranks and their supervisor, which leaves no process behind.
+"""Starts local processes for a program: p ranks and their supervisor, which leaves no process behind.
 
     caller ──one job per line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
 
-The supervisor imports torch once, for all ranks and jobs. It ends its ranks when the caller is gone, and they end when
-it is gone: each process holds a pipe that closes when the other end dies, for any reason. This module is the caller's
-side and does not need torch.
+The supervisor imports torch once, for all ranks and jobs. It ends its ranks when the caller has ended, and they end
+when it has ended: each process holds a pipe that closes when the other end dies, for any reason. This module is the
+caller's side and does not need torch.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_environment(),
-            start_new_session=True,  # Ctrl-C goes to the caller, who then ends them all
+            start_new_session=True,  # Ctrl-C goes to the caller, which then ends all of them
         )
         self._read = b""
 

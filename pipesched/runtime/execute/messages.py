@@ -1,9 +1,9 @@
 """Messages and their tags.
 
 A message is one activation or one gradient between two stages. Its name is the same on all ranks: the stage that *made*
-it and the stage that takes it. Its tag is unique in the program, so a transport that honours tags (gloo) delivers
-correctly whatever the order of posts; one that does not (NCCL) delivers in the order of each channel, which the
-verifier has checked.
+it and the stage that takes it. Its tag is unique in the program, so a transport with tags (gloo) delivers correctly in
+any order of posts; a transport without tags (NCCL) delivers in the order of each channel, which the verifier has
+checked.
 
     F  activation of a microbatch, made by stage s, for a stage that reads it: s + 1, or another
     B  gradient of a microbatch, made by stage s, for a stage that s reads: s - 1, or another

@@ -3,7 +3,7 @@
     mlp           tanh(Linear)               …   Linear, mean squared error
     transformer   embedding, block   block   …   block, Linear, cross entropy      block: attention + MLP, both residual
 
-A stage has the same weights on every rank and in every process: its parameters are drawn from a seed of its own. Every
+A stage has the same weights on every rank and in every process: its parameters are drawn from its own seed. Every
 boundary between stages is one tensor of the same shape, so that only the schedule's order decides which tensors meet. A
 stage that reads several adds them with different weights, so that mixing them up is noticed.
 """

@@ -1,4 +1,4 @@
-"""Offloading of the tensors that autograd keeps of a forward, to host memory and back.
+"""Offloads the tensors that autograd keeps of a forward to host memory, and copies them back.
 
     F   every tensor that autograd keeps is put into a box, which the graph holds
     O   the storages of the boxes, inputs and outputs of the stage are copied to host memory and freed

@@ -1,4 +1,4 @@
-"""Stages that some routes leave out: who reads whom there, and where a stage is."""
+"""Finds the stages that a stage reads on a route that skips stages, and the rank of a stage."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Signed messages between all pairs of ranks: no server, no listening socket after the start, no blocking call.
+"""Sends signed messages between all pairs of ranks: no server, no listening socket after the start, no blocking call.
 
-    meet     every rank listens on one address, sends it to all through their group, connects to the lower ranks, and
-             accepts the higher ones; then it stops listening
-    hello    <─ a nonce                               ─> rank, HMAC(key, "hello")
-    text     length, HMAC(key, sender, how many before it, text), text
-    key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
+    meet every rank listens on one address, sends the address to all ranks through their group, connects to the lower
+    ranks, and accepts the higher ones; then it stops listening hello <─ a nonce ─> rank, HMAC(key, "hello") text
+    length, HMAC(key, sender, how many before it, text), text key HMAC(secret, nonce, both ranks): a text is valid on
+    one connection, in one direction, at one position
 
-Rank 0 makes the secret, and the group distributes it: whoever can read it there could change gradients as well. If all
-ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned message
-ends its connection. Messages to a stopped rank are dropped once its buffer is full, so important ones are repeated.
+Rank 0 makes the secret, and the group distributes it: an attacker who can read it there could also change gradients. If
+all ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned
+message ends its connection. Messages to a stopped rank are dropped once its buffer is full, so important ones are
+repeated.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Peers:
         except (OSError, _Forged, UnicodeDecodeError) as error:
             ended = isinstance(error, OSError)
             self.closed[link.other] = (
-                "its process ended" if ended else "its connection carried data that it did not sign"
+                "its process ended" if ended else "its connection delivered data that it did not sign"
             )
             self._selector.unregister(link.socket)
             link.socket.close()
@@ -228,13 +228,15 @@ def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) 
         made.sendall(_HELLO.pack(rank, _signed(key, b"hello")))
     except OSError as error:
         message = f"rank {rank} cannot reach rank {other} at {at[0]}:{at[1]}: {error.strerror or error}"
-        help = "ranks under guard talk over TCP, on ports that the system chooses: let them through between your hosts"
+        help = (
+            "ranks under `Guard` communicate over TCP, on ports that the system chooses: allow these between your hosts"
+        )
         raise RunError(Fault(NEEDS, message, Place(rank), help=help)) from error
     return _Link(made, key, rank, other)
 
 
 def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> list[_Link]:
-    """Accept the connections of all higher ranks, without waiting for strangers."""
+    """Accept the connections of all higher ranks, without waiting for other callers."""
     links: dict[int, _Link] = {}
     with contextlib.closing(_hellos(listener, ranks + _STRANGERS)) as hellos:
         while len(links) < ranks - 1 - rank:

@@ -13,8 +13,8 @@ Times are seconds on a clock shared by all processes of a machine, so that the r
 ranks on several machines use the clocks of their machines. If computes have a pace, the clock and not the number of
 cores determines the time of a step: computes of small nets end much earlier, and a sleeping rank needs no core.
 
-On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. So the recorder synchronizes
-with the GPU after every instruction and every wait, at the price of asynchronous launches.
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. The recorder therefore
+synchronizes with the GPU after every instruction and every wait, so that launches are no longer asynchronous.
 """
 
 from __future__ import annotations

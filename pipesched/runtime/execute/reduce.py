@@ -1,12 +1,11 @@
-"""Reduction of summed gradients to the gradients of undivided training.
+"""Reduces summed gradients to the gradients of undivided training.
 
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
     SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies take
-                       two rounds; of a number that is no power of 2 the last ones are added first, and take the sum
-                       in the end
-    before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
+                       two rounds; if the number is not a power of 2, the last copies are added first, and take the sum
+    at the end before STEP + the gradients of tied weights, + the content of ``.grad`` before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
 exchanged once. Weights tied across ranks are different tensors; the argument `tied` names them (see `tied.py`).
@@ -101,12 +100,11 @@ class Reduction:
             part.catch_up()
 
     def _tie(self, group: Sequence[Weight]) -> None:
-        """Give all weights of a group one gradient: the sum over its stages, in the order in which the group names
-        them.
+        """Give all weights of a group the same gradient: the sum over its stages, in the order of the group.
 
-        Of several copies, equal by now, the one of the first route is used. Exchanges between two ranks are appended to
-        each rank's list, in the same order of groups, stages and targets everywhere: both ends of the first remaining
-        exchange are always free, so this finishes even if sends block.
+        If there are several copies, which are equal at this point, the copy of the first route is used. Exchanges
+        between two ranks are appended to each rank's list, in the same order of groups, stages and targets everywhere:
+        both ends of the first remaining exchange are always free, so this finishes even if sends block.
         """
         mine = {
             (held, name): self._modules[held].get_parameter(name)

@@ -152,7 +152,7 @@ class _Clock:
 
 
 def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
-    """Run one microbatch through a stage in all possible ways: whole, recomputed, split."""
+    """Run one microbatch through a stage in every way: with a full backward, recomputed, and split."""
     made, split, whole = _Measured(stage, part, count), stage.split, "I" if stage.frozen else "B"
     ways: list[tuple[str, ...]] = [("F", whole), (LOST, "R", whole), ("F", "I", "W")] if stage.train else [("F",)]
     for way in ways[: 2 if stage.frozen else 3]:
@@ -181,7 +181,7 @@ class _Measured:
         for op in way:
             self._count.restart()
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotSplit)  # the run of the list gives this warning if it matters
+                warnings.simplefilter("ignore", NotSplit)  # the run of the list gives this warning if it is relevant
                 self._compute(op)
             self.most[op], self.kept[op] = self._count.peak - base, self._count.now - base
         _forget(self._weights)

@@ -1,14 +1,14 @@
-"""Data parallelism: each stage in DistributedDataParallel, with one process group of replicas per stage.
+"""Supports data parallelism: each stage in DistributedDataParallel, with one process group of replicas per stage.
 
     replica 0   rank 0 ── rank 1 ── rank 2        a pipeline each, with a `Runtime` and a group of its own
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
     replica 1   rank 0 ── rank 1 ── rank 2
 
 DDP averages by hooks in the first backward after each forward. With m microbatches that covers only a part of the
-gradient, and a split backward never triggers the hooks. So microbatches bypass DDP, and their gradients add up on each
-replica. At REDUCE_GRAD, after the last backward of the stage, DDP gets a forward and a backward of its own, which reach
-every weight and add nothing: its buckets, communication hook and buffers work as usual. Averages are linear, so
-gradients may be added before or after.
+gradient, and a split backward never triggers the hooks. Microbatches therefore bypass DDP, and their gradients add up
+on each replica. At REDUCE_GRAD, after the last backward of the stage, DDP gets a forward and a backward of its own,
+which reach every weight and add nothing: its buckets, communication hook and buffers work as usual. Averages are
+linear, so gradients may be added before or after.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Replica:
             self._reach()
 
     def catch_up(self) -> None:
-        """Average the gradients of earlier steps in `no_sync` at the end of a step, unless it is in `no_sync` too."""
+        """Average the gradients of earlier steps in `no_sync` at the end of a step, unless it is also in `no_sync`."""
         if self._behind and self._wrapper.require_backward_grad_sync:
             self._behind = False
             self._reach()

@@ -1,4 +1,4 @@
-"""Boundaries between stages: the shape and dtype of every tensor, known to both ends before anything is posted.
+"""Boundaries between stages: the shape and dtype of every tensor, which both ends know before a message is posted.
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
@@ -6,9 +6,9 @@ The output of stage s is boundary[s + 1] for all its readers; a stage that reads
 turn.
 
 A receive needs its buffer before the message arrives, and transports do not check sizes: a short message leaves stale
-values, a long one kills the process, and another dtype is reinterpreted. Each microbatch has its own boundaries, which
-differ only in shapes (`Runtime.expect`). Only tensors that can have a gradient return one; the others (token ids,
-masks) only go forward.
+values, a long message kills the process, and a different dtype is reinterpreted. Each microbatch has its own
+boundaries, which differ only in shapes (`Runtime.expect`). Only tensors that can have a gradient return one; the others
+(token ids, masks) only go forward.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
     made = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not made or not all(isinstance(x, Tensor) for x in made):
         kinds = ", ".join(type(x).__name__ for x in made) or "nothing"
-        help = "between two stages pass a tensor, or a tuple of tensors"
+        help = "pass a tensor or a tuple of tensors between stages"
         raise RunError(Fault(BOUNDARY, f"{what} is not a tensor or a tuple of tensors: {kinds}", None, (), help))
     return made
 

@@ -1,13 +1,11 @@
 """Judges from the reports of the ranks whether the run makes progress, and whether every rank is present.
 
-    a rank reports nothing for the timeout                                gone: stopped, or its machine is       PS823
-    a rank has left after k steps, another one is in step k + 1, or for
-        the timeout in a collective that is not the pipeline's            the loops differ                       PS836
-    no rank finishes an instruction for the timeout, somebody is in a step:
-        a rank runs an instruction, and waits for no other                it is the cause                        PS822
-        else a rank is outside of a step: optimizer, data loader          it is the cause                        PS822
-        else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
-        else all wait for messages                                        they wait in a cycle                   PS822
+    a rank does not report for the timeout it is stopped, or its machine is down PS823 a rank has left after k steps,
+        another one is in step k + 1, or for the timeout in a collective that is not the pipeline's the loops differ
+        PS836 no rank finishes an instruction for the timeout, and a rank is in a step: a rank runs an instruction, and
+        waits for no other it is the cause PS822 else a rank is outside of a step: optimizer, data loader it is the
+        cause PS822 else a rank is in a collective that is not the pipeline's a rank of that group is the cause PS837
+        else all wait for messages they wait in a cycle PS822
 
 Times are taken when the judging rank learns of a change, so clocks need not agree. No stall is reported while any
 rank has not reported recently: that rank may turn out to be gone.
@@ -35,7 +33,7 @@ IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
 _SLOW = "an instruction that takes longer needs a larger timeout"
 _CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
 _OUTSIDE = "the others wait for this rank, which is outside of the pipeline: an optimizer, a data loader, an evaluation"
-_SAME = "all ranks must take the same number of steps: compare what ends the loop on each, such as its data"
+_SAME = "all ranks must take the same number of steps: compare how the loop ends on each, for example its data"
 ELSEWHERE = "look for the missing rank of that group, such as another replica of data parallelism"
 
 

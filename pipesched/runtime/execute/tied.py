@@ -93,7 +93,7 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
     """
     for rank, note in enumerate(notes):
         if note["tied"] != notes[0]["tied"]:
-            message = f"rank {rank} ties other weights than rank 0"
+            message = f"rank {rank} ties different weights than rank 0"
             raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), "give `tied` the same groups on every rank"))
     model = _Model(stream, notes)
     groups = [[(stage, name) for stage, name in group] for group in tied or ()]
@@ -169,7 +169,7 @@ class _Model:
         return other in self.sharing[0, *one]
 
     def look(self, groups: Sequence[Sequence[Weight]], *, told: bool, warn: bool) -> None:
-        """Refuse weights that begin alike and are in no group; warn if that may be intended."""
+        """Refuse weights that begin with the same values and are in no group; warn if this may be intended."""
         known = [*map(set, groups)]
         found = [
             (one, other)

@@ -3,8 +3,8 @@
     CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
                                                                                                │ raises: no step runs
 
-torch lowers the computes itself, adds sends and receives, and does not check the result. So the lowered order is read
-back and judged before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of ZB-V and
+torch lowers the computes itself, adds sends and receives, and does not check the result. The lowered order is therefore
+read back and verified before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of ZB-V and
 DualPipeV into the wrong buffers without an error.
 """
 
@@ -74,12 +74,12 @@ def computes(stream: Stream) -> str:
     """
     if stream.reads:
         raise ValueError(
-            f"{stream.name}: stage {min(stream.reads)} reads others than the one before it, and the stages of torch's "
-            "engine are a chain; run it with pipesched.runtime"
+            f"{stream.name}: stage {min(stream.reads)} reads other stages than the previous one, but the stages of "
+            "torch's engine are a chain; run it with pipesched.runtime"
         )
     if len(stream.placement) > 1:
         raise ValueError(
-            f"{stream.name}: torch's engine has one rank for each stage, and this stream has {len(stream.placement)} "
+            f"{stream.name}: torch's engine has one rank for each stage, but this stream has {len(stream.placement)} "
             "routes; run it with pipesched.runtime"
         )
     rows = (",".join(_cell(x) for x in rank if x.op in COMPUTES) for rank in stream.ranks)

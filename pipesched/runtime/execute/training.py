@@ -1,4 +1,4 @@
-"""A rank of ``pipesched run``: builds its stages, trains or evaluates, and compares with the undivided model.
+"""Runs a rank of ``pipesched run``: builds its stages, trains or evaluates, and compares with the undivided model.
 
     error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model, which takes the microbatches in turn
                         through all stages: gradients of their mean loss, or, for a schedule without a backward,
@@ -139,7 +139,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Return the stream of a rank, with the other ranks' fingerprint if ranks must not notice a difference."""
+    """Return the stream of a rank; if ranks must not notice a difference, it has the fingerprint of the other ranks."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint

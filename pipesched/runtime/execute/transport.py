@@ -1,19 +1,19 @@
-"""Transport of messages on torch.distributed: posting, keeping handles, waiting.
+"""Transports messages on torch.distributed: posts them, keeps handles, and waits.
 
     gloo    unique tags: delivery does not depend on the order of posts; a send meets its receive (rendezvous);
             GPU tensors go through the host, so several ranks may share a GPU
     others  no tags: sends and receives of a channel are posted in list order, which pairs them as verified;
             one process group per channel (two ranks, own stream), so that channels do not block each other; if a
-            communicator carries batches, one group of all ranks for all its messages, single ones too
+            communicator carries batches, one group of all ranks for all its messages, including single ones
 
 A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call of
-batch_isend_irecv per communicator in it. A post never waits, and only later posts of its own channel wait for it. This
-is the model `async`, in which bringing a receive forward within its channel does not change the verdict. If a process
-group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
+batch_isend_irecv per communicator in it. A post never waits, and only later posts of its channel wait for it. This is
+the model `async`, under which a receive may be posted earlier within its channel without changing the verdict. If a
+process group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
 
 Dropping a Work handle may drop its message, so every handle is kept with its tensors until the message is done.
-Detecting that depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle knows only after
-a wait, so a thread per target waits for its sends in the order of posts.
+The way to detect this depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle knows
+only after a wait, so a thread per target waits for its sends in the order of posts.
 
 With `blocking`, for tests, every SEND and RECV blocks in list order until its partner has posted: the model `strict` on
 a real transport.
@@ -60,7 +60,7 @@ class Transport:
 
 
 TRANSPORTS = {"gloo": Transport(tagged=True, host=True)}
-OTHERS = Transport(tagged=False, host=False)  # also right on a backend that honours tags
+OTHERS = Transport(tagged=False, host=False)  # also correct on a backend with tags
 
 
 @dataclass(eq=False, slots=True)
@@ -327,7 +327,7 @@ def _drop_done(sent: dict[Message, _Posted]) -> None:
     held = set()
     for message, posted in list(sent.items()):
         if message.target not in held and done(posted.works):
-            posted.wait()  # returns at once, and torch releases its own references
+            posted.wait()  # returns immediately, and torch releases its own references
             del sent[message]
         else:
             held.add(message.target)
@@ -340,7 +340,7 @@ def _wait_in_order(queue: SimpleQueue[Message | None], sent: dict[Message, _Post
         assert posted.left is not None
         try:
             posted.wait()
-        except RuntimeError as error:  # the rank's own thread raises it again when it asks
+        except RuntimeError as error:  # the rank's main thread raises it again when it asks
             posted.error = error
         else:
             del sent[message]

@@ -1,15 +1,16 @@
-"""The watchdog: turns a fault of one rank into a fault of every rank, and a stall into a fault, within the timeout.
+"""The watchdog turns a fault of one rank into a fault of every rank, and a stall into a fault, within the timeout.
 
-Each rank has a thread that sends its rank's position and known fault to all others, receives theirs, and judges by
-itself (`silence.Silence`): a stopped rank, even the first, does not prevent the others from judging.
+Each rank has a thread that sends its rank's position and known fault to all others, receives theirs, and detects faults
+by itself (`silence.Silence`): a stopped rank, even rank 0, does not affect the others.
 
     rank 1 ── step 1, instruction 4 (1RECV_F1) waits for … ──> rank 0, rank 2, …
     rank 2 ── fault PS825 ───────────────────────────────────> rank 0, rank 1, …    each takes it and passes it on
 
 If several faults are found at the same moment, all ranks choose the same one: a fault that a rank raised precedes one
-that others observed. A connection that breaks in the transport is weak evidence, and the thread waits for better. Time
-in which this thread did not run, as in a process that was stopped and resumed, does not count. A thread cannot wake a
-main thread that waits in a transport, so after a grace period the process ends there, after reporting the fault.
+that others observed. A connection that breaks in the transport is weak evidence, so the thread waits for better
+evidence. Time in which this thread did not run, as in a process that was stopped and resumed, does not count. A thread
+cannot wake a main thread that waits in a transport, so after a grace period the process ends there, after reporting the
+fault.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Publish the main thread's fault to all ranks, unless a better one is known. weak: any other is better."""
+        """Publish the main thread's fault to all ranks, unless a better one is known. weak: any other fault is
+        better.
+        """
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:

@@ -1,8 +1,8 @@
-"""The versions of one stage's weights, in a step with STEPs inside.
+"""Keeps the versions of one stage's weights, in a step with STEPs inside.
 
     F          runs on leaves: tensors with the storage of one version, and a version counter of their own
     B, W       leave gradients at these leaves, from where they are added to ``.grad`` of the weights
-    STEP       moves the weights to new storage if an operation that is to come reads the old one, else works in place
+    STEP moves the weights to new storage if a later operation reads the old version, else works in place
 
 With `latest` the optimizer always works in place: a backward then reads the newest weights, and the activations that
 its forward has kept. Leaves are made by `.data`: those of `.detach()` share the version counter of the weights, and
@@ -35,7 +35,7 @@ class Weights:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a step: version 0 is what the module holds."""
+        """Begin a step: version 0 is the current weights of the module."""
         self.made = 0
         self._leaves = {0: self._new()}
         self._reads: dict[int, int] = {}

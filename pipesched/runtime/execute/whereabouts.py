@@ -1,5 +1,4 @@
-"""The position of a thread as seen from another: in a step or outside, in which collective, at which line of the user's
-code.
+"""Finds the position of another thread: in a step or outside, in which collective, at which line of the user's code.
 
     time.sleep  <  optimizer.py:12  <  train.py:57                        outside of a step, at train.py:57
     all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in all_reduce of train.py:41
@@ -32,7 +31,7 @@ _AVERAGE = unwrap(Replica._reach).__code__
 _USERS = {
     "pipesched.runtime.execute.training",
     "pipesched.runtime.execute.breaking",
-}  # these use the runtime as a user's script does
+}  # these modules use the runtime like a user's script
 _CODE = 80  # most characters shown of a line
 
 

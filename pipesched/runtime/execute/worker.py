@@ -1,8 +1,8 @@
 """The supervisor of `launch.Launcher`, and the ranks that it forks.
 
 It imports torch and starts no thread, so a forked rank is ready at once. A rank ends by itself in all cases that the
-watchdog detects. For the others, such as a stopped rank, the supervisor has a deadline: once one rank has failed or
-ended without a result, the rest have a few seconds. An empty line every second is its own sign of life.
+watchdog detects. For other cases, such as a stopped rank, the supervisor has a deadline: when one rank has failed or
+ended without a result, the others have a few seconds. An empty line every second is its own sign of life.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
             with contextlib.suppress(ImportError):  # the rank reports it
                 import_module(job.judge.partition(":")[0])  # imported once for all ranks
         _say(json.dumps(_run(job, training.train)))
-    os._exit(0)  # there is nothing to clean up, and unloading torch takes a second
+    os._exit(0)  # no cleanup is needed, and unloading torch takes a second
 
 
 def _lines() -> Iterator[str]:
@@ -134,7 +134,7 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """Run a rank in the forked process. It exits by `os._exit`: it must not clean up what it inherited."""
+    """Run a rank in the forked process. It exits by `os._exit`: it must not clean up inherited resources."""
 
     def fail(fault: Fault) -> NoReturn:
         """End a stuck rank, as the last resort of the watchdog."""

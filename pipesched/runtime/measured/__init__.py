@@ -1,1 +1,1 @@
-"""Comparison of a measured run with its plan."""
+"""Compares a measured run with its plan."""

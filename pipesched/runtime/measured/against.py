@@ -1,6 +1,6 @@
-"""A measured run drawn over its plan: as text, two rows per rank; as SVG, the plan above and the run below.
+"""Draws a measured run over its plan: as text, two rows per rank; as SVG, the plan above and the run below.
 
-rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives a unit's ms
+rank 0 plan F0F1F2·· B0 B1 both on one clock, in units of cost; the caption gives the ms of a unit
        run   F0F1 F2···B0  B1
 kind   plan  run   run / plan           where the run deviates from the plan
 """
@@ -87,7 +87,7 @@ def _lines(chart: Chart, run: Against, how: Text) -> Iterator[str]:
         yield f"{'':<{left - 6}}run   {row(below, rank)}"
     hidden = max(_unseen(layout) for layout in (above, below))
     if hidden and not coarse:
-        yield from wrap(f"{hidden} operation{'s' * (hidden > 1)} too short to be seen", how.width)
+        yield from wrap(f"{hidden} operation{'s' * (hidden > 1)} too short to be visible", how.width)
     yield ""
     for line in report(chart, run):
         yield from wrap(line, how.width, break_on_hyphens=False) if len(line) > how.width else [line]
@@ -130,7 +130,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
         yield f"no operation is late by more than {decimal(run.allowance)}, half a mean operation"
     if run.skew * 100 > run.lengths[run.step - 1]:
         apart = milliseconds(Fraction(run.skew))
-        yield f"the clocks of the ranks disagree by {apart}: which operations are late is not known"
+        yield f"the clocks of the ranks disagree by {apart}, so late operations cannot be determined"
 
 
 def furthest(run: Against) -> list[Ratio]:

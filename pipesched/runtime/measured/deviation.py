@@ -1,4 +1,4 @@
-"""Comparison of a measured run with its plan: the time for a cost of 1, and where the run deviates from the plan.
+"""Compares a measured run with its plan: the time for a cost of 1, and the deviations from the plan.
 
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
     run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, over a kind, or a kind of one stage
@@ -145,7 +145,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
 def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
     """Require that a rank ran the plan. did: the computes of the rank that ran the same first operation."""
     if did is None:
-        raise _differ(f"no rank ran {planned[0]} first, as rank {rank} of the schedule does")
+        raise _differ(f"no rank ran {planned[0]} first, which rank {rank} of the schedule does")
     if did != planned:
         i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip_longest(planned, did)) if a != b)
         has, ran = f"has {ours}" if ours else "ends", f"ran {theirs or 'nothing'}"

@@ -1,4 +1,4 @@
-"""Measured runs drawn over their plan, for `show`."""
+"""Draws measured runs over their plan, for `show`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pipesched.views.chart.views import COLUMNS, Laid, Request
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Compare the run in the traces with the plan without its messages, since the run finished even if a model would
-    block.
+    """Compare the run in the traces with the plan without its messages, since the run finished, even if it would block
+    under a communication model.
 
     Raises:
         PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or a trace of another schedule.

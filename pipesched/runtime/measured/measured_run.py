@@ -14,10 +14,10 @@ as work, and only operations with an input that was made before they began show 
     C            from the end of a message's producer to its arrival, if its receiver was waiting
 
 A cost is the median over steps and microbatches, without warm-up and outliers. Warm-up is the first of several steps;
-with one step, the first operation of each kind and stage, if two more remain, and no message. Outliers are further from
-the median than `FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR` of the median. If
-waits are not recorded, an operation that waited for its input includes the latency of its message, and is left out if
-any operation did not wait.
+with one step, it is the first operation of each kind and stage, if two more remain; messages have no warm-up. Outliers
+are further from the median than `FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR`
+of the median. If waits are not recorded, an operation that waited for its input includes the latency of its message,
+and is left out if any operation did not wait.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _messages(
     """Fit the message latency of every stage that sends to a waiting rank."""
     schedule, dependencies = measured.schedule, Dependencies.of(measured.schedule)
     single = dependencies.crosses & ~schedule.paired
-    single[dependencies.further.consumer] = False  # with several messages it is not known which came last
+    single[dependencies.further.consumer] = False  # with several messages the last one is unknown
     groups: dict[int, list[int]] = defaultdict(list)
     for step, i in np.argwhere(seen.waiting & kept & single).tolist():
         latency = int(seen.start[step, i] - seen.produced[step, i])

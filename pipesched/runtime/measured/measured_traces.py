@@ -76,7 +76,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
 
 
 class _Unusable(Exception):
-    """An operation in a trace cannot be read."""
+    """Raised for an operation in a trace that cannot be read."""
 
 
 def _json(source: Source) -> object:
@@ -127,7 +127,7 @@ def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:
 
 
 def _named(text: str) -> tuple[Entry, ...]:
-    """Return the computes in an action's name; none for sends, receives and the like."""
+    """Return the computes in an action's name; none for sends, receives and other actions."""
     entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
         raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")

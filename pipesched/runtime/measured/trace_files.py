@@ -1,4 +1,4 @@
-"""Reading of a measured run's files."""
+"""Reads the files of a measured run."""
 
 from __future__ import annotations
 
