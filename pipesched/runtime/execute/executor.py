@@ -117,11 +117,12 @@ class Runtime:
             current device. before, after: called around every instruction with it and its index. optimize: the function
             that STEP calls. Gradients are complete then, and are kept. With STEPs inside the order (a stream of version
             3) it takes the number of the stage, steps its weights only, and gradients are cleared after it. tied:
-            groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each gets the
-            sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that begin with
-            the same values are refused. early_receives: how many receives may be posted before their place in the list;
-            each holds its buffer. They keep the order of their channel, and no post waits, so the verdict under `async`
-            does not change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner is there.
+            groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each gets
+            the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that begin
+            with the same values are refused. early_receives: how many receives may be posted before their place in the
+            list; each holds its buffer. They keep the order of their channel, and no post waits, so the verdict under
+            `async` does not change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner
+            is there.
             imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
             what `boundaries_of` returned.
 
