@@ -1,1 +1,1 @@
-"""Schedules of other software, read and written: frameworks, trainers, recorded runs, other targets."""
+"""Reads and writes the schedules of other software: frameworks, trainers, recorded runs, other targets."""

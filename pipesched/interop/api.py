@@ -32,8 +32,8 @@ def check(
 
     file: the path of a TOML, YAML or JSON file, or of a script with a command line; a `Source`; or the words of a
     command, as expanded by a shell. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, if the file does
-    not give them. processes: the processes of all replicas. variables: a script's variables that are set from outside.
-    dry_run_script: execute the script with its programs replaced by recorders.
+    not give them. processes: the processes of all replicas. variables: variables of a script that are set from outside.
+    dry_run_script: execute the script, with its programs replaced by recorders.
 
     Raises:
         PipeschedError: PS225, an invalid option; PS809, there is no such file.
@@ -61,5 +61,5 @@ def _read(path: object) -> Source:
         PipeschedError: PS809; PS225, not a path.
     """
     if not isinstance(path, str | PathLike):
-        raise fail(Code.USAGE, f"a file cannot be given by a value of type {type(path).__name__}", help="give its path")
+        raise fail(Code.USAGE, f"a value of type {type(path).__name__} is not a file", help="give its path")
     return read_path(fsdecode(path))

@@ -80,9 +80,9 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     made = dry_run(path, dict(asked.variables))
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
     ended = "it exceeded its time limit" if made.status is None else f"it ended with status {made.status}"
-    notes = [f"{path} was executed, its programs replaced by recorders: {len(made.commands)} were started"]
+    notes = [f"{path} was executed, with its programs replaced by recorders: it started {len(made.commands)}"]
     notes += [f"{ended}: later commands are not known"] if made.status != 0 else []
-    notes += [f"{name} was called: what it returns depends on the machine that trains" for name in made.asked]
+    notes += [f"{name} was called: its result depends on the training machine" for name in made.asked]
     text = read_path(path)
     found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
     return _of(Source(path, ""), lambda: distinct(found), asked, tuple(notes))
@@ -97,12 +97,12 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         for option in _OPTION.finditer(script.text) if keys else ():
             name = option["name"]
             if name and (own := row.canonical(name)) in keys and own not in has:
-                open = Unset("the script has it, but this run did not pass it")
+                open = Unset("the script contains it, but this run did not pass it")
                 given[name] = Setting(name, open, script.span(*option.span("name")), name)
         for name, x in settings.given.items():
             key = keys.get(row.canonical(x.key))
             if key is not None and x.value is True and key.kind not in (FLAG, ANY):
-                given[name] = replace(x, value=Unset("left without a value by this run, which had no arguments"))
+                given[name] = replace(x, value=Unset("without a value in this run, which had no arguments"))
     return replace(settings, given=given)
 
 
@@ -208,7 +208,7 @@ def _case(
 
 def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
     """Report a configuration of an unknown trainer. If it has the options that a known trainer shares with its forks,
-    report the sizes; no rule is tried.
+    report the sizes; no rules are checked.
     """
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:
@@ -217,7 +217,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
     case, worlds = _case(row, None, settings, asked)
     told = outcome(row, case, worlds, csv).plan
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
-    notes = (*settings.taken, f"sizes as {row.name} and its forks read them; no rule is tried")
+    notes = (*settings.taken, f"sizes as in {row.name} and its forks; no rules are checked")
     return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
 
 
@@ -285,7 +285,7 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
         yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
-        yield Note(f"there is no file {file[:100]}: its settings are not known, defaults are assumed")
+        yield Note(f"there is no file {file[:100]}: its settings are unknown, so defaults are assumed")
 
 
 def _with_file(settings: Settings) -> Settings:
@@ -304,4 +304,4 @@ def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
     """Raise PipeschedError, PS225, if --p differs from the ranks in the file."""
     if asked.p is not None and plan.ranks not in (None, asked.p):
         message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
-        raise fail(Code.USAGE, message, help="leave out --p: the file determines it")
+        raise fail(Code.USAGE, message, help="omit --p: the file determines it")

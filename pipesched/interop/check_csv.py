@@ -1,4 +1,4 @@
-"""Checks of the CSV that replaces a schedule's order: it exists, has the sizes of the settings, and passes `verify`."""
+"""Checks the CSV that replaces a schedule's order: it must exist, have the sizes of the settings, and pass `verify`."""
 
 from __future__ import annotations
 

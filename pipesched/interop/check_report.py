@@ -1,4 +1,4 @@
-"""The report on a configuration, as text and as JSON; for a script, one part for each of its commands."""
+"""Reports on a configuration, as text and as JSON; for a script, with one part for each of its commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipesched.diagnostics import NOT_JUDGED, Diagnostic, Judged
 from pipesched.interop.trainers.case import Fact, Plan, samples
 from pipesched.interop.trainers.worlds import Possible
 
-_SHOWN = 6  # most settings shown of those that no rule knows
+_SHOWN = 6  # most shown settings that no rule knows
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ CHECK = (
     Option(
         "dry_run_script",
         flag,
-        "EXECUTE the file by bash, with torchrun, python, srun, ... replaced by recorders of their arguments.",
+        "EXECUTE the file with bash, with torchrun, python, srun, ... replaced by recorders of their arguments.",
         default=False,
     ),
     *OUTPUT,

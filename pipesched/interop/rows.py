@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "torch-comms",
-        "torch's sends, receives, sharding and reductions too, for --torch-version",
+        "also torch's sends, receives, sharding and reductions, for --torch-version",
         ".csv",
         Lazy("interop.torch.target:COMMS"),
         messages=True,
@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "recorded",
         Lazy("interop.values:folder"),
-        "Records of a real run, to compare with the schedule, or by themselves.",
+        "Folder with the records of a real run, to compare with the schedule or with each other.",
         "DIR",
         on=("verify",),
         after="proof",

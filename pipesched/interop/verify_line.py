@@ -1,4 +1,4 @@
-"""The command that verifies a configuration's schedule, or the reason why there is none.
+"""Makes the command that verifies a configuration's schedule, or the reason why there is none.
 
 order from      a CSV            the trainer's code   the library          torch only
 command         verify a.csv …   verify megatron:…    verify interleaved   verify torch:LoopedBFS

@@ -310,7 +310,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         f"{SHELL} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3"
         " --no-overlap-p2p-communication",
         [("PS879", 1)],
-        "help: leave out --no-overlap-p2p-communication",
+        "help: omit --no-overlap-p2p-communication",
     ),
     (
         "flag.sh",
@@ -347,7 +347,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "a: &a {--pipeline-model-parallel-size: 2}\nb: &b {--pipeline-model-parallel-size: 1}\n"
         "ARGS: {<<: [*a, *b], --num-layers: 3}",
         [("PS877", 3)],
-        "3 layers do not go onto 2 ranks",
+        "3 layers cannot be divided evenly among 2 ranks",
     ),
     (
         "quoted.yaml",

@@ -139,7 +139,7 @@ def test_options_reach_the_function() -> None:
 
 WRONG = {
     "number": (InteropCode.NO_ORDER, "42 of type int"),
-    "no_rank_one": (InteropCode.NO_ORDER, "none of them for rank 1"),
+    "no_rank_one": (InteropCode.NO_ORDER, "without rank 1"),
     "endless": (InteropCode.NO_ORDER, "has more than 1,000 actions"),
     "dies": (InteropCode.NO_ORDER, "ended with status 0"),
     "crashes": (InteropCode.NO_ORDER, "ended with signal 11"),

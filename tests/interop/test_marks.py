@@ -51,7 +51,7 @@ def test_an_option_of_its_own_names_a_project(words: str, project: str, tmp_path
 def test_a_shared_option_names_nobody(words: str, tmp_path: Path) -> None:
     """An option of several projects does not name one: not judged, and no project is stated as a fact."""
     text = said(words, tmp_path)
-    assert "PS871" in text and "no rules here" not in text and "  Megatron-core " not in text, text
+    assert "PS871" in text and "pipesched has no rules" not in text and "  Megatron-core " not in text, text
 
 
 def test_a_launcher_is_not_a_project(tmp_path: Path) -> None:

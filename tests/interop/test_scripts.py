@@ -143,7 +143,7 @@ def test_the_words_behind_two_dashes_are_the_command(capsys: pytest.CaptureFixtu
         assert (said["schedule"]["p"], said["schedule"]["m"]) == (4, 8), command
         assert pipesched.check(command, processes=8).to_json() == said
     assert main(["check", "--", *words, "--num-layers", "25"]) == 1
-    assert "25 layers do not go onto 4 ranks" in capsys.readouterr().out
+    assert "25 layers cannot be divided evenly among 4 ranks" in capsys.readouterr().out
     assert main(["check", "--"]) == 2 and "there is no FILE" in capsys.readouterr().err
     assert main(["check", "a.sh", "--", *words]) == 2
 

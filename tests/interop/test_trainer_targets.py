@@ -168,7 +168,7 @@ def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
 
 def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DeepSpeed's engine runs the two parts of an overlap one after the other, which a note says."""
-    said = "a forward and a backward that share a slot run one after the other there"
+    said = "in DeepSpeed a forward and a backward that share a slot run one after the other"
     for pair in ("+", " "):
         (tmp_path / "a.txt").write_text(f"rank 0: F0.0 F0.1{pair}B0.0 B0.1\n", "utf-8")
         assert main(["emit", str(tmp_path / "a.txt"), "--target", "deepspeed"]) == 0

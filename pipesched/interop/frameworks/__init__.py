@@ -1,1 +1,1 @@
-"""Schedules of frameworks, recorded by executing the framework's own code in a separate process."""
+"""Records schedules of frameworks by executing the framework's own code in a separate process."""

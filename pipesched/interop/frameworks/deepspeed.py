@@ -1,4 +1,4 @@
-"""Recording of DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` generates for every stage.
+"""Records DeepSpeed's pipeline schedules: the instructions that a `PipeSchedule` generates for every stage.
 
     deepspeed:TrainSchedule, deepspeed:InferenceSchedule, …    a class of the installed `runtime/pipe/schedule.py`
     deepspeed:module:Class, deepspeed:path/to/file.py:Class    your own subclass
@@ -51,9 +51,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 class _DeepSpeed(Finder):
-    """The finder that replaces all other modules of DeepSpeed by Fakes and leaves other packages as they are
-    installed.
-    """
+    """The finder that replaces all other modules of DeepSpeed by Fakes and does not change other packages."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return super().find_spec(name, path, target) if name.partition(".")[0] == "deepspeed" else None

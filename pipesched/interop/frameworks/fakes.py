@@ -1,11 +1,10 @@
 """Executes a framework's files unchanged, with Fakes instead of the modules that they import.
 
-    a named file             as it is; its imports follow the same rules
-    standard library         as it is
-    any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
+    a named file unchanged; its imports follow the same rules standard library unchanged any other module a Fake: any
+    attribute, any call, any base class; as a decorator it returns the function
 
 A Fake has no value. If the code needs a value (for a branch, a length, a number, a call that moves data), `Undecided`
-is raised with the name of the Fake, so no part of an order is made up. `sys.modules` is restored afterwards.
+is raised with the name of the Fake, so that no part of an order is guessed. `sys.modules` is restored afterwards.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from typing import NoReturn
 class Undecided(Exception):
     """The code needs the value of a Fake. The argument is its name."""
 
-    help = "its order depends on code that is not executed: leave out the option that selects it"
+    help = "its order depends on code that is not executed: omit the option that selects it"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the value of {name} is unknown")
 
 
 class Fake(ModuleType):
-    """Stand-in for a module, or for anything in a module. inert: a call is allowed and does nothing."""
+    """A replacement for a module, or for an object in a module. inert: a call is allowed and does nothing."""
 
     def __init__(self, name: str, *, inert: bool = True) -> None:
         super().__init__(name)

@@ -1,11 +1,11 @@
-"""A fence around the code of a framework: it may change files of one folder only, and use limited memory.
+"""Restricts the code of a framework: it may change files only in one folder, and use limited memory.
 
     hooks      Python's audit events, in the process itself: an action is refused at the line that attempts it
     Landlock   Linux 5.13 and later: the kernel refuses it, also for C code, sqlite, shells and all child processes
     limits     memory of each process, size of each file
 
-If the kernel has no Landlock, no process may be started, since nothing would confine it. As in `recording`, the code
-here runs on Python 3.9.
+If the kernel has no Landlock, the code must not start processes, since these would not be restricted. As in
+`recording`, the code here runs on Python 3.9.
 """
 
 from __future__ import annotations

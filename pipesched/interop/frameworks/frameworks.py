@@ -1,8 +1,8 @@
-"""FRAMEWORKS: one row per source of schedules other than files: ``FRAMEWORK:NAME``, with options by ``-D``.
+"""FRAMEWORKS: a row for each source of schedules other than files: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
     megatron:interleaved        Megatron-core's own pipeline code, on tokens
-    deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or of your own
+    deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or your own class
     python:module:function      your own function, from the current folder or a package
 
 The rows are tables of `frameworks.toml`. A row's recorder is a module that runs in a separate process (`recording`),
@@ -52,7 +52,7 @@ class Call(Source):
 
 
 def call(target: str) -> Call | None:
-    """Parse a target as a call; return None if it names no framework."""
+    """Parse a target as a call; return None if it does not name a framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
 
@@ -76,7 +76,7 @@ def names() -> list[str]:
 
 
 def meant(target: str) -> str | None:
-    """Return the help for a target that names an unknown framework; None if it names no framework."""
+    """Return the help for a target that names an unknown framework; None if it does not name a framework."""
     name, colon, rest = target.partition(":")
     if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive of Windows
         return None

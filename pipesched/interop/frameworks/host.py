@@ -1,4 +1,4 @@
-"""Requests for a framework's schedule: its code runs in a separate process, which returns one answer.
+"""Requests a framework's schedule: its code runs in a separate process, which returns one answer.
 
     record(call, options) ── a process ──> recording.main ──> Answer: rows with source lines, version, notes
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TIME = 60.0
 PATIENCE = 10.0  # seconds after the time limit in which the process may still end by itself
-_SHOWN = 3  # most last lines of its output that an error shows
+_SHOWN = 3  # most lines of its output, from the end, that an error shows
 _MODULE = "pipesched.interop.frameworks.recording"
 
 
@@ -140,7 +140,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
 
 
 def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]:
-    """Run the process; return how it ended, and its answer."""
+    """Run the process; return its end status and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
         try:
@@ -262,7 +262,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
                 help=help or gives,
             )
         case "fence":
-            can = "it can read files and write to its temporary folder"
+            can = "it may read files and write to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
         help = "its current folder is temporary: name files relative to __file__"

@@ -1,4 +1,4 @@
-"""Checks of a framework's buffers: no microbatch may be put into a buffer before the previous one was taken.
+"""Checks a framework's buffers: a microbatch must not be put into a buffer before the previous one was taken.
 
     ForwardPass(0)  F0.0     output buffer 0 holds microbatch 0 from here
     ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
@@ -22,8 +22,8 @@ from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""A buffer, stage and microbatch; then step and index in the row of its first instruction there, and of its last
-one."""
+"""A buffer, stage and microbatch; then step and index in the row of its first instruction on the buffer, and of its
+last."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ def _finding(
             label(order, begin + first, f"microbatch {late} is put there"),
             label(order, begin + last, f"and taken here, for microbatch {microbatch}"),
         ),
-        notes(f"{place} holds one microbatch at a time, the latest", more),
+        notes(f"{place} holds only one microbatch at a time, the latest", more),
         help,
     )

@@ -1,4 +1,4 @@
-"""Loading of a framework's answer to a call, like a file; each word knows the line that created it."""
+"""Loads a framework's answer to a call like a file; each word has the line that created it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipesched.support.source import Source
 
 _TOKEN = {".txt": re.compile(r"[^ \n]+"), ".csv": re.compile(r"[^,\n]+")}
 _HEAD = re.compile(r"rank [0-9]+: ?")
-_POSTED = "its posts are waited for later, so the model is one-stream unless --comm names another"
+_POSTED = "it waits for its posts later, so the model is one-stream unless --comm names another"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
         made = row.read.load()(named, parameters=sizes, max_ops=max_ops, **given)
     except PipeschedError as error:
         asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        help = f"it was called with {asked}: correct what it returns"
+        help = f"it was called with {asked}: correct its result"
         found = error.diagnostics
         raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
     assert isinstance(made, Loaded)
@@ -93,7 +93,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
 
 
 def _launched(call: Call, answer: Answer) -> Source:
-    """Return the file of the calls that the code issued; each word knows its line of code."""
+    """Return the file of the calls that the code issued; each word has its line of code."""
     text, made = Source(f"{call.name} (calls)", "\n".join(answer.calls) + "\n"), dict[int, str]()
     for number, places in enumerate(answer.called):
         start, line = text.line_starts[number], text.line(number + 1)

@@ -1,4 +1,4 @@
-"""Execution of Megatron-core's own pipeline code on tokens, with a record of each rank's computes, posts and waits.
+"""Executes Megatron-core's own pipeline code on tokens, and records the computes, posts and waits of each rank.
 
     megatron:1f1b          forward_backward_pipelining_without_interleaving
     megatron:interleaved   forward_backward_pipelining_with_interleaving
@@ -63,7 +63,7 @@ REAL = (
     *FILES,
 )
 PEERS = 2
-"""The pipelines that are run if parts are recorded: their ranks at one place are expert peers."""
+"""The number of pipelines that are run if parts are recorded: their ranks at the same position are expert peers."""
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
 """The packages whose Fakes would send or compute: calling one is an error."""
 TORCH = "2.13.0"
@@ -196,7 +196,9 @@ def _setting(core: Core, name: str, value: object) -> object:
 
 
 def _layers(said: object, stages: int) -> Callable[[int], int]:
-    """Return the layers of a stage, from a number for all, or from a layout such as ``Ett+t++L``, a ``t`` a layer."""
+    """Return the layers of a stage, from one number for all stages, or from a layout such as ``Ett+t++L`` (``t`` is a
+    layer).
+    """
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
         raise Unknown(f"layers is {said}", f"give one number, or {stages} stages as in Ett+t++L, a t for each layer")
@@ -204,7 +206,7 @@ def _layers(said: object, stages: int) -> Callable[[int], int]:
 
 
 def _notes(asked: set[str]) -> list[str]:
-    off = f"; options of other configurations, taken as off: {', '.join(sorted(asked))}" if asked else ""
+    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
     return [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
 
 
@@ -269,8 +271,8 @@ def _gives_pairs(schedules: ModuleType) -> bool:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that it read but its configuration lacks; they count as
-    off.
+    """Run the real function for one rank; return the options that it read but its configuration lacks; they are assumed
+    to be off.
     """
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)

@@ -1,4 +1,4 @@
-"""Megatron-core's combined 1F1B on tokens: one pass runs a forward and a backward, layer by layer, part by part.
+"""Runs Megatron-core's combined 1F1B on tokens: one pass runs a forward and a backward, layer by layer, part by part.
 
     overlap_moe_expert_parallel_comm     combined_1f1b.py and model_chunk_schedule_plan.py run as installed
 
@@ -32,14 +32,14 @@ Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its computes that are not recorded yet. both: it is an overlap."""
+    """The current pass of a rank. waiting: its computes that are not recorded yet. both: whether it is an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
         self.done = False
 
     def begin(self, labels: list[Label], *, empty: bool) -> None:
-        """Begin a pass of these computes. empty: it has no layers."""
+        """Begin a pass of these computes. empty: whether it has no layers."""
         self.done = self.done or bool(self.rank.issued)
         self.waiting, self.both = [] if empty else labels, len(labels) == 2
         if empty:
@@ -120,7 +120,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: object, layers: Callab
             )
 
         def _entering(self, name: str) -> Entering:
-            """Return what enters the stream of a node, as the release's ScheduleNode does."""
+            """Return the context that enters the stream of a node, as the release's ScheduleNode does."""
             stream = getattr(utils, f"get_{'comm' if name in _MEETINGS else 'comp'}_stream")()
 
             @contextmanager

@@ -1,7 +1,6 @@
-"""torch.distributed of one rank, on tokens: records each post, wait and compute with the line that made it.
-
-A tensor is a token that gets its label when it is used. So the record shows for which message the schedule *uses* a
-tensor, not which message arrives. The record is then written in the order notation, one word per event.
+"""torch.distributed of one rank, on tokens: records each post, wait and compute with the line that made it. A tensor is
+a token that gets its label when it is used, so the record shows the message for which the schedule *uses* a tensor, not
+the message that arrives. The record is then written in the order notation, one word per event.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def tensor(value: object, *given: object, **named: object) -> object:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group as one of its ranks sees it."""
+    """A process group from the view of one of its ranks."""
 
     name: str
     members: int = 1
@@ -202,7 +201,7 @@ class Rank:
         if not isinstance(tensor, Token):
             raise Undecided("the input of a stage")
         if tensor.label not in (None, label):
-            raise Nonsense(f"rank {self.here} takes {_name(tensor.label)} for {_name(label)}, without a message")
+            raise Nonsense(f"rank {self.here} uses {_name(tensor.label)} as {_name(label)}, without a message")
         tensor.label = label
 
     def compute(self, label: tuple[str, int, int], beside: tuple[str, int, int] | None = None) -> None:
@@ -274,7 +273,7 @@ def _message(rank: Rank, event: Event) -> str:
     token = event.token
     label = None if token is None else (token.of or token).label
     if label is None:
-        raise Nonsense(f"rank {rank.here} posts a {event.what} that nothing uses, at {place_of(event.place)}")
+        raise Nonsense(f"rank {rank.here} posts a {event.what} that is never used, at {place_of(event.place)}")
     return _name(label)
 
 

@@ -1,8 +1,6 @@
-"""Translation of the instructions of DeepSpeed's pipeline engine, which name buffers, to words and uses of buffers.
-
-The instructions name no microbatch. The first and the last stage load the microbatches in order, and the other stages
-receive them from the stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in that
-buffer.
+"""Translates the instructions of DeepSpeed's pipeline engine, which name buffers instead of microbatches, to words and
+uses of buffers. The first and the last stage load the microbatches in order, and the other stages receive them from the
+stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in that buffer.
 
     instruction         word          place of the microbatch        held until
     LoadMicroBatch(0)                 input buffer 0, first stage    until F
@@ -96,7 +94,7 @@ def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: st
         words.append(said)
         places.append(at)
         kept.append([x for stage in own for x in _kept(stage, alone=not batched and not unknown)])
-    left = f"omitted, since DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not followed"
+    left = f"omitted, since DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not checked"
     return Recorded(words, places, version, [left] if unknown else [], kept)
 
 
@@ -200,7 +198,7 @@ def _word(one: _One, stage: _Stage) -> str:
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
     """Yield, for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
 
-    alone: True if the engine has one buffer for all losses and one for all received gradients.
+    alone: whether the engine has only one buffer for all losses and one for all received gradients.
     """
     spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):

@@ -1,16 +1,15 @@
-"""Pipeline code of others that posts its own messages, run for every rank on tokens, with a fake process group.
+"""Runs other people's pipeline code that posts its own messages, for every rank, on tokens, with a fake process group.
 
     def order(p: int, m: int):
         def step(at):                                    once for each rank; imports what it traces here
             from dualpipe import DualPipeV
             DualPipeV((at.module(at.rank), at.module(2 * p - 1 - at.rank))).step(at.batch, num_chunks=m, …)
-        return traced(step, p, "dualpipe")               the packages that run as they are
-
-Within `step`, torch is a stand-in: a tensor is a token without values; `isend`, `irecv`, `P2POp` and
-`batch_isend_irecv` record their arguments; a module records F, and `backward`, `autograd.backward` or the engine of
-autograd record B; or I, and later W, if a store of weight gradients is open or `inputs` names what is wanted. All other
-modules are Fakes, and code that needs the value of one is refused. A received token is named by the compute that uses
-it, so `verify` finds a receive that is used for another microbatch than was sent.
+        return traced(step, p, "dualpipe") the packages that run unchanged Within `step`, torch is replaced: a tensor is
+a token without values; `isend`, `irecv`, `P2POp` and `batch_isend_irecv` record their arguments; a module records F,
+and `backward`, `autograd.backward` or the engine of autograd record B; or I, and later W, if a store of weight
+gradients is open or `inputs` names the wanted gradients. All other modules are Fakes, and code that needs the value of
+a Fake is refused. A received token is named by the compute that uses it, so `verify` finds a receive that is used for
+another microbatch than was sent.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Store(Protocol):
 
 
 class Tensor(Token):
-    """A token. made: the module that made it, and that module's input. weight: it is a parameter."""
+    """A token. made: the module that made it, and the input of this module. weight: whether it is a parameter."""
 
     made: tuple[Module, Tensor | None] | None = None
     requires_grad = True
@@ -54,7 +53,7 @@ class Tensor(Token):
     data = Fake("the data of a tensor")  # type: ignore[assignment]
 
     def detach(self) -> Tensor:
-        """Return a token of the same message, from which no backward goes on."""
+        """Return a token of the same message, at which a backward stops."""
         return Tensor(self.label)
 
     def _itself(self, *given: object, **named: object) -> Tensor:
@@ -74,7 +73,7 @@ class Tensor(Token):
 
 
 class Base:
-    """torch.nn.Module for classes of others: it holds attributes and nothing else."""
+    """torch.nn.Module for other people's classes: it only holds attributes."""
 
     def __init__(self, *given: object, **named: object) -> None:
         self.training = True
@@ -155,7 +154,7 @@ class Module(Base):
             store.put(lambda: self.rank.compute(("W", stage, microbatch)))
 
     def ended(self, outputs: Sequence[object], gradients: Sequence[object]) -> tuple[str, int, int]:
-        """Take the gradient of an output, set that of the input, and return the name of the backward."""
+        """Take the gradient of an output, set the gradient of the input, and return the name of the backward."""
         output = outputs[0]
         assert isinstance(output, Tensor) and output.label is not None and output.made is not None
         _, stage, microbatch = output.label
@@ -169,7 +168,7 @@ class Module(Base):
 def backward(
     tensors: object, grad_tensors: object = None, *given: object, inputs: object = None, **named: object
 ) -> None:
-    """Record the backward of the module that made these tokens. inputs: those for which gradients are wanted."""
+    """Record the backward of the module that made these tokens. inputs: the tensors for which gradients are wanted."""
     outputs = [x for x in _listed(tensors) if isinstance(x, Tensor)]
     if not outputs or outputs[0].made is None or outputs[0].label is None:
         raise Undecided("the start of a backward")
@@ -195,7 +194,7 @@ class At:
         return Module(self._recorded, stage, first, weights)
 
     def loss(self, output: object, *labels: object) -> object:
-        """Return the loss of an output: its backward is that of the stage."""
+        """Return the loss of an output; its backward is the backward of the stage."""
         return output
 
 
@@ -239,7 +238,7 @@ def _files(packages: Iterable[str]) -> dict[str, Path]:
         *above, last = name.split(".")
         spec = PathFinder.find_spec(last, [str(Path(folder, *above)) for folder in (*FOLDERS, *sys.path)])
         if spec is None or spec.origin is None:
-            raise Unknown(f"there is no package {name} to be traced", "name its folder with --framework-path")
+            raise Unknown(f"the package {name} does not exist", "name its folder with --framework-path")
         origin = Path(spec.origin)
         found[name] = origin
         for path in origin.parent.rglob("*.py") if origin.name == "__init__.py" else ():
@@ -249,7 +248,7 @@ def _files(packages: Iterable[str]) -> dict[str, Path]:
 
 
 def _torch(rank: Rank) -> dict[str, ModuleType]:
-    """Return the stand-ins for torch and its modules, for one rank."""
+    """Return the replacements for torch and its modules, for one rank."""
     torch, network, autograd = Fake("torch"), Fake("torch.nn"), Fake("torch.autograd")
     distributed, group = Fake("torch.distributed", inert=False), Group(PIPELINE, rank.ranks, rank.here)
     engine = SimpleNamespace(run_backward=backward)

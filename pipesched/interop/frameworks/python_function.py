@@ -1,13 +1,11 @@
-"""Recording of a user's function: ``module:function`` or ``path/to/file.py:function``, called with the options that it
-takes.
+"""Records the order of a user's function: ``module:function`` or ``path/to/file.py:function``, called with the options
+that it takes.
 
     def order(p, m):                    rows = ["0F0,0B0", "1F0,1B0"]       cells of torch's CSV, or words of an order
-        return rows                     {0: [F, F, None, B], 1: …}          objects that print so; None is a bubble
-                                        an object with `pipeline_order`     a schedule of torch
-                                        instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
-    posting.traced(step, p, "package")  code that posts its own messages, traced on tokens
-    def order(p, m, rank):              one row; called for every rank
-        yield "F0.0"                    a finding names the line of the yield
+        return rows {0: [F, F, None, B], 1: …} objects that print like actions; None is a bubble an object with
+        `pipeline_order` a schedule of torch instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
+        posting.traced(step, p, "package") code that posts its own messages, traced on tokens def order(p, m, rank): one
+        row; called for every rank yield "F0.0" a finding names the line of the yield
 
 A step with several instructions may be a nested list.
 """
@@ -99,7 +97,7 @@ def _recorded(order: object, version: str, most: int) -> Recorded:
             places.append([place or line for _, place in actions[-1]])
         most -= len(rows[-1])
         if len(rows) > most:
-            raise Nonsense("it returned more than can be checked", _MORE)
+            raise Nonsense("it returned more operations than the limit", _MORE)
     if not rows:
         raise Nonsense("it returned no rows")
     if len(actions) == len(rows) and any(pipe_instructions.known(cell) for cell, _ in actions[0]):
@@ -120,7 +118,7 @@ def _rows(order: object) -> Iterable[object]:
     if isinstance(order, Mapping):
         ranks = {str(rank): row for rank, row in order.items()}
         if missing := [rank for rank in range(len(ranks)) if str(rank) not in ranks]:
-            raise Nonsense(f"it returned a dict of {len(ranks)} rows, none of them for rank {missing[0]}")
+            raise Nonsense(f"it returned a dict of {len(ranks)} rows without rank {missing[0]}")
         return [ranks[str(rank)] for rank in range(len(ranks))]
     if isinstance(order, bytes) or not isinstance(order, Iterable):
         raise Nonsense(f"it gave {_short(order)}")

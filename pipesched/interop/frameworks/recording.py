@@ -3,9 +3,9 @@
     host ── request ──> keeper ── fork ──> recorder: `fence`, import, record(name, options) -> Recorded
          <── answer ───        <── answer, and its output
 
-The keeper ends after its time limit, or when the host is gone; every process that the recorder started is then killed.
-A guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are temporary.
-The code of a generator runs with the rights of the user.
+The keeper ends after its time limit, or when the host has ended; every process that the recorder started is then
+killed. A guard, the parent of the keeper, kills them if the keeper itself is killed. HOME and the current folder are
+temporary. The code of a generator runs with the rights of the user.
 
 The interpreter may differ from the host's, so this file and all recorders run on Python 3.9.
 """
@@ -99,7 +99,7 @@ class Recorded:
 
 
 class Nonsense(Exception):
-    """The result of a generator is not an order. help: the remedy, if it is not simply to return an order."""
+    """Raised if the result of a generator is not an order. help: the remedy, if it is not just to return an order."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -131,7 +131,7 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Guard a keeper: however it ends, none of its processes and files remain."""
+    """Guard a keeper: when it ends for any reason, remove its processes and files."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()
@@ -174,7 +174,7 @@ def keep(folder: str) -> None:
 
 
 def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
-    """Wait for a recorder; return how it ended, its answer, and the last bytes of its output."""
+    """Wait for a recorder; return its end status, its answer, and the last bytes of its output."""
     until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
     pipes = select.poll()
     for descriptor in (0, answer, said):
@@ -250,7 +250,7 @@ def _record(request: Request, folder: str, answers: int) -> NoReturn:
     try:
         with os.fdopen(answers, "w", encoding="utf-8") as stream:
             answer = _answer(request, folder, refused)
-            if os.getpid() != mine:  # a process forked by the code, which got here by an error
+            if os.getpid() != mine:  # a process that the code forked, which reached this line by an error
                 os._exit(status)
             json.dump({**answer, "refused": refused[:3]}, stream)
             status = 0

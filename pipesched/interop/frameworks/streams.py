@@ -1,9 +1,10 @@
-"""CUDA streams and events of one rank on tokens: which call waits for which, by the code's own records and waits.
+"""CUDA streams and events of one rank on tokens: records which call waits for which, by the records and waits of the
+code.
 
-A stream runs its calls in order. An event remembers what a stream has issued so far, and a stream that waits for it
-begins no later call before that has ended. A message is posted from the current stream: it begins after what this
-stream has issued, and its `wait` delays the later calls of the stream that is current then. `calls` writes the record
-as pipesched's calls on engines, for two pipelines whose ranks at one place are expert peers.
+A stream runs its calls in order. An event stores the calls that a stream has issued so far; a stream that waits for the
+event begins later calls only when these have ended. A message is posted from the current stream: it begins after the
+calls that this stream has issued, and its `wait` delays later calls of the stream that is then current. `calls` writes
+the record as pipesched's calls on engines, for two pipelines whose ranks at the same position are expert peers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Issued:
 
 @dataclass(eq=False)
 class Stream:
-    """A stream. last: the latest call that it issued; waits: what its next call waits for."""
+    """A stream. last: the latest call that it issued; waits: the calls for which its next call waits."""
 
     name: str
     streams: Streams
@@ -44,7 +45,7 @@ class Stream:
 
     @property
     def past(self) -> list[Issued]:
-        """What must have ended when the stream gets here."""
+        """The calls that must have ended before the next call of the stream."""
         return [*([] if self.last is None else [self.last]), *self.waits]
 
     def wait(self, calls: Iterable[Issued]) -> None:
@@ -52,7 +53,7 @@ class Stream:
         self.waits.update(dict.fromkeys(calls))
 
     def wait_stream(self, other: Stream) -> None:
-        """Wait for what another stream has issued."""
+        """Wait for the calls that another stream has issued."""
         self.wait(other.past)
 
     def wait_event(self, event: Event) -> None:
@@ -60,7 +61,7 @@ class Stream:
         event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Return an event that remembers what the stream has issued."""
+        """Return an event that stores the calls that the stream has issued."""
         made = event or Event(self.streams)
         made.record(self)
         return made
@@ -68,17 +69,17 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """An event. past: what its latest record remembers."""
+    """An event. past: the calls that its latest record stored."""
 
     streams: Streams
     past: list[Issued] = field(default_factory=list)
 
     def record(self, stream: Stream | None = None) -> None:
-        """Remember what a stream has issued."""
+        """Store the calls that a stream has issued."""
         self.past = (stream or self.streams.current).past
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait for what the latest record remembers."""
+        """Let a stream wait for the calls that the latest record stored."""
         (stream or self.streams.current).wait(self.past)
 
 
@@ -134,7 +135,7 @@ Word = tuple[str, "Lines"]
 def calls(ranks: Sequence[tuple[Streams, Sequence[str]]], pipelines: int) -> list[tuple[str, list[Lines]]]:
     """Return the lines of a file of calls, each with the places of its words.
 
-    ranks: those of all pipelines in a row; for each message of a rank, in order, its name.
+    ranks: the ranks of all pipelines, one pipeline after another; for each message of a rank, in order, its name.
     """
     if not ranks:
         return []

@@ -1,12 +1,12 @@
-"""Recording of the installed torch's schedule classes, with stages that compute nothing.
+"""Records the schedule classes of the installed torch, with stages that do not compute.
 
     Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions;
-                                         with ``-D lowered=false`` its computes alone, `pipeline_order`
+                                         with ``-D lowered=false`` only its computes, `pipeline_order`
     1F1B, GPipe                          the class has its own loop, which is run for every rank: its posts
 
-The class is constructed as a trainer does it, with its own options (`defer_pp_recv` and the like), but without devices,
-processes and process groups: it reads only numbers from its stages. Each action remembers the line that created it; a
-receive that was moved remembers the pass that moved it.
+The class is constructed as a trainer does it, with its own options (such as `defer_pp_recv`), but without devices,
+processes and process groups: it reads only numbers from its stages. Each action has the line that created it; a receive
+that was moved has the line of the pass that moved it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _lowered(
 
 
 def _tracing(action: type) -> type:
-    """Return a subclass of `action` whose instances remember the line that created them."""
+    """Return a subclass of `action` whose instances have the line that created them."""
 
     def new(cls: type, *args: object, **kwargs: object) -> object:
         made, frame = action.__new__(cls, *args, **kwargs), sys._getframe(1)
@@ -190,7 +190,7 @@ class _Loop(_Stage):
         self.note(f"reduce:{self.stage_index}")
 
     def release_fwd_send_outputs(self, *args: object) -> None:
-        """Do nothing. In torch 2.15 and later it frees memory; here there is none."""
+        """Do nothing: in torch 2.15 and later the method frees memory, and this stage has none."""
 
     def get_fwd_send_ops(self, microbatch: int) -> list[_Message]:
         return [] if self.is_last else [_Message(self, "send", "F", self.stage_index, microbatch, 1)]

@@ -1,11 +1,11 @@
-"""The trainers for which `plan` writes configurations, one row each: rules on a choice, and the writer of its files.
+"""A row for each trainer for which `plan` writes configurations: rules on a choice, and the writer of its files.
 
     megatron      0.13 to 0.19      plan.sh
     torchtitan    0.2.0 to 0.2.2    plan.toml, plan.csv
     deepspeed     0.19.8            plan.json, plan.py
 
 The rules, which are arithmetic, refuse choices first; `check` itself then judges the files of each timed choice, so
-that no row is shown that fails `check`.
+that every shown row passes `check`.
 """
 
 from __future__ import annotations

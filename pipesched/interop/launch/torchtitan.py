@@ -1,8 +1,8 @@
-"""A choice as a TOML file of torchtitan 0.2, with a CSV if torch has no class for the order.
+"""Writes a choice as a TOML file of torchtitan 0.2, with a CSV if torch has no class for the order.
 
     p layout      pipeline_parallel_degree; module_fqns_per_model_part lists the modules of every stage
-    schedule      pipeline_parallel_schedule; with a CSV it names the placement alone
-    t c e         tensor_, context_, expert_parallel_degree; t cuts sequences too
+    schedule      pipeline_parallel_schedule; with a CSV it names only the placement
+    t c e         tensor_, context_, expert_parallel_degree; t also splits sequences
     b m           pipeline_parallel_microbatch_size b, local_batch_size b m; without a pipeline local_batch_size b
     ZeRO          p > 1: 1, parameters stay gathered during a step; p = 1: 2 "never", 3 "always" reshard after forward;
                   0 is DDP, which has neither p nor t nor c
@@ -56,22 +56,22 @@ RULES = (
     only_schedules({**_CLASSES, **_BY_CSV}, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
     Rule(
         lambda x: x.x.recompute == "selective",
-        "it cannot recompute only scores, but operations or everything",
+        "it can recompute operations or everything, but not only scores",
         "torchtitan 0.2, distributed/activation_checkpoint.py",
     ),
     Rule(
         lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.recompute != "none",
-        "W computes a checkpointed block again for each group of its parameters",
+        "W recomputes a checkpointed block for each group of its parameters",
         "torchtitan#773, measured on torch 2.13",
     ),
     Rule(
         lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.kernels == "fused",
-        "a compiled block is one node of the graph, in which I and W are not apart",
+        "a compiled block is one node of the graph, in which I and W are not separate",
         "pytorch#161904",
     ),
     Rule(
         lambda x: x.x.kernels == "cpu",
-        "it does not run on kernels of a CPU",
+        "it does not support CPU kernels",
         "torchtitan 0.2",
     ),
     Rule(
@@ -86,7 +86,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.zero == 0 and x.copies > 1 and x.choice.p * x.x.tensor * x.x.context * x.x.expert > 1,
-        "replicates without sharding only where there is no other parallelism",
+        "replicates without sharding only if there is no other parallelism",
         f"{_FSDP}: DDP has not supported > 1D parallelism",
     ),
     Rule(

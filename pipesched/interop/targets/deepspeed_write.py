@@ -5,7 +5,7 @@
     SEND_B, RECV_B    SendGrad, RecvGrad
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
-The engine's instructions name a buffer and no microbatch. A microbatch gets the lowest free buffer from its first
+The engine's instructions name a buffer instead of a microbatch. A microbatch gets the lowest free buffer from its first
 instruction on the stage to its last, so a stage has as many buffers as simultaneous microbatches. The data loader
 delivers batches in order: the first and the last stage load all microbatches up to the one of their next F.
 
@@ -57,11 +57,11 @@ CONSUMER = Consumer(
     (EMPTY_RANKS, UNEVEN_COSTS, OVERLAP),
     help=_INSTEAD,
     because={
-        COPIES: "there a stage is on one rank",
-        SKIPS: "there a stage sends its activation only to the next stage",
-        SLICES: "there microbatches are independent, without slices",
-        FROZEN: "there every stage sends a gradient to the stage before it",
-        FORWARD_ONLY: "there a step ends with the optimizer",
+        COPIES: "in DeepSpeed a stage is on one rank",
+        SKIPS: "in DeepSpeed a stage sends its activation only to the next stage",
+        SLICES: "in DeepSpeed microbatches are independent, without slices",
+        FROZEN: "in DeepSpeed every stage sends a gradient to the previous stage",
+        FORWARD_ONLY: "in DeepSpeed a step ends with the optimizer",
     },
     helps={COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
 )
@@ -93,7 +93,9 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
     if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
         help = "use a schedule with one stage per rank, such as 1F1B and GPipe"
-        yield CONSUMER.refusal(schedule, f"its stages are on ranks {by_stage}", "there stage s is on rank s", help)
+        yield CONSUMER.refusal(
+            schedule, f"its stages are on ranks {by_stage}", ("in DeepSpeed stage s is on rank s"), help
+        )
 
 
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
@@ -103,7 +105,7 @@ def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     refused = {
         "it has no such instruction": ~known,
         "it posts each message by itself": program.group >= 0,
-        "it has one communicator": program.communicator != 0,
+        "it has only one communicator": program.communicator != 0,
     }
     for why, which in refused.items():
         for index in np.flatnonzero(which)[:1].tolist():
@@ -133,7 +135,11 @@ def settings(program: Program, path: str) -> list[str]:
         f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
         f'"gradient_accumulation_steps": {placement.microbatches}',
         f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
-        *(["a forward and a backward that share a slot run one after the other there"] if program.second.any() else []),
+        *(
+            [("in DeepSpeed a forward and a backward that share a slot run one after the other")]
+            if program.second.any()
+            else []
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Checks of torch's rules, for schedules that come from torch or are to run on it."""
+"""Checks torch's rules, for schedules that come from torch or will run on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's CSV with one row per rank: only computes, or all actions of one version of torch's runtime."""
+"""Writes torch's CSV with one row per rank: only computes, or all actions of one version of torch's runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Torch(Writer):
         return torch_actions(program, version)
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Add the backwards of frozen stages, which torch's runtime requires too."""
+        """Add the backwards of frozen stages, which torch's runtime also requires."""
         return with_backwards(schedule, timeline) if schedule.placement.frozen else schedule
 
 

@@ -1,10 +1,9 @@
-"""Rules of torch's runtime on the order of computes, in every version; torch asserts some of them and does not check
-others.
+"""Rules of torch's runtime on the order of computes, in every version; torch checks only some of them.
 
     stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
     there is a backward       the loader expects one of every stage and microbatch, even if the file only evaluates
-    behind frozen stages      the input of that stage needs no gradient, so torch's split backward leaves its weights
+    after frozen stages the input of that stage needs no gradient, so torch's split backward leaves its weights
     the first trained stage   without a gradient
     runs full backwards
     the last stage runs       torch appends each loss to a list after the forward of the last stage, and the backward of
@@ -57,7 +56,7 @@ TORCH_CSV = Consumer(
     because={
         COPIES: "in torch a stage is on one rank only; its loader refuses a stage on a second row",
         SKIPS: "in torch a stage sends its activation only to the next stage",
-        SLICES: "in torch each microbatch is a sequence of its own",
+        SLICES: "in torch each microbatch is a separate sequence",
         FROZEN: "torch also sends gradients to frozen stages, which have a B there",
         FORWARD_ONLY: "torch's loader requires a backward of every stage for each microbatch",
         EMPTY_RANKS: "torch builds the stages of a rank from its row",
@@ -92,7 +91,7 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
 def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
     """Yield PS814 if torch's runtime cannot run the schedule, PS819 if it would train it wrongly.
 
-    program: given if its own messages are to be kept. messages: the file to be written has messages, these or others.
+    program: given if its own messages are to be kept. messages: whether the written file has messages.
     """
     yield from (TORCH_COMMS if messages else TORCH_CSV).refusals(schedule)
     yield from _behind_frozen(schedule)
@@ -119,9 +118,9 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
         code,
         f"{what} on several ranks: torch's runtime refuses the file",
         tuple(label(order, i, f"stage {stages[0]} computes here") for i in shared[stages[0]]),
-        ("torch gives every stage one rank, the row in which it first occurs",),
-        "DualPipeV and ZB-V keep each stage on one rank, and torch runs them; "
-        "two routes need a runtime that knows copies of stages",
+        ("torch assigns every stage to one rank, the row in which it first occurs",),
+        "DualPipeV and ZB-V keep each stage on one rank, so torch can run them; two routes need a runtime that "
+        "supports copies of stages",
     )
 
 
@@ -140,11 +139,11 @@ def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
             f"the last stage runs microbatch {early} after microbatch {late}: torch pairs losses with microbatches by "
             "position, so gradients are silently wrong",
             (
-                label(order, index, f"its loss is taken for the one of microbatch {place}"),
+                label(order, index, f"its loss is taken as the loss of microbatch {place}"),
                 label(order, before, f"microbatch {late} runs before it"),
             ),
             notes(
-                f"torch looks up the loss of microbatch i as the i-th one computed, in every version to {NEWEST}", more
+                f"torch takes the i-th computed loss as the loss of microbatch i, in every version up to {NEWEST}", more
             ),
             f"run the forwards of stage {last} in the order 0, 1, 2, …",
         )
@@ -162,8 +161,14 @@ def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
                 InteropCode.TORCH_FROZEN,
                 f"stage {stage} is the first that is trained, and its backward is split: torch leaves its weights "
                 "without a gradient",
-                (label(schedule, int(halves[0]), "its input requires no gradient, so W has nothing to compute"),),
-                ("nothing is raised, in torch 2.13 and 2.15; with full backwards it is right",),
+                (
+                    label(
+                        schedule,
+                        int(halves[0]),
+                        ("its input does not require a gradient, so W does not compute a gradient"),
+                    ),
+                ),
+                ("torch 2.13 and 2.15 raise no error; full backwards are correct",),
                 f"write B for the I and W of stage {stage}",
             )
 

@@ -1,4 +1,5 @@
-"""Rules of torch's runtime on the actions of a program: the version knows them, sends are awaited, parameters gathered.
+"""Checks torch's rules on the actions of a program: the version has them, sends have waits, and parameters are
+gathered.
 
     sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). A rank's next action on a stage
                 depends only on the one before, so a list is right exactly if every pair of neighbours is:
@@ -7,7 +8,7 @@
                                  ^                                   │
                                  └───────────────────────────────────┘
 
-                From torch 2.15 on REDUCE_GRAD frees the parameters too, and a RESHARD after it does nothing
+                From torch 2.15 on REDUCE_GRAD also frees the parameters, and a RESHARD after it does nothing
     actions     the version must have them (`model.torch_versions`)
     waits       from 2.15 on for every send by name, and for every reduction; a rank runs one reduction at a time:
 
@@ -49,7 +50,7 @@ _EVENT[list(COMPUTES)] = COMPUTE
 _EVENT[Op.UNSHARD] = UNSHARD
 _EVENT[Op.RESHARD] = RESHARD
 
-_TWICE, _UNUSED, _OPEN = "still unsharded here", "gathered here, and not used", "freed here"
+_TWICE, _UNUSED, _OPEN = "still unsharded here", "gathered here, but not used", "freed here"
 _STORY = {
     (EDGE, COMPUTE): ("computes before its UNSHARD", "needs the whole parameters", ""),
     (RESHARD, COMPUTE): ("computes after its RESHARD", "needs the whole parameters", _OPEN),
@@ -58,13 +59,13 @@ _STORY = {
     (COMPUTE, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
     (EDGE, RESHARD): ("is resharded before its UNSHARD", "frees parameters that are not gathered", ""),
     (RESHARD, RESHARD): ("is resharded twice", "frees parameters that are not gathered", _OPEN),
-    (UNSHARD, RESHARD): ("is resharded before anything ran on it", "frees too early", _UNUSED),
-    (UNSHARD, REDUCE): ("is reduced before anything ran on it", "reduces too early", _UNUSED),
+    (UNSHARD, RESHARD): ("is resharded before an operation ran on it", "frees too early", _UNUSED),
+    (UNSHARD, REDUCE): ("is reduced before an operation ran on it", "reduces too early", _UNUSED),
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
     (UNSHARD, EDGE): ("is unsharded and not used", "gathered needlessly", ""),
 }
 """For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
-_AT_ONCE = "torch raises on this rank, and the other ranks wait for the timeout"
+_AT_ONCE = "torch raises an error on this rank, and the other ranks wait for the timeout"
 _LATER = "the first step runs, and the UNSHARD of the second step raises"
 
 
@@ -184,7 +185,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
     waits = [i for i in group if not program.sends[i]]
     name = str(program[group[0]]).replace("WAIT_", "")
     wait = name.replace("SEND", "WAIT_SEND")
-    help = "one send, and after it one wait"
+    help = "each message needs one send, and after it one wait"
     if len(sends) > 1:
         what = f"{name} occurs {len(sends)} times"
         labels = [label(program, sends[1], "sent again"), label(program, sends[0], "sent here already")]
@@ -194,11 +195,14 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
         labels += [label(program, i, "posted only here") for i in sends]
     elif len(waits) > 1:
         what = f"{wait} occurs {len(waits)} times"
-        labels = [label(program, waits[1], "waits again"), label(program, waits[0], "waited for here already")]
+        labels = [label(program, waits[1], "waits again"), label(program, waits[0], "already waited for here")]
     else:
         what = f"{name} has no {wait}"
-        labels = [label(program, sends[0], "nothing waits for this send")]
-        help = f"add {wait} where the other rank has certainly posted its receive, at the latest at the end of the row"
+        labels = [label(program, sends[0], "this send has no wait")]
+        help = (
+            f"add {wait} at a place where the other rank has certainly posted its receive, at the latest at the end "
+            "of the row"
+        )
     return Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
@@ -237,6 +241,6 @@ def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, 
         yield (
             pending,
             -1,
-            "nothing waits for it",
+            "it has no wait",
             f"{program[pending]} has no {int(program.stage[pending])}WAIT_REDUCE_GRAD",
         )

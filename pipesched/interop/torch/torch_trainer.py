@@ -1,7 +1,6 @@
-"""The settings with which a trainer loads a torch CSV.
-
-The CSV has no placement. torch's runtime takes the stages that each rank built, and trainers build them before they
-read the CSV: torchtitan by the *name* of a schedule class, whose order the CSV then replaces.
+"""Determines the settings with which a trainer loads a torch CSV. The CSV has no placement. torch's runtime uses the
+stages that each rank built, and trainers build them before they read the CSV: torchtitan by the *name* of a schedule
+class, whose order the CSV then replaces.
 
     stage s on rank s                1F1B
     stage s on rank s % p, v >= 2    PipelineScheduleMulti

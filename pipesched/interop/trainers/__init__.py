@@ -1,4 +1,4 @@
-"""Checks of a trainer's configuration: the rules of each trainer on its pipeline settings, one file per trainer.
+"""Checks a trainer's configuration by the trainer's rules on its pipeline settings; one file per trainer.
 
     text ──texts──> Settings ──a trainer──> Plan, and findings: facts, notes, diagnostics
 

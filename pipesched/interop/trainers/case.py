@@ -42,10 +42,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration to be checked. torch: the version that runs it, if that matters. processes: the number in the
-    whole job, if known.
-
-    size: the key of p. assumed: the release is assumed, since neither user nor settings name one.
+    """A configuration to be checked. torch: the version that runs it, if it matters. processes: the number of processes
+    of the whole job, if known. size: the key of p. assumed: whether the release is assumed, since neither the user nor
+    the settings name it.
     """
 
     settings: Settings

@@ -61,7 +61,7 @@ class Batch(tables.Facts):
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the given ones of the three settings."""
+        """Return the given settings among these three."""
         return [self[key] for key in keys if self.has(key) or key not in _NUMBERS]
 
 

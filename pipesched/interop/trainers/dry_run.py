@@ -1,12 +1,12 @@
-"""Executes a script by bash with its programs replaced by recorders of their arguments.
+"""Executes a script with bash, with its programs replaced by recorders of their arguments.
 
     torchrun, python, srun, deepspeed, accelerate, …    not started; their arguments are recorded
     srun … bash -c TEXT, sbatch FILE.sh, docker … bash  the inner shell runs, with the same recorders
     rm, cp, mv, mkdir, pip, git, curl, kill, …          do nothing
     cd, source, module, conda without their target      do nothing; the script continues, also under `set -eu`
 
-All other commands run unchanged, and redirections write files. The recorders are functions of bash, so a PATH that the
-script sets changes nothing; a program that is called by its path is caught by a DEBUG trap before it starts. The script
+All other commands run unchanged, and redirections write files. The recorders are bash functions, so a PATH that the
+script sets has no effect; a program that is called by its path is caught by a DEBUG trap before it starts. The script
 runs in a process group of its own, which is killed at its end, and has a time limit.
 """
 
@@ -39,9 +39,8 @@ _ASSIGNED = r"""^[A-Za-z_][A-Za-z_0-9]*=([^[:space:]"'$`]*|"[^"]*"|'[^']*'|[$][{
 
 @dataclass(frozen=True)
 class Recorded:
-    """The commands that a script would have started. asked: programs it ran that query the machine.
-
-    status: exit status of bash, None if its time limit was reached.
+    """The commands that a script would have started. asked: the programs that it ran to query the machine. status: exit
+    status of bash, None if it reached its time limit.
     """
 
     commands: tuple[tuple[str, ...], ...]
@@ -98,7 +97,9 @@ def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
 
 
 def _executed(command: list[str], environment: Mapping[str, str], records: Path, seconds: float) -> int | None:
-    """Run a command in its own process group, and kill the group; return its status, None if it ran out of time."""
+    """Run a command in its own process group, and kill the group; return its status, None if it exceeded its time
+    limit.
+    """
     limits = f"ulimit -f 102400 -t {max(1, int(seconds))}; "
     process = subprocess.Popen(
         [command[0], "-c", f'{limits}builtin exec "$0" "$@"', *command],

@@ -1,4 +1,4 @@
-"""The table of a trainer's keys: releases that have each key, allowed values, and replacements in other releases.
+"""Checks settings by the table of a trainer's keys: the releases of each key, allowed values, and replacements.
 
 An unknown key is an error in a section in which the trainer refuses unknown keys. In other sections it is an error only
 if it resembles the name of a pipeline key; all other unknown keys are not judged.
@@ -22,8 +22,8 @@ _NEAR = 0.88  # none of the other 1,047 options of Megatron-LM is so similar to 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a value. what: its name for messages. holds: True if a value is of this kind. samples: examples of
-    its values.
+    """The kind of a value. what: its name for messages. holds: returns True if a value is of this kind. samples:
+    examples of its values.
     """
 
     what: str
@@ -58,11 +58,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key. first, last: the first and the last release that has it. none: the key is in no known release.
-
-    telling: its presence shows that the configuration is for an unknown release. elsewhere: text that says what to
-    write in other releases. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a
-    similar name is not taken for a slip.
+    """A key. first, last: the first and the last release that has it. none: no known release has the key. telling: its
+    presence shows that the configuration is for an unknown release. elsewhere: the replacement in other releases, as
+    text. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a similar name is
+    not taken for a misspelling.
     """
 
     kind: Kind = ANY

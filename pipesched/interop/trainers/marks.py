@@ -1,4 +1,4 @@
-"""Recognition of a configuration's trainer, by marks that only this trainer's configurations have.
+"""Recognizes a configuration's trainer by marks that only this trainer's configurations have.
 
     a mark of a project that has no rules here     not judged; the project is named
     a mark of a trainer                            that trainer
@@ -44,7 +44,7 @@ class Mark:
 
 
 def _any(patterns: Sequence[str]) -> str:
-    """Return a pattern that matches if one of the patterns does; without patterns, a pattern that matches nothing."""
+    """Return a pattern that matches if one of the patterns matches; without patterns, a pattern that never matches."""
     return "|".join(patterns) or r"\b\B"
 
 
@@ -53,7 +53,7 @@ OTHERS, OWN = ([Mark(**row) for row in _MADE[name]] for name in ("others", "own"
 
 
 def others(settings: Settings) -> tuple[str, Setting | str] | None:
-    """Return the project without rules here whose configuration this is, and the setting or word that shows it; or
+    """Return the project without rules to which the configuration belongs, and the setting or word that shows it; or
     None.
     """
     return next(((mark.project, found) for mark in OTHERS if (found := mark.of(settings))), None)

@@ -98,5 +98,5 @@ def part(settings: Settings) -> Settings:
         return replace(settings, kind="cli", given=given, spellings=spellings)
     homes = list(dict.fromkeys(x.key.rpartition(".")[0] for x in settings if canonical(x.key) == PP))
     kept = [x for x in settings if x.key.rpartition(".")[0] not in homes[1:]]
-    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # of several with one name, the last wins
+    kept.sort(key=lambda x: x.key.rpartition(".")[0] in homes)  # if several have the same name, the last one counts
     return replace(settings, given={x.key: x for x in kept})

@@ -1,4 +1,4 @@
-"""Numbers derived from Megatron's settings: p, v and m, layers, and how messages are posted. None: not determined.
+"""Derives numbers from Megatron's settings: p, v and m, layers, and the way messages are posted. None: not determined.
 
 m            global_batch_size / (micro_batch_size x replicas), replicas = processes / (p x tensor x context)
 v            from the layers per chunk, the chunks per rank, the layout, or the segments of a hybrid pattern
@@ -163,7 +163,9 @@ class Sizes(tables.Facts):
 
     @cached_property
     def complete(self) -> bool:
-        """True if the text has all options of a run, including the model's, and no variable may add others."""
+        """True if the text has all options of a run, including the options of the model, and no variable may add
+        others.
+        """
         text, settings = self.case.settings.source.text, self.case.settings
         model = self.cli and "hidden_size" in settings
         used = {found[1] for found in _USED.finditer(text)} - {found[1] for found in _ASSIGNED.finditer(text)}
@@ -189,7 +191,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def flush(self) -> bool:
-        """True if messages overlap in warm-up and flush too."""
+        """True if messages also overlap in warm-up and flush."""
         return self.on("overlap_p2p_comm_warmup_flush")
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Configurations written in Python, read as settings; the Python code is never run.
+"""Reads configurations written in Python as settings; the Python code is never run.
 
     def small() -> Trainer.Config:                                     small: parallelism.pipeline_parallel_degree = 4,
         return Trainer.Config(                                                training.steps = 20

@@ -1,10 +1,10 @@
-"""Command lines read as settings: from the text of a script, or from words that a shell has expanded.
+"""Reads command lines as settings: from the text of a script, or from words that a shell has expanded.
 
     torchrun --nnodes 2 pretrain_gpt.py --num-layers 12 --bf16      launch: nnodes = 2; --num-layers = 12, --bf16 = true
     python -m torchtitan.train --module llama3 a.b=2 ac:none        --module = llama3, a.b = 2, ac = none
 
-Every command that has options is judged separately. Option names in unevaluated text are mentions: no finding then
-assumes that such an option has its default.
+Every command that has options is judged separately. Option names in unevaluated text are mentions: findings do not
+assume the default of such an option.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """The options of a command. repeated: those replaced by a later one. open: holes that may contain more. names:
-    offsets.
+    """The options of a command. repeated: options replaced by a later one. open: holes that may contain more options.
+    names: offsets.
     """
 
     given: dict[str, Setting] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
         _require_whole(source, script)
         return _commands(source, script)
     except (TooMuch, RecursionError):
-        return [Settings(source, "shell", {}, open_at=(Mention("the script takes too much work to be read", None),))]
+        return [Settings(source, "shell", {}, open_at=(Mention("the script takes too much work to read", None),))]
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:

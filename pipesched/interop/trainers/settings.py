@@ -30,7 +30,7 @@ class Unread(Unset):
 
 @dataclass(frozen=True)
 class Setting:
-    """A key and its value. written: the key as the text has it. at: its place, None for a default."""
+    """A key and its value. written: the key as written in the text. at: its place, None for a default."""
 
     key: str
     value: object
@@ -48,7 +48,7 @@ class Setting:
     @property
     def label(self) -> Label:
         """The label with name and value at the setting's place; without a place if the value is a default."""
-        return Label(self.at, self.shown if self.at else f"{self.shown}, its default: it is not in the file")
+        return Label(self.at, self.shown if self.at else f"{self.shown}, its default, since it is not in the file")
 
 
 def short(value: object) -> str:

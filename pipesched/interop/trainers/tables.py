@@ -1,4 +1,4 @@
-"""A trainer's tables from its TOML file: releases, keys, and rules as rows.
+"""Reads a trainer's tables from its TOML file: releases, keys, and rules as rows.
 
     releases = ["0.18", "0.19"]
     keys.launcher.micro_batch_size = {kind = "count", first = "0.18"}        a row of `keys`
@@ -15,9 +15,9 @@
     says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
     since = "0.18"
 
-A condition (`when`) is a Python expression. It may use the names of `Facts`, of the table of facts, and keys, which
-stand for themselves. Texts contain such expressions in braces. An error is reported at the settings `at`, or at the
-keys of its condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
+A condition (`when`) is a Python expression. It may use the names of `Facts`, of the table of facts, and keys by their
+names. Texts contain such expressions in braces. An error is reported at the settings `at`, or at the keys of its
+condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class Facts:
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule about these keys is reported: those in the text, or the first."""
+        """Return the settings at which a rule about these keys is reported: the settings in the text, or the first
+        key.
+        """
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 

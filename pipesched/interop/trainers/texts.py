@@ -1,4 +1,4 @@
-"""TOML, YAML and JSON read as settings, each with the place of its key.
+"""Reads TOML, YAML and JSON as settings, each with the place of its key.
 
     [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
     pipeline_parallel_degree = 4
@@ -56,7 +56,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
 
 
 def _require_short(source: Source) -> None:
-    """Raise PipeschedError, PS809, if the text is too long; PS870, if one of its lines is."""
+    """Raise PipeschedError, PS809, if the text is too long; PS870, if one of its lines is too long."""
     if len(source.text) > LARGEST:
         message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
         raise fail(Code.UNREADABLE, message)
@@ -203,7 +203,7 @@ def _leaves(
     """Yield path, key and value of every leaf of a mapping; a mapping that contains itself is not entered again.
 
     taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own key
-    precedes merged ones; of several merged mappings, the first with the key wins.
+    precedes merged keys; among several merged mappings, the first with the key counts.
     """
     if not isinstance(node, yaml.MappingNode) or id(node) in inside or id(node) in taken:
         return

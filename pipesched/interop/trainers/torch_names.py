@@ -70,4 +70,4 @@ def meant(name: str) -> str:
     letters = name.lower().replace("_", "").replace("-", "").removeprefix("schedule")
     near = [row.name for row in known.values() if row.name.lower() == letters or (own and row.order == own)]
     near = near or get_close_matches(name, known, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]}?" if near else f"the names are {', '.join(known)}"

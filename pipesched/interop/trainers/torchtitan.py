@@ -194,7 +194,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def v(self) -> int | None:
-        """The stages of a rank, None if unknown or if the ranks cannot have equally many."""
+        """The stages of a rank, None if unknown, or if the number is not the same on all ranks."""
         if self.each is None and (self.parts is None or self.p is None):
             return None if self.row is None or self.open(_EACH) else 1 if self.row.single else 2
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
@@ -260,7 +260,7 @@ def check(case: Case, found: Plan) -> Findings:
     )
     case = _with_registered(case)
     if _takes_configuration(case) and str(case.settings(_CONFIG).value) not in _REGISTERED:
-        yield Note(f"{_configuration(case)} is not known here, nor are its settings")
+        yield Note(f"{_configuration(case)} and its settings are unknown")
     if not found.off:
         yield from TABLES.findings(Titan(case))
 

@@ -1,4 +1,4 @@
-"""TRAINERS: every trainer whose configuration is judged, one row each.
+"""TRAINERS: a row for every trainer whose configuration is judged.
 
     name             typed as     texts                    recognized by
     torchtitan       torchtitan   toml, shell, python      `marks`: settings that no other project has
@@ -146,9 +146,7 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
         return setting
     absent = setting.value is None and not key.optional
     if absent or (setting.value == -1 and not key.kind.holds(-1)):
-        return replace(
-            setting, value=Unset(f"{'null' if absent else '-1'}, which means that the value comes from elsewhere")
-        )
+        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, so the value comes from elsewhere"))
     return setting
 
 
@@ -169,7 +167,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
     if asked and found is None:
         known = ", ".join(row.releases)
-        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]} are not known; those of {known} are")
+        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]} are unknown; known are {known}")
     return row, found
 
 
@@ -190,8 +188,10 @@ def trainer_of(settings: Settings) -> Trainer:
     name = settings.source.name
     if (other := others(settings)) is not None:
         project, shown = other
-        label = shown.label if isinstance(shown, Setting) else Label(None, f"it has {shown[:60]}, which is {project}'s")
-        message = f"{name} is for {project}, for which there are no rules here"
+        label = (
+            shown.label if isinstance(shown, Setting) else Label(None, (f"it has {shown[:60]}, a setting of {project}"))
+        )
+        message = f"{name} is for {project}, for which pipesched has no rules"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, label)
     found = own(settings)
     row = next((row for row in TRAINERS if row.name == found), None)
@@ -201,7 +201,9 @@ def trainer_of(settings: Settings) -> Trainer:
     if alike:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
         message = f"{name} has settings of {alike[0].name}, but none that only {alike[0].name} has"
-        shared = "its options are those of forks too" if settings.kind == "shell" else "other projects have them too"
+        shared = (
+            "its options are also options of forks" if settings.kind == "shell" else ("other projects also have them")
+        )
         raise fail(InteropCode.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} selects the trainer")
     known = ", ".join(row.name for row in TRAINERS)
     near = next((pair for setting in settings if (pair := _near(settings, setting))), None)

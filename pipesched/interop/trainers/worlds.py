@@ -1,4 +1,4 @@
-"""Judges a configuration in every world that its text allows, and reports what these worlds have in common.
+"""Judges a configuration in every world that its text allows, and reports the common findings of these worlds.
 
 A world is a release that has all of the settings, a version of torch, and a value for each unknown setting. Every
 release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error of only some
@@ -60,11 +60,11 @@ class _World:
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """Return the world as judged by `more` instead: the rules on a file that its plan names."""
+        """Return the world judged by `more` instead, the rules on a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:
-        """Return the keys of the errors that all other worlds have too."""
+        """Return the keys of the errors that all other worlds also have."""
         return set(self.errors).intersection(*(x.errors for x in others))
 
 

@@ -41,7 +41,7 @@ class Trainer:
     between, gathers: names of constants; empty: nothing, or the rate of the link.
 
     zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: gradients of a pipeline
-    are not divided by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
+    are not divisible by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
     """
 
     name: str

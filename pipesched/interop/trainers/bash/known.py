@@ -1,4 +1,4 @@
-"""Computations with known values: arithmetic and tests on integers, and cuts of strings such as ``${X##*_}``."""
+"""Computes with known values: arithmetic and tests on integers, and cuts of strings such as ``${X##*_}``."""
 
 from __future__ import annotations
 
@@ -107,5 +107,5 @@ _CUTS: tuple[tuple[re.Pattern[str], Callable[[str, re.Match[str]], str]], ...] =
 
 
 def cut(value: str, sign: str) -> str | None:
-    """Cut a value by ``##*/``, ``%_*``, ``:0:4`` and the like; return None for other expansions."""
+    """Cut a value by ``##*/``, ``%_*``, ``:0:4`` and similar operators; return None for other expansions."""
     return next((made(value, found) for pattern, made in _CUTS if (found := pattern.fullmatch(sign))), None)

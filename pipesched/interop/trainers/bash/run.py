@@ -53,8 +53,8 @@ class Command:
 class Script(Words):
     """The state of a script's run, with the commands found so far.
 
-    sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: the current
-    command's output is the next one's input. covered: offsets of text that is read or irrelevant.
+    sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: whether the
+    output of the current command is the input of the next one. covered: offsets of text that is read or irrelevant.
     """
 
     sourced: Callable[[str], str | None] = lambda _: None
@@ -73,7 +73,7 @@ class Script(Words):
         except (Unclosed, RecursionError) as error:
             at = error.at if isinstance(error, Unclosed) else -1
             place = text.at[at] if 0 <= at < len(text) else text.place
-            self.unread.append(Hole("the end of what begins here is not found", place))
+            self.unread.append(Hole("the construct that begins here has no end", place))
 
     def command(self, fields: list[Text]) -> None:
         """Run a command that another shell has expanded, after the assignments before it."""
@@ -133,7 +133,7 @@ class Script(Words):
     def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
         """Run each alternative from the same state; a variable whose final values differ becomes unknown.
 
-        certain: one of the alternatives is certainly run.
+        certain: whether one of the alternatives certainly runs.
         """
         before, ends = dict(self.variables), []
         for way in ways:
@@ -195,7 +195,7 @@ class Script(Words):
         words = [x.chars for _, statement in loop.condition if isinstance(statement, Simple) for x in statement.words]
         if not self.arguments and any("$#" in x or "getopts" in x for x in words):
             self._cover(loop)
-            self.taken.setdefault("arguments of the script are taken to be none", -1)
+            self.taken.setdefault("the script is assumed to have no arguments", -1)
         else:
             self._maybe([partial(self.body, (*loop.condition, *loop.body))])
 
@@ -249,7 +249,7 @@ class Script(Words):
             value = (*(array if more else ()), *self.fields(tuple(split(rest[1:-1]))))
         elif index:
             self.joined(rest)
-            return self.hole(f"${name}, parts of which are set one by one", word.place)
+            return self.hole(f"${name}, whose parts are set one by one", word.place)
         else:
             last = array[-1] if array and more else Text()
             value = last + self.joined(rest)
@@ -365,7 +365,7 @@ class Script(Words):
         text = self._file(fields[file])
         if text is None:
             self._record(fields)
-            reason = f"the script {_end(self.shown(fields[file]))}, which is not there"
+            reason = f"the script {_end(self.shown(fields[file]))}, which does not exist"
             self.unread.append(Hole(reason, fields[file].place))
         else:
             self._shell(fields[:shell], text, fields[file + 1 :])

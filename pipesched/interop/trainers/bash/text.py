@@ -1,4 +1,4 @@
-"""Text of a script with the offset of each character, and the ends of quotes, brackets and words."""
+"""The text of a script with the offset of each character, and the ends of quotes, brackets and words."""
 
 from __future__ import annotations
 

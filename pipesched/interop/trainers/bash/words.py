@@ -1,4 +1,4 @@
-"""Expansion of a script's words to fields: known variables are replaced by their values, unknown texts by holes.
+"""Expands a script's words to fields: known variables are replaced by their values, unknown texts by holes.
 
 A hole is one character that stands for an unknown text, such as a variable of the environment or the output of a
 program. If branches of the script set the variable, the hole has their values as its `ways`.
@@ -40,7 +40,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Hole:
-    """An unknown text. reason: why it is unknown. ways: its possible values, if known."""
+    """An unknown text. reason: the reason why it is unknown. ways: its possible values, if known."""
 
     reason: str
     at: int = -1
@@ -67,8 +67,8 @@ class Parameter:
 class Words:
     """The variables of a script, and the expansion of words with them.
 
-    given: variables set from outside, which the script cannot change. taken: assumptions, such as defaults that were
-    used, each with its offset. folder: the script's folder. arguments: None if the script's own are unknown.
+    given: variables set from outside, which the script cannot change. taken: assumptions, such as used defaults, each
+    with its offset. folder: the script's folder. arguments: the arguments of the script, None if they are unknown.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
