@@ -1,4 +1,4 @@
-"""The calls that a framework's code issues on the engines of every rank, in order.
+"""The calls that a framework's code issues on the engines of every rank, in the order of issue.
 
     pipeline a: 0 1                 optional: expert peers have one place in pipelines of one length
     pipeline b: 2 3
@@ -59,7 +59,7 @@ class Call:
 
     @property
     def meets(self) -> str:
-        """The group of a collective call, empty for others."""
+        """The group of a collective call; empty for other calls."""
         return "" if self.way else self.group
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class Calls:
         return f"{call} on rank {rank} is a call of group {call.group}: {known}", help
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
-        """Return a label at a call, if it has a place; with the line of code that issued it, if one did."""
+        """Return a label at a call, if it has a place, with the line of code that issued the call, if known."""
         if not self.places:
             return []
         span = self.places[rank][at]
@@ -206,7 +206,7 @@ def _require_members(
     places: Mapping[str, Span],
     met: Collection[str],
 ) -> None:
-    """Raise PipeschedError, PS266, for a group with one member or one whose meetings are of unlike ranks."""
+    """Raise PipeschedError, PS266, for a group with one member, or with meetings of ranks that do not correspond."""
     for name, members in groups.items():
         if len(members) < 2:
             help = "name the expert peers of all pipelines, or omit the group"

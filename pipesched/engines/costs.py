@@ -78,7 +78,7 @@ def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
 
 
 def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], index: list[int]) -> Cost:
-    """Return the times of the pairs of two kinds, by stage and microbatch of the first part if they differ."""
+    """Return the times of pairs of these two kinds, by stage and by microbatch of the first part if they differ."""
     of = np.array(index, dtype=np.int64)
     first, other = (schedule.stage[at] for at in (second - 1, second))
     which, inverse = np.unique(of[first] * len(stages) + of[other], return_inverse=True)
@@ -142,12 +142,12 @@ def _require_known(schedule: Schedule) -> None:
 
 
 COUNTED = "work, idle / work and claims count exposed time as work"
-"""The remark beside every figure of exposed time: a slot is one block of its rank's time."""
+"""The remark beside every figure of exposed time: a slot occupies its rank as one block of time."""
 
 
 @dataclass(frozen=True)
 class Exposed(Part):
-    """By rank, the communication run back to back (`all`), and the part that compute does not hide (`exposed`)."""
+    """By rank, the total time of communication (`all`), and the part that does not overlap compute (`exposed`)."""
 
     key = "exposed"
 
@@ -157,7 +157,7 @@ class Exposed(Part):
 
     @property
     def hidden(self) -> Fraction | None:
-        """The hidden share of all ranks' communication; None without communication."""
+        """The share of all ranks' communication that overlaps compute; None without communication."""
         return share(self.all, self.exposed)
 
     def cells(self) -> list[str]:
@@ -179,7 +179,7 @@ class Exposed(Part):
         return [f"exposed {said(most)} of {said(self.all[rank])} on other engines, on rank {rank}; {hidden}", COUNTED]
 
     def to_json(self) -> dict[str, object]:
-        """Return the times by rank, and the hidden share."""
+        """Return the times by rank, and the share that overlaps compute."""
         return {**exact(all=self.all, exposed=self.exposed, hidden=self.hidden), "counted": COUNTED}
 
 
@@ -190,7 +190,7 @@ def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | No
 
 
 def exposed(examination: Examination) -> Exposed | None:
-    """Return the communication that a schedule does not hide; None for an order that does not end."""
+    """Return the communication of a schedule that does not overlap compute; None for an order that does not end."""
     analysis: Analysis = examination.analysis
     schedule, ticks = analysis.schedule, analysis.ticks
     if not (analysis.finished and analysis.of(Parts).given and len(schedule)):

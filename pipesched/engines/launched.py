@@ -1,4 +1,6 @@
-"""The judgement of the calls that a framework's code issued: those of a group agree, and no cycle of waits."""
+"""Checks of the calls that a framework's code issued: members of a group make the same calls, and no calls wait for
+each other in a cycle.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
     if source is None:
         return
     meetings = _made(source)
-    yield from meetings.apart()  # messages are those of the order, which has checks of its own
+    yield from meetings.apart()  # the order contains the messages and has its own checks
     if not meetings.uneven:
         yield from meetings.deadlock(subject.analysis.model)
 
@@ -65,7 +67,7 @@ class Met(Part):
 
 
 def met(examination: Examination) -> Met | None:
-    """Return the verdict on calls that agree and end under the requested model; None for others."""
+    """Return the verdict on calls that agree and end under the requested model; None for other calls."""
     source, analysis = examination.judged.of(Launched).source, examination.analysis
     if source is None:
         return None

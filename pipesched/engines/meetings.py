@@ -54,7 +54,7 @@ class Meetings:
 
     @cached_property
     def collective(self) -> dict[str, list[list[int]]]:
-        """By group, the calls of each member, in order."""
+        """The calls of each member in order, by group."""
         found: dict[str, dict[int, list[int]]] = {
             group: {rank: [] for rank in members} for group, members in self.calls.groups.items()
         }
@@ -65,7 +65,7 @@ class Meetings:
 
     @cached_property
     def channels(self) -> dict[tuple[int, int, str], tuple[list[int], list[int]]]:
-        """By sender, receiver and communicator, the sends and the receives, in order."""
+        """The sends and the receives in order, by sender, receiver and communicator."""
         found: dict[tuple[int, int, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for i, (rank, k) in enumerate(self.at):
             call = self.calls.ranks[rank][k]
@@ -175,7 +175,7 @@ class Meetings:
             start += len(calls)
 
     def _stuck(self, model: Model) -> dict[int, list[tuple[int, int]]]:
-        """Return the nodes that never finish, each with its waits for other such nodes."""
+        """Return the nodes that never finish, each with its waits for other nodes that never finish."""
         node, waits = self._graph(model)
         count = [len(of) for of in waits]
         after: list[list[int]] = [[] for _ in node]
@@ -207,7 +207,7 @@ class Meetings:
         return min(found, key=len)
 
     def deadlock(self, model: Model) -> Iterator[Diagnostic]:
-        """Yield the shortest cycle that was found, if calls wait for each other under a model."""
+        """Yield a finding with the shortest cycle found, if calls wait for each other under a model."""
         if self.holds(model):
             return
         cycle = self.cycle(model)
@@ -254,7 +254,7 @@ def _engine(call: Call, model: Model) -> str:
 
 
 def _joined(node: list[int], together: Sequence[int]) -> list[int]:
-    """Give all of these calls the node of the first. A call belongs to only one meeting."""
+    """Give these calls the node of the first call. A call belongs to only one meeting."""
     for i in together:
         node[i] = together[0]
     return node

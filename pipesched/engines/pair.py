@@ -40,7 +40,7 @@ def pair(a: Chain, b: Chain) -> int:
 
 
 def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
-    """Return the least time as for `pair`, and the starts of the parts of both chains in an order that attains it.
+    """Return the least time, as `pair` does, and the starts of the parts of both chains in an order with this time.
 
     Raises:
         TooLong: as for `pair`.
@@ -48,7 +48,7 @@ def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
     shop = _Shop([part for part in a if part[0]], [part for part in b if part[0]])
     best: dict[tuple[int, int], int] = {(0, 0): 0}
     came: dict[tuple[int, int], tuple[int, int]] = {}
-    queue = [(shop.rest(0, 0), 0, 0, 0)]  # bound, time before it with its sign changed: of equal bounds the latest
+    queue = [(shop.rest(0, 0), 0, 0, 0)]  # bound, and the negative time before it: of equal bounds the latest
     while queue:
         _, before, i, j = heappop(queue)
         time = -before
@@ -89,8 +89,8 @@ class _Shop:
         return max(bounds)
 
     def after(self, i: int, j: int) -> list[tuple[int, int, int]]:
-        """Return the next states, each after its time. Both chains run until two parts need the same engine; then one
-        of them waits.
+        """Return the next states, each with the time until it. Both chains run until two parts need the same engine;
+        then one of them waits.
         """
         (x, y), (one, other) = self.at, self.engine
         u, v, gone = x[i], y[j], 0
@@ -108,7 +108,7 @@ class _Shop:
     def starts(
         self, best: Mapping[tuple[int, int], int], came: Mapping[tuple[int, int], tuple[int, int]]
     ) -> tuple[list[int], list[int]]:
-        """Return the starts of the parts of both chains, which run without a wait from each state to the next."""
+        """Return the starts of the parts of both chains, which do not wait between one state and the next."""
         found: tuple[list[int], list[int]] = ([0] * self.end[0], [0] * self.end[1])
         at = self.end
         while at in came:

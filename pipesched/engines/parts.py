@@ -37,9 +37,9 @@ from pipesched.model.units import NO_UNIT, Unit
 OWN = "compute"
 LETTERS = ("F", "I", "W")
 MORE = ("C", "M", "K", *PAIRS)
-"""The costs that do not follow from parts, and those of pairs, which win over the derived ones."""
+"""The costs that do not follow from parts, and the costs of pairs, which replace the derived costs."""
 Step: TypeAlias = tuple[str, int, "Piece"]
-"""A part as it is issued: its letter, its layer, the part."""
+"""An issued part: its letter, its layer, and the part itself."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class Chain:
     each: tuple[Piece, ...] = ()
 
     def load(self, engine: str | None = None) -> Fraction:
-        """Return the time for which its parts use an engine; with None, the time of all parts in a row."""
+        """Return the time for which the parts of a letter use an engine; for None, the sum of the times of all
+        parts.
+        """
         return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
 
     def steps(self, letter: str) -> list[Step]:

@@ -239,5 +239,5 @@ def parts(value: object) -> Parts:
 
 
 def asked(own: Mapping[str, object], _: dict[str, object]) -> object:
-    """Return the parts given by the option."""
+    """Return the parts that the option selects."""
     return own["parts"]

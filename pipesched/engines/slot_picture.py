@@ -32,7 +32,7 @@ from pipesched.views.svg_shapes import number
 
 _WIDTH, _ROW, _GAP, _TOP, _LETTER = 1200, 26, 8, 56, 6
 _COLUMNS, _TICKS = 100, 10
-_EXPOSED = "#9a6a00"  # of times when only other engines run; no kind has this colour
+_EXPOSED = "#9a6a00"  # the colour of times when only other engines run, different from the colours of kinds
 _KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
 
 
@@ -115,8 +115,8 @@ def _slot(name: str, rank: int, unit: Unit, kinds: str, stages: tuple[Stage, Sta
 
 
 def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
-    """Return the distinct slots of a schedule for the page, and for each operation the number of its slot, -1 for none:
-    operations that have no parts, or parts too many for their least time.
+    """Return the distinct slots of a schedule for the page, and the number of each operation's slot: -1 for an
+    operation without parts, or with too many parts to compute their least time.
     """
     schedule, parts = chart.schedule, of_options(chart.analysis, chart.schedule.placement)
     stages, index = made(parts, schedule)
@@ -195,7 +195,7 @@ def _published(slot: Slot) -> dict[str, object]:
 
 
 def text(chart: Chart, how: Request, slot: Slot) -> str:
-    """Return the lanes in columns, and the parts with their times; those on the path have a star."""
+    """Return the lanes in columns, and the parts with their times; a star marks parts on the path."""
     columns = (how.width or _COLUMNS) - 2 - max(map(len, slot.engines))
     path, length = critical(slot.runs), slot.length or Fraction(1)
     lines = [slot.title, ""]

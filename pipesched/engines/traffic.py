@@ -26,7 +26,7 @@ class Traffic:
 
 
 def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; nothing for an order that never
+    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; empty for an order that never
     ends.
 
     Raises:

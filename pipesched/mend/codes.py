@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class MendCode(AnyCode):
-    """The code of the finding that says what a repair changed."""
+    """The code of the finding that lists the changes of a repair."""
 
     MENDED = "PS910"

@@ -24,15 +24,16 @@ from pipesched.model.columns import Ints
 from pipesched.schedule_analysis import Analysis
 
 MOST = 5_000_000
-"""Most slots that are run in one repair, over all its runs."""
+"""The most slots of one repair, summed over all its runs."""
 NEAR = 12
 """Most places by which a slot moves at once to shorten the run."""
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of an order. lists: by rank; rank, costs (in ticks), kinds (kind and stage, microbatch): of each slot;
-    needs: a slot's inputs, each with the time of its message; users: the slots that need it; head: its first operation.
+    """The slots of an order. lists: the slots by rank. rank, costs (in ticks), kinds (kind and stage, microbatch): of
+    each slot. needs: the inputs of each slot, each with the time of its message. users: the slots that need each slot.
+    head: the first operation of each slot.
     """
 
     lists: list[list[int]]

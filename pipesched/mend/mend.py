@@ -30,7 +30,7 @@ from pipesched.model.numbers import shown
 from pipesched.model.schedule import Program, Schedule
 
 HOISTS = 64
-"""Most receives that are posted earlier, one after the other."""
+"""The most receives that a repair posts earlier."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 
 
 def _ordered(first: Examination) -> _Repair | None:
-    """Return the file with compute orders that end, unchanged if they do; None if no order ends."""
+    """Return the file with compute orders that end, unchanged if they already end; None if no order ends."""
     schedule = first.analysis.schedule
     entries, moved = repaired(first.analysis) or (None, [])
     if entries is None:

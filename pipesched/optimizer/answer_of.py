@@ -1,7 +1,8 @@
-"""The answer of a search: its best schedule with its certificate, judged, printed, read back and checked.
+"""The answer of a search: its best schedule with its certificate, after the checker's verdict, and printed, loaded and
+verified.
 
 best orders ──> schedule ──> certificate ──> the checker's verdict ──> printed, read back, examined
-                                 └─ what an engine refuted counts only with a proof that the checker has followed
+                                 └─ an engine's refutation counts only with a proof that the checker has followed
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipesched.optimizer.verdict import FOUND, Verdict
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
-_PROOF = 0.3  # part of the time that is left at least for a proof of what an engine refuted
+_PROOF = 0.3  # least part of the remaining time for a proof of an engine's refutation
 _PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if it fails, a smaller one is tried
 
 
@@ -81,7 +82,7 @@ def _certified(
 ) -> tuple[dict[str, object], Verdict, list[str]]:
     """Return the certificate of a schedule, the checker's verdict, and notes on proofs.
 
-    What an engine refuted counts only with a proof that the checker has followed.
+    An engine's refutation counts only with a proof that the checker has followed.
     """
     problem, said = state.problem, list[str]()
     if request.certify or request.limits.proof:
@@ -114,8 +115,8 @@ def _certified(
 def _believed(
     request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
 ) -> dict[str, object] | None:
-    """Return the proof of the largest refuted objective that has one, and take back the larger ones; None if no engine
-    refuted any other. said: a note on each is appended.
+    """Return the proof of the largest refuted objective that has one, and withdraw the larger objectives; None if
+    engines refuted no other objective. said: a note on each is appended.
     """
     tried = False
     while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
@@ -132,7 +133,7 @@ def _believed(
 def _steady(
     request: Request, instance: Instance, state: State, known: list[Known], meter: Meter
 ) -> tuple[Orders, list[str]]:
-    """Return the best orders, and with --jitter some as short with a lower p95, and the note on them."""
+    """Return the best orders, and a note; with --jitter, orders of the same length with a lower p95."""
     assert state.best is not None
     if request.jitter is None:
         return state.best, []
@@ -145,7 +146,7 @@ def _steady(
 
 
 def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:
-    """Return the note of Z3 on an optimum, if it was asked or more than a sum shows the bound."""
+    """Return the note of Z3 on an optimum, if the user requests it or the bound is not a simple sum."""
     if judged.value != judged.lower or not (request.confirm or state.refuted is not None):
         return []
     agreed = confirmed(instance, judged.value, judged.lower - state.problem.time(1), asked=request.confirm)

@@ -33,7 +33,7 @@ class Answer:
     """An answer of the optimizer.
 
     caps: the cap of each rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: the
-    unit of times. asked: caps in bytes as the user gave them, or None.
+    unit of times. asked: caps in bytes as the user typed them, or None.
     """
 
     schedule: Source

@@ -51,7 +51,7 @@ class Known:
 
     @property
     def remark(self) -> str:
-        """Why the schedule does not answer the question; empty if it does."""
+        """The reason why the schedule does not answer the question; empty if it does."""
         if self.orders is None:
             return self.unlike
         return "" if self.fits else "over the cap"
@@ -62,7 +62,7 @@ class Known:
         same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
         orders = convert.to_orders(problem, schedule) if same else None
         if orders is not None and instance.placement.frozen:
-            schedule = convert.to_schedule(problem, orders, name)  # without what frozen stages do not run
+            schedule = convert.to_schedule(problem, orders, name)  # without operations that frozen stages lack
         made = Analysis(schedule, instance.costs, instance.release)
         assert made.idle is not None, "its orders wait for each other"
         peaks = made.memory.peak

@@ -40,13 +40,13 @@ Solved: TypeAlias = tuple[Fraction | None, Optimum]
 
 @dataclass(frozen=True)
 class Way:
-    """A placement with its answers, by rising caps; the one without a cap is the last."""
+    """A placement with its answers, by rising caps; the answer without a cap is the last."""
 
     name: str
     solved: Sequence[Solved]
 
     def bound(self, cap: Fraction) -> Fraction | float:
-        """Return the best lower bound under a cap: that of any cap at least as high."""
+        """Return the best lower bound under a cap: a bound for a higher cap also holds."""
         found = [answer for own, answer in self.solved if own is None or own >= cap]
         return max((inf if x.status == INFEASIBLE else x.lower_bound or Fraction(0) for x in found), default=0)
 
@@ -82,7 +82,7 @@ class Front:
 
     @property
     def points(self) -> list[Best]:
-        """The answers that no other beats in both peak and objective, by rising peaks."""
+        """The answers of the Pareto front, by rising peaks."""
         all_of = [(way, x) for way in self.ways for _, x in way.solved if x.value is not None]
         kept = list[Best]()
         for way, answer in sorted(all_of, key=lambda one: (max(one[1].peak), one[1].value or Fraction(0))):
@@ -98,7 +98,7 @@ class Front:
 
     @property
     def exit_status(self) -> int:
-        """0 if every point is proved, 1 if there is none, else 3."""
+        """0 if every point is proved, 1 if there are no points, else 3."""
         return 1 if not self.points else 0 if self.proved else 3
 
     def text(self) -> str:
@@ -142,7 +142,7 @@ class Front:
 
 
 def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambda state: None) -> Front:
-    """Optimize every placement under each cap. caps: rising; empty for all that matter.
+    """Optimize every placement under each cap. caps: rising; empty for all relevant caps.
 
     Raises:
         PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
@@ -213,7 +213,7 @@ def _solved(request: Request, caps: Sequence[Fraction], progress: Progress) -> I
 
 
 def _steps(free: Optimum) -> Iterator[Fraction]:
-    """Yield the caps that matter, from the least one with a schedule to the peak of the answer without a cap.
+    """Yield the relevant caps, from the least cap with a schedule to the peak of the answer without a cap.
 
     Raises:
         PipeschedError: PS225, they are too many.

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 _LEFT = 500_000  # steps left after an interrupt
 _STARTING, _PRINTING = 800_000, 8  # steps to start, and per operation to print the answer and to verify it
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
-_LIBRARY = 2 * SECOND  # steps for the library even if the limit is shorter
-_SHOWN, _COMPARED = 3, 200_000  # schedules that are read only to be compared: how many, and their operations
+_LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit
+_SHOWN, _COMPARED = 3, 200_000  # schedules that are read only for comparison: their number, and their operations
 _SEARCH, _REPEATED = 0.8, 0.6  # parts of the time for the search, and for a schedule of every m before it
 
 
 def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
-    """Find the best schedule, and prove as far as possible that it is; under a cap in bytes, one within the cap.
+    """Find the best schedule, with a proof as far as possible; under a cap in bytes, the schedule is within the cap.
 
     Raises:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
@@ -120,7 +120,7 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
 
 
 def _require_engines(request: Request) -> None:
-    """Raise PipeschedError, PS820, if what writes a proof is not installed."""
+    """Raise PipeschedError, PS820, if the package that writes proofs is not installed."""
     if request.certify or request.limits.proof:
         from pipesched.optimizer.solve.engines import lrat
 

@@ -108,7 +108,7 @@ def room(
     aside: Sequence[int] | None,
     until_w: bool,
 ) -> Room:
-    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True to count the gradients that I stores for
+    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True counts the gradients that I stores for
     W.
 
     Raises:

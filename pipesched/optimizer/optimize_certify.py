@@ -1,4 +1,4 @@
-"""Proofs, in steps that `verify` follows, of a bound that rests on an engine's word; and second opinions by Z3.
+"""Proofs, in steps that `verify` follows, of bounds from an engine's refutation; and second opinions by Z3.
 
     clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
@@ -22,7 +22,7 @@ from pipesched.support import files
 if TYPE_CHECKING:
     from pipesched.optimizer.proof.clauses import Clauses
 
-SECONDS, ALONE = 60, 1 / 3  # most seconds for a proof that the user asks for; part of the time for one rank's clauses
+SECONDS, ALONE = 60, 1 / 3  # most seconds for a proof that the user requests; part of the time for one rank's clauses
 CLAUSE = 4  # steps to write a clause, and to find it again when the proof is checked
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without --confirm; steps with it, and without
 
@@ -42,7 +42,7 @@ def certified(
 ) -> Made:
     """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
-    meter: the clock, with its limit. grid: the time to whose multiples costs are rounded down first, None for none.
+    meter: the clock, with its limit. grid: costs are first rounded down to multiples of this time; None: not rounded.
 
     Raises:
         OSError: the files cannot be written.
@@ -89,7 +89,7 @@ def write(path: str, clauses: Clauses, refutation: bytes) -> None:
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Return the clauses without those that are about other ranks only."""
+    """Return the clauses that are not only about other ranks."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 

@@ -78,7 +78,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _folder(path: str | None) -> str | None:
-    """Return the folder that -o names, made if it is not there; None for a file.
+    """Return the folder of -o, created if it does not exist; None for a file.
 
     Raises:
         PipeschedError: PS225, if it cannot be made, or if the file holds a schedule.
@@ -152,7 +152,7 @@ def _sizes(given: Given) -> dict[str, Value]:
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
     """Print the verdict, and the schedule: to the file of -o, or below the verdict if it is short.
 
-    holds: the form of that file, json or ps. Returns the exit status.
+    holds: the format of that file, json or ps. Returns the exit status.
     """
     path, out.path = given["output"], None
     file = path if path != "-" else None

@@ -53,9 +53,9 @@ class Optimum:
     """The answer. status: proved optimal, best found, infeasible or nothing found.
 
     judged: the checker's verdict on the schedule; analysis: its times and memory; checked: the report of all ordinary
-    checks; None if there is no schedule. least, least_by: the lower bound of the search. given: the schedule to improve
-    on, which is then the first of `known`. lost: the rank without which the schedule runs. Exit status 0, 3 (a better
-    schedule is not excluded) or 1 (infeasible).
+    checks; None if there is no schedule. least, least_by: the lower bound of the search, and its source. given: the
+    schedule to improve on, which is then the first of `known`. lost: the lost rank. Exit
+    status 0, 3 (a better schedule is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -189,7 +189,7 @@ class Optimum:
 
     @property
     def verdict(self) -> str:
-        """The status with its numbers, in one line."""
+        """The status and the numbers of the answer, in one line."""
         if self.judged is not None:
             return self.judged.line
         if self.status == INFEASIBLE:
@@ -199,7 +199,7 @@ class Optimum:
 
     @property
     def terms(self) -> str:
-        """The terms that the verdict holds for: placement, sizes, costs, caps and rules, in one line."""
+        """The terms for which the verdict holds: placement, sizes, costs, caps and rules, in one line."""
         return self.instance.text
 
     @property
@@ -369,7 +369,7 @@ class Frontier:
         return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
 
     def orders(self) -> list[tuple[str, str]]:
-        """Return the schedule of every cap that has one, as text, with a name for its file."""
+        """Return the schedule at every cap with a schedule, as text, with a name for its file."""
         return [(f"cap-{str(cap).replace('/', '_')}", answer.source) for cap, answer in self.points if answer.source]
 
     def to_json(self) -> dict[str, object]:

@@ -121,7 +121,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
 
 @dataclass(frozen=True)
 class Target:
-    """The instance, the user's schedule, and the sizes as the answer shows them. room: the caps, if given in bytes."""
+    """The instance, the user's schedule, and the sizes as in the answer. room: the caps, if given in bytes."""
 
     instance: Instance
     given: Loaded | None
@@ -161,7 +161,7 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def whole(schedule: Schedule) -> Placement:
-    """Return the placement; without a backward, all stages are as frozen ones before which none is trained."""
+    """Return the placement; without a backward, all stages are frozen."""
     frozen = tuple(range(schedule.stages))
     return replace(schedule.placement, frozen=frozen) if schedule.forward_only else schedule.placement
 

@@ -1,4 +1,4 @@
-"""The answer as a user gets it: the printed file, read back, with the verdict of every check on it."""
+"""The answer for the user: the printed file, loaded again, with the verdict of every check."""
 
 from __future__ import annotations
 

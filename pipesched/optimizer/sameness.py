@@ -23,6 +23,6 @@ def same_order(a: Schedule, b: Schedule) -> bool:
 
 
 def keys(schedule: Schedule) -> Ints:
-    """Pack each operation, and whether it shares the slot of the one before, into one number."""
+    """Pack each operation, and whether it shares the slot of the previous operation, into one number."""
     stage = schedule.stage.astype(np.int64)
     return ((stage * (1 << 26) + schedule.microbatch) * len(COMPUTES) + schedule.op) * 2 + schedule.joined

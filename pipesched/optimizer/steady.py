@@ -1,4 +1,4 @@
-"""Finds, among orders of the same makespan, one that varying times lengthen less.
+"""Finds, among orders of the same makespan, an order with a smaller p95 under varying times.
 
     best order, library orders as short ──> the one with the least p95 ──> an operation is moved on its rank ──> ...
                                                  kept if the makespan is as short, the caps hold, and p95 falls
@@ -78,7 +78,7 @@ class Steady:
 
 
 def _moved(orders: Orders, rng: random.Random) -> Orders:
-    """Move an operation of some rank to another place on it."""
+    """Move an operation to another place on its rank."""
     made = [list(order) for order in orders]
     order = rng.choice([order for order in made if order])
     at = rng.randrange(len(order))

@@ -38,7 +38,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|us|[kMGT]?B)\b)")  # the blank between a
 
 
 def engine_name(engine: str) -> str:
-    """Return the name of an engine as its authors write it, or "the optimizer" for an unknown one. Never empty."""
+    """Return the name of an engine as its authors write it, or "the optimizer" for an unknown engine."""
     return _ENGINES.get(engine, "the optimizer")
 
 
@@ -49,12 +49,10 @@ def on_the_word(name: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The objective of a schedule, and the lower bound on it.
-
-    lower: no schedule is below it; `shown_by` explains why, `by` names the reason briefly. word: the engine whose
-    unchecked word the lower bound rests on, empty if the bound was derived. every: (m0, K) if the schedule is for every
-    m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m - m0). everywhere: True if that is proved optimal
-    for all of these m. unit: the unit of times.
+    """The objective of a schedule, and its lower bound. lower: the bound; `shown_by` explains why, `by` names the
+    reason briefly. word: the engine whose unchecked word the lower bound rests on, empty if the bound was derived.
+    every: (m0, K) if the schedule is for every m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m -
+    m0). everywhere: True if that is proved optimal for all of these m. unit: the unit of times.
     """
 
     objective: str
@@ -188,10 +186,10 @@ class Terms:
     """The terms of a verdict. caps: the cap of each rank, in the unit of peaks, or None; fused: True for full
     backwards.
 
-    asked: caps in bytes as the user gave them, from which `caps` and the release rule were derived; otherwise None.
+    asked: caps in bytes as the user typed them, from which `caps` and the release rule were derived; otherwise None.
     decided: a text on decisions in addition to the order; otherwise empty. pairs: True if an F may share a slot with a
-    B. again: which F may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do. own: if
-    only the order of a schedule's own operations is decided, the costs of their kinds by name.
+    B. again: the F that may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do. own:
+    if only the order of a schedule's own operations is decided, the costs of their kinds by name.
     """
 
     placement: Placement
@@ -215,7 +213,7 @@ class Terms:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operations that run, by the names of their costs; no slot holds two operations."""
+        """The kinds of operations that run, by the names of their costs; without overlap slots."""
         if self.own or self.forward_only:
             return self.own or ("F",)
         again = ("R",) if self.again else ()
@@ -225,7 +223,7 @@ class Terms:
 
     @property
     def forward_only(self) -> bool:
-        """True if all stages are frozen, so that none has a backward."""
+        """True if all stages are frozen, so that no stage has a backward."""
         return len(self.placement.frozen) == self.placement.stages > 0
 
     @property
@@ -289,14 +287,12 @@ class Terms:
 
     @property
     def assumed(self) -> dict[str, str]:
-        """The costs that matter but were not given although others were, each with the cost from which it is
-        derived.
-        """
+        """The relevant costs that follow from given costs, each with the cost from which it is derived."""
         return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:
-        """The scalar costs that times depend on, by their names in claims; None if one differs by stage."""
+        """The scalar costs that determine times, by their names in claims; None if a cost differs by stage."""
         found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
         return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
 

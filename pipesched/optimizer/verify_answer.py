@@ -142,7 +142,9 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _require_searched(schedule: Schedule, answer: Answer) -> None:
-    """Refuse what no other certificate covers: offloaded activations, stages that are no chain, R without its terms."""
+    """Refuse schedules that other certificates do not cover: offloaded activations, stages that are not a chain, R
+    without its terms.
+    """
     what = ""
     if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
         what = "the schedule of the answer runs forwards again, which no certificate covers"

@@ -45,8 +45,8 @@ def within_bytes(request: Request, once: Once, meter: Meter) -> Optimum:
 
 
 def _tried(request: Request, once: Once, meter: Meter) -> Optimum:
-    """Optimize until an answer fits the cap in bytes; in each attempt, the previous excess is set aside for
-    messages. Each attempt has half of the time that is left.
+    """Optimize until an answer fits the cap in bytes; each attempt sets the previous excess aside for messages, and
+    takes half of the remaining time.
     """
 
     def attempt() -> Optimum:
@@ -81,7 +81,7 @@ def _over(checked: Report) -> list[int]:
 
 
 def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
-    """Attach the byte counts to the answer; raise PipeschedError if it has any other error."""
+    """Attach the byte counts to the answer; raise PipeschedError for any other error."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
     alone = ("bytes of messages are counted only at this m",) if request.all_m else ()

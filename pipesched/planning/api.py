@@ -39,10 +39,10 @@ def plan(
     """Return the layouts of a training step over a cluster that fit, fastest first; model, gpus and device are
     required.
 
-    only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` says why no such choice comes first.
-    kept: a file of factors on the bytes of layers, written by `run_rank`. trainer: ``"megatron==0.16"``: only choices
-        that this trainer runs; `Plan.configuration` returns its files.
-    executor: evaluates the choices, any executor of `concurrent.futures`; by default this process.
+    only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` gives the reason why no such choice is
+    the fastest. kept: a file of factors on the bytes of layers, written by `run_rank`. trainer: ``"megatron==0.16"``:
+    only choices that this trainer runs; `Plan.configuration` returns its files. executor: evaluates the choices, any
+    executor of `concurrent.futures`; by default this process.
 
     Raises:
         PipeschedError: PS225 to PS237, PS246 to PS250, invalid settings.

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Numbers of bytes with units, such as ``80GB``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Executors of work: this process, processes of this machine, the workers of a cluster, or the caller's executor.
+"""Executors of work: this process, processes on this machine, the workers of a cluster, or the caller's executor.
 
-Work in pieces is done in portions, each by one worker; the results are in the order of the pieces and do not depend on
-the workers.
+Each worker takes a portion of the pieces of work. The results are in the order of the pieces and do not depend on the
+workers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def named(text: str) -> str:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executor named by an option or a caller."""
+    """The executor that an option or a caller selects by name."""
 
     executor: str | Executor = "here"
 
@@ -104,7 +104,7 @@ class Processes(ProcessPoolExecutor):
 
 @contextmanager
 def _processes(count: str) -> Iterator[Executor]:
-    """Yield processes of this machine; an error or Ctrl-C ends them at once."""
+    """Yield an executor of processes on this machine; an error or Ctrl-C ends them immediately."""
     begun, others = get_context("fork" if sys.platform == "linux" else "spawn"), {*active_children()}
     made = Processes(int(count or os.cpu_count() or 1), begun, _owned)
     try:
@@ -134,7 +134,7 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """Yield workers of a cluster with the same version of pipesched."""
+    """Yield an executor of the workers of a cluster, which must have the same version of pipesched."""
     try:
         from distributed import Client
     except ImportError:
@@ -150,7 +150,7 @@ def _dask(address: str) -> Iterator[Executor]:
 
 
 def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[Piece], by: Workers) -> Iterator[Made]:
-    """Yield the results of all pieces, in their order, each portion from one worker. work: can be pickled.
+    """Yield the results of all pieces in order; one worker computes each portion. work: can be pickled.
 
     Raises:
         PipeschedError: the first one raised by a piece; PS249.

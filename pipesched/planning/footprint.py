@@ -1,6 +1,6 @@
-"""The bytes that every rank holds, operation by operation, for a model and its training.
+"""The bytes that every rank holds at each operation, for a model and its training.
 
-    parameters, gradients, optimizer    of every stage of which the rank has a copy, all the time
+    parameters, gradients, optimizer    of every stage with a copy on the rank, all the time
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
     versions                            of weights, beside the newest, if STEPs stand inside the order
@@ -52,8 +52,9 @@ KINDS = (*STATES, *CHANGING, RESERVE)
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """The bytes of a schedule. states: the state of each rank. held: for each kind of `CHANGING` and the reserve, the
-    peak while each operation runs. live: the activations. assumed: the assumptions behind the figures, as text.
+    """The memory of a schedule, in bytes. states: parameters, gradients and optimizer state of each rank. held: for
+    each kind of `CHANGING` and the reserve, the peak while each operation runs. live: the activations. assumed: the
+    assumptions behind the figures, as text.
     """
 
     schedule: Schedule
@@ -287,7 +288,7 @@ class _Counted:
 
     @property
     def partly(self) -> Bools:
-        """The frozen stages whose F keeps something."""
+        """The frozen stages with activations to keep after F."""
         return self.schedule.keeps & ~self.schedule.placement.wants[Result.WEIGHTS]
 
 
@@ -434,7 +435,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         ),
     ),
 )
-"""Condition and text of each assumption."""
+"""The assumptions: the condition of each, and its text."""
 
 
 def _passing(schedule: Schedule) -> str:

@@ -38,12 +38,12 @@ class Launch:
         return next(iter(self.files))
 
     def check(self, name: str = "") -> str:
-        """Return the command that checks the file, under another name if one is given."""
+        """Return the command that checks the file; `name` replaces its name."""
         return f"pipesched check {name or self.main} {self.options}"
 
 
 class Launcher(Protocol):
-    """A trainer in one release."""
+    """A release of a trainer."""
 
     @property
     def named(self) -> str:
@@ -53,7 +53,7 @@ class Launcher(Protocol):
         """Return the training with the settings that this trainer always uses."""
 
     def refuses(self, space: Space, choice: Choice) -> str:
-        """Return why the trainer does not run a choice; empty if it does."""
+        """Return the reason why the trainer does not run a choice; empty if it does."""
 
     def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
         """Return the configuration of a choice that is not refused. order: replaces the choice's, if the trainer

@@ -1,4 +1,4 @@
-"""Built-in transformers, as `list` shows them."""
+"""The built-in transformers in the output of `list`."""
 
 from __future__ import annotations
 

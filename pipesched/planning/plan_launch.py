@@ -37,7 +37,7 @@ def to_json(plan: Outcome, one: Prediction) -> dict[str, object] | None:
 
 
 def named(made: Launch, path: str) -> dict[str, str]:
-    """Return the files with the first one's name; the others keep their endings."""
+    """Return the files named after the first file; the other files keep their endings."""
     at, names = PurePath(path), {}
     for name in made.files:
         names[name] = path if name == made.main else str(at.with_suffix(PurePath(name).suffix))

@@ -50,7 +50,7 @@ class Model:
 
     @property
     def parts(self) -> list[tuple[str, int, Sequence[Part]]]:
-        """The parts of the model, with the number of each, and their parameters."""
+        """The parts of the model, each with its number of copies and its parameters."""
         a, x = self.trained
         ends = parameters.head(a, x)[: 1 if a.tied else 2]
         layers = [(name, number, [*parameters.layer(a, x, i), *self._adapters(i)]) for name, i, number in self.kinds]

@@ -1,7 +1,7 @@
-"""``plan --optimize SECONDS``: the optimizer's orders for the first rows, on their stages and within their cap.
+"""``plan --optimize SECONDS``: the optimizer's orders for the first rows, with the stages and the cap of each row.
 
 The optimizer's extension offers the service ``order``, which divides the seconds among rows. A trainer that accepts an
-order of computes gets it as a CSV; with any other trainer the row keeps its own order.
+order of computes gets a CSV file; with any other trainer the row keeps its own order.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
 
 
 def fastest(plan: Outcome) -> str:
-    """Return a line that names the row that is fastest with its order; empty if it is the first one."""
+    """Return a line with the number of the row that is fastest with the optimizer's order; empty for the first row."""
     gained = {one.row: one.gained / 1000 for one in plan.ordered}
     steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
     (least, number), first = min(steps), steps[0][0]

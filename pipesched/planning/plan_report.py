@@ -105,7 +105,7 @@ def _shown(plan: Outcome) -> list[str]:
 
 
 def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """Yield a row: the text, and the sort key, of each cell."""
+    """Yield the cells of a row, each as a text and a sort key."""
     choice, tokens = one.choice, plan.request.tokens
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
@@ -139,7 +139,7 @@ def per_gpu(one: Prediction) -> Fraction:
 
 
 def _bars(plan: Outcome) -> Iterator[str]:
-    """Yield the basis of the error bars, or why there are no times."""
+    """Yield the source of the error bars, or the reason why there are no times."""
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
         bar = f"± {found.why}" if found.percent is not None else found.why
         yield bar if found.timed else f"{found.why}; rows are in the predicted order"

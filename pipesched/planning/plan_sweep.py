@@ -24,7 +24,7 @@ from pipesched.views.tables import table
 
 @dataclass(frozen=True)
 class Sweep:
-    """The plans of a sweep by value. said: the meaning of the values."""
+    """The plans of a sweep by value. said: the text that explains the values."""
 
     name: str
     said: str

@@ -1,4 +1,4 @@
-"""A plot of the bytes that every rank holds over time, stacked by kind, under its cap.
+"""A plot of the bytes that every rank holds over time, stacked by kind, with its cap as a line.
 
     80 GB ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄  the cap
           │      ▟█▙▟█▙▟█▙            activations, for W, messages, working: change with each operation
@@ -53,8 +53,8 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """The plot's data. used: the bytes. columns: each rank's bytes of each kind, shape (kinds, columns). top: the end
-    of the scale.
+    """The data of a plot. used: the bytes that each rank holds. columns: each rank's bytes of each kind, shape (kinds,
+    columns). top: the end of the scale.
     """
 
     chart: Chart

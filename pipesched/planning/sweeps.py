@@ -1,4 +1,4 @@
-"""Verdicts of a sweep, computed by workers."""
+"""Verdicts of a sweep over sizes, computed by workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transformer, its training and a device: the options that planning adds to verbs, as one value."""
+"""The options that planning adds to verbs, as one value: a transformer, its training and a device."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """The options of planning. model: for memory in bytes. device, efficiency: the device whose times are used, and the
-    achieved fraction of its peak FLOP/s. cap: bytes, one or one per rank.
+    """The options of planning. model: for memory in bytes. device, efficiency: the device, and the fraction of its peak
+    FLOP/s that it achieves. cap: bytes, one or one per rank.
     """
 
     model: Trained | None = None
@@ -38,7 +38,7 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """Return the workload given by options. It contains the caps if one of them is in bytes."""
+    """Return the workload of the options. It contains the caps if one of them is in bytes."""
     return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 
@@ -56,7 +56,7 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return the caps in bytes of each rank. zero: whether one may be 0.
+    """Return the caps in bytes of each rank. zero: whether a cap may be 0.
 
     Raises:
         PipeschedError: PS225, if there is no model, some caps are in activations, or there is not one per rank.
@@ -68,7 +68,7 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
-    """Return the costs of a schedule on the device given by options.
+    """Return the costs of a schedule on the device of the options.
 
     Raises:
         PipeschedError: PS225, PS235, PS244, as for `own_costs`.

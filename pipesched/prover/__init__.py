@@ -1,4 +1,5 @@
-"""Proofs for every p, every m and every cost: a file becomes integer relations, and its properties subset tests.
+"""Proofs for every p, every m and every cost: the prover converts a file to integer relations, and its properties to
+subset tests.
 
     .ps tree ──statements──> instances, placement ──counters──> who runs what ──> order, data flow
                                                                                      │

@@ -74,7 +74,7 @@ def _value(tree: object) -> object:
 
 
 def _differing(given: object, derived: object, place: str) -> tuple[str, str] | None:
-    """Return the first place at which an entry differs from the derived one, and the derived one."""
+    """Return the first place at which an entry differs from the derived entry, and the derived entry."""
     if isinstance(given, dict) and isinstance(derived, dict):
         for key in (*derived, *given):
             if key not in given or key not in derived:
@@ -198,7 +198,7 @@ class Checker:
                 raise self.refused(f"{here}.outcome", "it is not a valid outcome, or the order was not proved first")
 
     def _number(self, name: str, after: int, place: str) -> int:
-        """Return the number of a property that follows another one."""
+        """Return the number of the property on which another property depends."""
         found = next((k for k in range(after + 1, len(self._names)) if self._names[k] == name), None)
         if found is None:
             raise self.refused(f"{place}.property", "the file has no such property after the previous one")

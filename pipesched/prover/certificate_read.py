@@ -36,7 +36,7 @@ def schedule(source: Source) -> Source:
 
 
 def read(source: Source) -> Certificate:
-    """Read a certificate; nothing in it is trusted.
+    """Read a certificate without trusting its entries.
 
     Raises:
         PipeschedError: PS720, the certificate is damaged; PS843, reading it exceeds the budget.

@@ -135,7 +135,7 @@ class Proof:
 
     @cached_property
     def _even(self) -> bool:
-        """True if the claim names a bubble, which is idle / makespan where every rank has the same work."""
+        """True if the claim names a bubble, which equals idle / makespan if every rank has the same work."""
         return not ast.names_in(self.claim.claim).isdisjoint(_SHARES)
 
     @cached_property
@@ -169,7 +169,9 @@ class Proof:
 
     @property
     def sized(self) -> bool:
-        """True if the claim mentions neither costs nor figures; then it must hold whatever its condition on costs."""
+        """True if the claim contains neither costs nor figures; then it must hold regardless of its condition on
+        costs.
+        """
         return not costs_in(self.claim.claim) and ast.names_in(self.claim.claim).isdisjoint(FIGURES)
 
     def _parts(self) -> Iterator[tuple[Question, list[Cone], tuple[ast.Expression, ...]]]:
@@ -187,7 +189,7 @@ class Proof:
             names = self._names(part)
             less = [{"M": Fraction(1), "K": Fraction(-1)}] if "K" in names else []  # K is a part of M
             if "C" in names and "C" not in costs_in(node) and _grows(node) and not any("C" in x for x in part.named):
-                less.append({"C": Fraction(-1)})  # later messages make it longer, so the least latency is enough
+                less.append({"C": Fraction(-1)})  # it grows with the latency: the least suffices
             cone = Cone.of(names, [*_kept(part, names), *less])
             yield question, linear(node, cone, scope), ranks
 
@@ -253,7 +255,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
-    """Return the conditions on these costs; those on others, such as times for a peak, make no difference.
+    """Return the conditions on these costs; conditions on other costs, such as times for a peak, have no effect.
 
     Raises:
         Unsettled: a condition is on both.
@@ -389,7 +391,9 @@ class _Part:
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
 
     def _claimed(self) -> PwAff | None:
-        """Return the formula that the claim gives for the peak of every rank or of all ranks; None if it gives none."""
+        """Return the formula that the claim gives for the peak of every rank or of all ranks; None if it gives no
+        formula.
+        """
         node, facts = self.node, self.facts
         facts.of_all = isinstance(node.left, ast.Name) and node.left.id == "peak"
         known = facts.of_all or _names_peak(node.left)

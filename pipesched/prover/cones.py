@@ -50,8 +50,8 @@ class Cone:
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
-        """The generators of the cone's edges, in whole numbers: those of all nonnegative costs, cut by form after
-        form.
+        """The generators of the cone's edges, in whole numbers: the edges of all nonnegative costs, cut by one form
+        after another.
         """
         size = len(self.names)
         rows = edges = [tuple(int(k == at) for k in range(size)) for at in range(size)]
@@ -76,7 +76,7 @@ def _cut(rows: Sequence[Row], edges: Sequence[Row], form: Row) -> Iterator[Row]:
     yield from inside
     for first, second in product(inside, (edge for edge in edges if edge not in inside)):
         both = zeros[first] & zeros[second]
-        if inside[first] and not any(both <= zeros[x] for x in edges if x not in (first, second)):  # one face has both
+        if inside[first] and not any(both <= zeros[x] for x in edges if x not in (first, second)):  # edges of one face
             yield _whole([inside[first] * y - _times(form, second) * x for x, y in zip(first, second, strict=True)])
 
 

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from pipesched.prover.presburger import PwAff, Set, Space, TooHard, case, denominator, isl, spend
 
-CARRIES = 64  # most carries that are told apart
-PIECES = 48  # most cases of a number whose carries are told apart, each with each carry
+CARRIES = 64  # most distinct carries
+PIECES = 48  # most cases of a number with distinct carries, for each pair of carries
 Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
 """The multiples of p between which a last digit lies: ``low * p <= j < high * p``; None if they are not known."""
 
@@ -106,7 +106,7 @@ def _around(value: Fraction) -> Bounds:
 
 
 def constant(of: PwAff) -> Fraction | None:
-    """Return the value of an expression that is the same everywhere, or None."""
+    """Return the value of a constant expression, or None."""
     pieces = of.get_pieces()
     if len(pieces) != 1 or not pieces[0][1].is_cst():
         return None
@@ -168,7 +168,7 @@ class Number:
         return self._made(self.first.subtract_domain(where), self.last.subtract_domain(where), self.bounds)
 
     def union_add(self, other: Number) -> Number:
-        """Return one number on its domain and the other on the other's domain, which are disjoint."""
+        """Return the union of two numbers with disjoint domains."""
         hull = None
         if self.bounds and other.bounds:
             hull = min(self.bounds[0], other.bounds[0]), max(self.bounds[1], other.bounds[1])
@@ -260,7 +260,9 @@ class Number:
         return own._pieces(lambda x: x.nonneg_set(), lambda first: _union(own._reaching(first)))
 
     def _reaching(self, first: PwAff) -> Iterator[Set]:
-        """Yield, by carry k, the set where last >= k p and first + k = 0, and the set where the first digit decides."""
+        """Yield, by carry k, the set where last >= k p and first + k = 0, and the set where the first digit determines
+        the sign.
+        """
         carries = self.carries
         for k in carries:
             here = first.add(self.space.constant(k))

@@ -1,7 +1,7 @@
 """The evidence of a proof: guessed expressions, and decided inclusions of sets.
 
 A prover makes guesses and keeps them; a checker takes the evidence of a certificate, and makes no guesses. Both decide
-the same inclusions, and only these justify conclusions from a guess.
+the same inclusions, and only inclusions justify conclusions from a guess.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Shown:
 class Evidence:
     """Guesses and inclusions of the questions on one file. known: the guesses of a certificate; None makes them.
 
-    where: the sizes of a restricted question, as text. keeps: inclusions are kept with their sets.
+    where: the sizes of a restricted question, as text. keeps: True to keep inclusions with their sets.
     """
 
     known: Mapping[str, object] | None = None
@@ -71,7 +71,7 @@ class Evidence:
         return expression(self.known[name], space, f"{self.place}.guesses[{name}]")
 
     def holds(self, what: str, left: Points, right: Points) -> bool:
-        """Return True if one set is within another, and note it.
+        """Return True if one set is within another, and record the inclusion.
 
         Raises:
             TooHard: if the question takes too much memory.

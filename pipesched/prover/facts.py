@@ -1,6 +1,6 @@
 """Figures of a file at every size: peaks, work, makespan and spans. Each is guessed from small sizes, then proved.
 
-work      how many slots of a kind a rank runs: their turns are 0 .. n
+work the number of slots of a kind on a rank: their turns are 0 .. n
 peak(r)   h <= peak(r) wherever h is held, and somewhere on the rank h = peak(r)
 makespan  end(x) <= makespan everywhere; the same x ends last at all generators of a cone
 """
@@ -64,8 +64,8 @@ def single(space: Space, of: Map) -> Value:
 class Facts:
     """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
 
-    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: it is the largest of
-    all ranks, so that some ranks may hold less.
+    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: the peak is the
+    largest of all ranks, and some ranks may hold less.
     """
 
     rel: Relations
@@ -242,14 +242,14 @@ class Facts:
         return made
 
     def _ran(self, x: Statement, of: Sequence[Statement]) -> Value:
-        """Return how many of these statements' instances run before each instance of another, chunk by chunk."""
+        """Return the number of these statements' instances that run before each instance of another, chunk by chunk."""
         total = self.rel.space.number(0)
         for chunk in dict.fromkeys(other.chunk for other in of):
             total = total.add(self._before(x, [other for other in of if other.chunk == chunk]))
         return total
 
     def _before(self, x: Statement, of: list[Statement]) -> Value:
-        """Return how many of these statements' instances run before each instance of another."""
+        """Return the number of these statements' instances that run before each instance of another."""
         rel = self.rel
         earlier = rel.order.intersect_domain(rel.points(of)).intersect_range(rel.points([x])).reverse()
         last = parts(earlier.apply_range(rel.valued(rel.turns(of))).lexmax())

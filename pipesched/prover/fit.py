@@ -23,7 +23,7 @@ CASES = 6
 _STEPS = (-2, -1, 0, 1, 2)  # offsets between two values that are tried as thresholds of a case
 _LARGEST = 10_000  # largest weight, and largest denominator of a weight
 _NEAR = 0.01
-_SIMPLE = 0.8  # what each more name of a guard makes of the number of its points, where simple ones are preferred
+_SIMPLE = 0.8  # factor on the number of a guard's points for each further name, where simple guards are preferred
 _SOME = 2  # points for each column that are fitted first
 _ZERO = 1e-9  # singular values that count as 0, as parts of the largest
 
@@ -110,7 +110,8 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
     """Return a piecewise function through all points, or None if these guards need too many cases.
 
-    Of two that begin with the guards of most points, or with simple ones, the one of fewer names is chosen.
+    It begins with the guards of most points, or with simple guards; of these two the function with fewer names is
+    chosen.
     """
     found = _cases(columns, values, known, most)
     if found is None or len(found) <= 2:

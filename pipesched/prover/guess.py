@@ -16,9 +16,9 @@ from pipesched.prover.presburger import PwAff, Set, Space, Value, isl
 from pipesched.prover.sampling import Sample
 
 _APART = (-1, 0, 1)
-_FAR = (*_APART, *range(-9, -1), *range(2, 9))  # from ends of loops, where a period is told apart
+_FAR = (*_APART, *range(-9, -1), *range(2, 9))  # from ends of loops, for periods
 _MOST = 160  # most guards that are tried
-_PERIOD = 64  # longest period of a loop variable whose places are told apart
+_PERIOD = 64  # longest period of a loop variable with a case per place
 _CASES = 16  # most cases where they are
 
 
@@ -68,7 +68,7 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if nothing simpler fits and p is fixed, so that a period has few places."""
+        """True if no simpler guess fits and p is fixed, so that a period has few places."""
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property

@@ -52,7 +52,9 @@ class Ends:
 
 @dataclass(frozen=True)
 class Line:
-    """A stage line of one route: of one member, if the line places a family. of: its name, and which member."""
+    """A stage line of one route: of one member, if the line places a family. of: its name, and the number of the
+    member.
+    """
 
     node: ast.Stages
     of: tuple[str, int] = ("", 0)
@@ -154,7 +156,7 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
 
 
 def _require_families(routes: list[tuple[str, int]], home: list[Map], file: ast.File, context: Any) -> None:
-    """Require that a rank has as many stages of each member of a family; raise NotAffine otherwise."""
+    """Require that a rank has the same number of stages of each member of a family; raise NotAffine otherwise."""
     ranks: dict[str, list[Set]] = {}
     for (name, member), each in zip(routes, home, strict=True):
         if any(other == name for other, k in routes if k):

@@ -30,10 +30,10 @@ UnionSet: TypeAlias = Any
 UnionMap: TypeAlias = Any
 Point: TypeAlias = tuple[int, ...]
 
-OPERATIONS = 20_000_000  # isl operations for one question; some seconds
+OPERATIONS = 20_000_000  # isl operations for one question, which take some seconds
 
 
-MEMORY = 2**30  # bytes by which a question may raise what the process holds
+MEMORY = 2**30  # bytes by which a question may raise the memory of the process
 STEPS = 100_000_000  # our own steps for one question; a row of a fit is one step
 
 

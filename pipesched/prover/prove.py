@@ -30,7 +30,7 @@ from pipesched.support.source import Source
 
 ONE_BY_ONE = (2, 3, 4)
 TIMES, COSTS_TRIED = tuple("FBIWOLC"), 16
-MOST_PIECES = 100  # of the statements at one p, beyond which only a user asks for it
+MOST_PIECES = 100  # most statements at one p, unless a user requests this p
 PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
 
 
@@ -172,7 +172,7 @@ class _Prover:
 
 
 def _real(costs: Mapping[str, int]) -> Mapping[str, int] | None:
-    """Return costs in terms of their unit; None if they have none or are no whole numbers."""
+    """Return costs in terms of their unit; None if they have no unit or are not whole numbers."""
     unit = costs.get(UNIT, 1)
     found = {name: value for name, value in costs.items() if name != UNIT}
     if not unit or any(value % unit for value in found.values()):

@@ -15,8 +15,8 @@ Times = tuple[list[int], list[int]]
 
 @dataclass(eq=False)
 class Slot:
-    """A slot at one size. kind: the letter of its cost. inputs: producing slots, and whether a message carries the
-    result.
+    """A slot at one size. kind: the letter of its cost. inputs: the producing slots, and whether a message transfers
+    the result.
     """
 
     first: Instance
@@ -124,8 +124,8 @@ class Replay:
         return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
-        """Return the first instances of the slots that have one longest path at all generators, and those on paths to a
-        slot that ends last. Instances are identified by `id`.
+        """Return the first instances of the slots that have one longest path at all generators, and of slots on paths
+        to a slot that ends last. Instances are identified by `id`.
         """
         starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)

@@ -1,6 +1,6 @@
 """Instances at small sizes, run in order, as data for guesses. Nothing here is a proof.
 
-The order determines the microbatch of each instance: F, I and B take the next one of their chunk, W the oldest I
+The order determines the microbatch of each instance: F, I and B take the next microbatch of their chunk, W the oldest I
 without a W, R the oldest F without an R.
 """
 

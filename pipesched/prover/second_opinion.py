@@ -1,7 +1,7 @@
 """A second opinion on inclusions: Z3 searches for a point of the left side that is not in the right side.
 
     left       conditions of its parts; a quotient is a number q with  d q <= x < d q + d
-    right      the same, denied: its quotients are known numbers, so that nothing is quantified
+    right the negated conditions: its quotients are known numbers, so there are no quantifiers
 
 All questions are linear integer arithmetic. An inclusion that Z3 does not decide within its steps is reported as open.
 """
@@ -22,7 +22,7 @@ from pipesched.prover.evidence import Points, Shown
 from pipesched.prover.presburger import PwAff, Set, UnionSet, isl, parts
 
 STEPS = 40_000_000  # of Z3, for one part of an inclusion; some ten seconds
-IN_ALL = 30 * STEPS  # for all inclusions together; those that come after are open
+IN_ALL = 30 * STEPS  # for all inclusions together; further inclusions are open
 NAMED = 5  # open inclusions that are listed
 CASES = 200  # of four factors together
 Term: TypeAlias = Any
@@ -154,7 +154,7 @@ class _Question:
                 yield [*conditions, *quotients, *said], total
 
     def _conditions(self, part: Any) -> tuple[list[Term], list[Term]]:
-        """Return the conditions of a part, and those that define its quotients."""
+        """Return the conditions of a part, and the conditions that define its quotients."""
         columns, said = self._columns(part, part)
         made = []
         for each in part.get_constraints():

@@ -33,11 +33,11 @@ from pipesched.support.foreign import foreign
 from pipesched.support.source import Source
 
 NAMES = ("p", "v", "m")
-STEPS = 12_000_000  # an operation is one; some ten seconds
+STEPS = 12_000_000  # one per operation; some ten seconds
 PATIENCE = 9_000_000  # of them left when the prover is asked
 _A_REPORT, _A_LOOK = 5_000, 200  # steps, whatever the size: for a verdict, and for a size that the file does not accept
-_ANY, _EACH = 10_000, 50  # operations of a size that is tried: so many, and so many of a stage and microbatch
-_NEAR = 64  # sizes that are looked at for one that the file takes
+_ANY, _EACH = 10_000, 50  # most operations of a tried size: in total, and per stage and microbatch
+_NEAR = 64  # most sizes to try for a size that the file accepts
 _NOT_JUDGED = {str(Code.REQUIRE), str(Code.TOO_MANY_OPERATIONS), str(Code.TOO_MANY_STEPS)}
 Size = Mapping[str, int]
 Fault = tuple[str, str]
@@ -59,7 +59,7 @@ def faults(report: Report) -> set[Fault]:
 
 
 def smallest(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report on the smallest size, with a note on how it was found; the report itself if none is sought.
+    """Return the report on the smallest size, with a note on how it was found; the report itself without a search.
 
     Raises:
         PipeschedError: PS225, if the source is not a .ps file.
@@ -77,7 +77,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
 
 
 def _not_sought(report: Report, source: Source) -> str:
-    """Return why no smaller size is searched for; "" if one is."""
+    """Return the reason why there is no search for a smaller size; "" if there is a search."""
     codes = {code for code, _ in faults(report)}
     if not codes:
         return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` asks every size"
@@ -224,7 +224,7 @@ class _Search:
         return None
 
     def _halved(self, tried: int, total: int) -> tuple[Report, str]:
-        """Halve a size while it fails in the same way, then lower its numbers by one while steps are left."""
+        """Halve a size while it fails in the same way, then lower its numbers by one while steps remain."""
         self.left, size, report = STEPS, self.most, self.failed
         for shift in range(1, max(size.values()).bit_length() + 1):
             while (found := self._less(size, shift)) is not None:

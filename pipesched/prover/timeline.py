@@ -152,7 +152,9 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots with a start that is linear between generators: all proved ones, or the slots of a guess."""
+        """Return the slots with a start that is linear between generators: all proved slots, or the slots of a
+        guess.
+        """
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         if self._tight_everywhere(f"{what}: of one way", tight, zero):
@@ -230,9 +232,8 @@ def _line(x: Statement) -> str:
 
 
 def clock(timeline: Timeline) -> str:
-    """Prove that no operations wait for each other; return the kind of proof.
-
-    Start times at several costs, of which each operation has one above 0, have a sum that grows along every edge.
+    """Prove that no operations wait for each other; return the kind of proof. If each operation has a cost above 0 at
+    some generator, the sum of the start times grows along every edge.
 
     Raises:
         Unsettled: no clock was found.

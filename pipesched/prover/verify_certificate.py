@@ -34,7 +34,9 @@ class Certified(Report):
 
     @property
     def exit_status(self) -> int:
-        """0 all is proved, 1 something is wrong or refuted, 3 something is not settled, also by a second opinion."""
+        """0: every property is proved; 1: a property is wrong or refuted; 3: a property is not settled, possibly by the
+        second opinion.
+        """
         open = self.opinion is not None and self.opinion.open
         status = super().exit_status or (self.theorems.exit_status if self.theorems is not None else 1)
         return status or (NOT_SETTLED if open else 0)
@@ -133,7 +135,7 @@ def _own(finding: Finding) -> Finding:
 
 
 def _changed(certificate: Certificate) -> list[Diagnostic]:
-    """Return PS722 if files of this name exist, here or in the library, but none has the certified text."""
+    """Return PS722 if files of this name exist, here or in the library, but no file has the certified text."""
     name, text = certificate.schedule.name, certificate.schedule.text
     others: list[str] = []
     if os.path.isfile(name):

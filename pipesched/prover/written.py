@@ -69,7 +69,7 @@ def conditions(of: Set, space: Space) -> list[dict[str, object]]:
     """Return a set in the form of certificates: parts, each with its conditions, sorted by text."""
     parts = cases(space.constant(0).intersect_domain(of), space)
     made = [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
-    return sorted(made, key=lambda part: (part["where"], part.get("floors", [])))  # isl's order is that of addresses
+    return sorted(made, key=lambda part: (part["where"], part.get("floors", [])))  # isl sorts by address
 
 
 def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:

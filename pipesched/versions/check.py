@@ -30,7 +30,7 @@ _RULES = "`versions stash`, `versions latest` or `versions delay 1`"
 
 
 def check_order(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS611 to PS616; nothing for an order without a STEP inside."""
+    """Yield PS611 to PS616; no findings for an order without a STEP inside."""
     found = subject.analysis.fact(Versions.of)
     if found is None:
         return

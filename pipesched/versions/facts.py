@@ -1,4 +1,4 @@
-"""Weight versions in an order with STEPs inside. They follow from the lists; time plays no role.
+"""The weight versions in an order with STEPs inside. They follow from the lists and do not depend on times.
 
     rank 0   F0 F1 B0 STEP F2 B1 STEP B2 STEP        version of the stage:  0 until the first STEP, then 1, 2, 3
 
@@ -62,7 +62,7 @@ class Versions:
 
     @property
     def rule(self) -> str:
-        """The first word of the rule; "" if the file has none."""
+        """The first word of the rule; "" for a file without a rule."""
         return self.steps.rule.partition(" ")[0]
 
     @cached_property
@@ -73,12 +73,12 @@ class Versions:
 
     @cached_property
     def batch(self) -> Ints:
-        """By stage * microbatches + microbatch: the STEP that takes its gradient; -1 if the stage is not trained."""
+        """The STEP that takes the gradient, by stage * microbatches + microbatch; -1 if the stage is not trained."""
         return np.where(self.trained, self.made[self.done], -1)
 
     @cached_property
     def number(self) -> Ints:
-        """The number of each STEP among those of its copy, from 0."""
+        """The number of each STEP among the STEPs of its copy, from 0."""
         order = np.argsort(self.unit, kind="stable")
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order)) - np.searchsorted(self.unit[order], self.unit[order])
@@ -86,7 +86,7 @@ class Versions:
 
     @cached_property
     def read(self) -> Ints:
-        """By stage * microbatches + microbatch: the version that F reads, -1 without an F."""
+        """The version that F reads, by stage * microbatches + microbatch; -1 without an F."""
         newest = np.where(self.forward >= 0, self.made[self.forward], -1)
         if self.rule != "delay":
             return newest
@@ -95,19 +95,21 @@ class Versions:
 
     @cached_property
     def read_back(self) -> Ints:
-        """By stage * microbatches + microbatch: the version that I or B reads, -1 without either."""
+        """The version that I or B reads, by stage * microbatches + microbatch; -1 without I and B."""
         read = self.made[self.backward] if self.rule == "latest" else self.read
         return np.where(self.backward >= 0, read, -1)
 
     @cached_property
     def crossings(self) -> Ints:
-        """By stage * microbatches + microbatch: the STEPs of its stage between its F and its I or B."""
+        """The number of STEPs of the stage between F and I or B, by stage * microbatches + microbatch."""
         both = (self.forward >= 0) & (self.backward >= 0)
         return np.where(both, self.made[self.backward] - self.made[self.forward], 0)
 
     @cached_property
     def lags(self) -> Ints:
-        """By stage * microbatches + microbatch: the staleness, the version at its STEP less the version read."""
+        """The staleness by stage * microbatches + microbatch: the version at the STEP less the version that was
+        read.
+        """
         return np.where(self.trained, self.batch - self.read_back, 0)
 
     @property
@@ -124,7 +126,7 @@ class Versions:
     def alive(self) -> tuple[int, ...]:
         """The most versions of one stage that are alive at once, by rank."""
         _, unit, delta = self._events
-        after = np.cumsum(delta)  # those of a copy sum to 0
+        after = np.cumsum(delta)  # the entries of a copy sum to 0
         most = np.zeros(self.schedule.ranks, dtype=np.int64)
         np.maximum.at(most, unit % self.schedule.ranks, after)
         return tuple(most.tolist())

@@ -1,4 +1,6 @@
-"""Weight versions in a report: how many are alive by rank, how stale gradients are, STEPs that microbatches cross."""
+"""Weight versions in a report: versions alive by rank, the staleness of gradients, and the STEPs that microbatches
+cross.
+"""
 
 from __future__ import annotations
 

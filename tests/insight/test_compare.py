@@ -304,7 +304,7 @@ def _keys(value: object) -> set[str]:
 @pytest.mark.parametrize(
     ("line", "program", "said"),
     [
-        ("frozen 0", "repeat m { F } repeat m { B }", "frozen 0: weights of these stages are not trained"),
+        ("frozen 0", "repeat m { F } repeat m { B }", "frozen 0: the weights of these stages are not trained"),
         ("", "repeat m { F }", "forward-only: it does not train"),
         ("", "if r < p { repeat m { F } repeat m { B } }", None),
     ],

@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Run:
-    """The option for a recorded run. recorded: the folder with the records of its ranks, empty if none is given."""
+    """The option for a recorded run. recorded: the folder with the records of its ranks; empty without the option."""
 
     recorded: str = ""

@@ -1,4 +1,4 @@
-"""Who waits for whom in a stopped job: the first call of each rank that is not completed, and the ranks it needs.
+"""The waits of a stopped job: the first call of each rank that is not completed, and the ranks that it needs.
 
     rank 4  all_reduce 88 in tp, not completed ──> rank 5 has not called it
     rank 5  receive from rank 1, not completed ──> rank 1 has called it: it waits in ──> …
@@ -21,8 +21,8 @@ from pipesched.model.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The call in which a rank waits. uncalled: the members that have not called it; behind: those that have, and wait
-    in an earlier call of theirs.
+    """The call in which a rank waits. uncalled: the members that have not called it; behind: the members that have, but
+    still wait in an earlier call.
     """
 
     call: int
@@ -84,7 +84,9 @@ class Blocked:
         return (), (peer,) if peer in self.front else ()
 
     def _absent(self, group: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the members that have not called a collective, and those that wait elsewhere; each found once."""
+        """Return the members that have not called a collective, and the members that wait elsewhere, each member
+        once.
+        """
         if (group, number) not in self._met:
             ranks = self.job.groups[group].ranks
             uncalled = tuple(rank for rank in ranks if self._called.get((group, rank), -1) < number)
@@ -117,7 +119,7 @@ class Blocked:
 
     @cached_property
     def _waiting(self) -> Mapping[int, list[int]]:
-        """By rank, those whose own call needs it; of those that need the same ranks, only one for all."""
+        """By rank, the ranks whose own call needs it; one rank represents all ranks that need the same ranks."""
         found: dict[int, list[int]] = defaultdict(list)
         for needs, alike in self._alike.items():
             for other in needs:
@@ -134,12 +136,14 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The ranks that wait for nobody, each with the number of ranks that wait for it, directly or not."""
+        """The ranks that do not wait for other ranks, each with the number of ranks that wait for it, directly or
+        indirectly.
+        """
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 
     def _behind(self, rank: int) -> set[int]:
-        """Return the ranks that wait for a rank, or for one that waits for it."""
+        """Return the ranks that wait for a rank, directly or through other ranks."""
         seen, left = set[int](), [rank]
         while left:
             for first in self._waiting.get(left.pop(), ()):

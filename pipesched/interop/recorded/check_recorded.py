@@ -1,4 +1,4 @@
-"""Checks of a recorded run against its plan: messages that differ from it, and the cause if the run stops.
+"""Checks of a recorded run against its plan: messages that differ from the plan, and the cause if the run stops.
 
 PS893   a rank left no record
 PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that

@@ -1,4 +1,4 @@
-"""Dumps of torch's flight recorder: the messages that each rank gave to NCCL, and their states. Dumps are read, never
+"""Dumps of torch's flight recorder: the messages that each rank issued to NCCL, and their states. Dumps are read, never
 executed.
 
     {"version": "2.10", "pg_config": {"1": {"desc": "pp", "ranks": "[0, 4]", …}}, "entries": [
@@ -132,7 +132,9 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
 
 
 def _pipelines(groups: Sequence[Group], program: Program) -> list[Group]:
-    """Return the groups with as many ranks as the plan; if some are called `pp` or `pipeline`, only those."""
+    """Return the groups with the plan's number of ranks; if any of them is called `pp` or `pipeline`, only groups with
+    these names.
+    """
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
         group = groups[0]

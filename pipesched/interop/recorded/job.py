@@ -36,7 +36,9 @@ _LARGE = 1 << 24  # bytes of dumps from which several processes read
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as its rank sees it. towards: the peer's place in the group less the own one; 0 for a collective."""
+    """A call relative to its rank. towards: the peer's place in the group less the rank's own place; 0 for a
+    collective.
+    """
 
     name: str
     group: str
@@ -78,7 +80,7 @@ class Job:
 
     @cached_property
     def missing(self) -> tuple[int, ...]:
-        """The ranks of the job that left no record, or none that can be read."""
+        """The ranks of the job without a readable record."""
         return tuple(sorted({rank for group in self.groups for rank in group.ranks} - {*self.ranks}))
 
     @cached_property
@@ -156,7 +158,7 @@ def of_folder(folder: str) -> Job:
 
 
 def _damaged(kinds: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield the files of no kind whose names end in the number of a rank that has no dump."""
+    """Yield the files of unknown kind whose names end in the number of a rank without a dump."""
     ranked = {name: int(found[1]) for name in kinds if (found := RANK.search(name))}
     there = {rank for name, rank in ranked.items() if kinds[name] == "dump"}
     yield from (name for name, rank in ranked.items() if kinds[name] is None and rank not in there)
@@ -316,7 +318,7 @@ def _orders(files: Mapping[str, bytes]) -> dict[int, list[_Post]]:
 
 
 def _traces(files: Mapping[str, bytes]) -> dict[int, list[_Post]]:
-    """Return the messages of traces. A trace names no peer: it is the rank that has the neighbouring stage."""
+    """Return the messages of traces. A trace does not name the peer, which is the rank with the neighbouring stage."""
     events = sorted(recorded_runs.events(files))
     owner = {int(head[1]): rank for rank, _, name in events if (head := re.match(r"\(?(\d{1,6})[A-Z]", name))}
     found = dict[int, list[_Post]]()

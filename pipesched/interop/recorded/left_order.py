@@ -1,4 +1,5 @@
-"""The first rank that left the common order of a job: it made another call than those that should have made the same.
+"""The first rank that left the common order of a job: its call differs from the calls of the ranks that should make the
+same calls.
 
     rank 4   all_reduce in tp   all_reduce in dp   send +1 …       ranks at the same place of their pipelines make the
     rank 5   all_reduce in tp   send +1 …                          same calls: 4, 6 and 7 agree, and 5 left their order
@@ -170,7 +171,9 @@ class Order:
 
     @cached_property
     def _ends(self) -> Bools:
-        """True for collectives at the end of a step: most ranks call them when they have received what they sent."""
+        """True for collectives at the end of a step: most ranks call them after they have received as many messages as
+        they sent.
+        """
         job = self.job
         even = np.zeros(len(job.call), dtype=np.bool_)
         for at in range(len(job.ranks)):
@@ -215,7 +218,7 @@ class Order:
             yield Left(rank, i, (), "no other rank makes its calls in this order")
 
     def _by_two(self) -> Iterator[Left]:
-        """Yield, of two ranks of one place that differ, the one whose calls are rarer in the job."""
+        """Yield, of two ranks at one place that differ, the rank whose calls are rarer in the job."""
         for role in self._roles:
             if len(role) != 2:
                 continue

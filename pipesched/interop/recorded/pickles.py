@@ -23,7 +23,7 @@ _MOST = 8  # most bytes of a number
 
 
 class NotPlain(Exception):
-    """Raised if a file holds more than plain data: one of its opcodes would run something."""
+    """Raised if a file holds more than plain data: one of its opcodes would execute code."""
 
 
 class Reader:

@@ -1,4 +1,5 @@
-"""Messages that a real run posted, compared with the plan: the i-th on a channel with the i-th planned there.
+"""Messages that a real run posted, compared with the plan: the i-th message of a channel with the i-th planned message
+of that channel.
 
     plan      rank 0 > rank 1   F0.0 F0.1 F0.2 |            n messages per step
     recorded  rank 0 > rank 1   F0.0 F0.1 F0.2 | F0.0 F0.1      entry i is message i mod n of step i div n

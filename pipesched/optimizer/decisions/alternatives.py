@@ -1,4 +1,4 @@
-"""A decision: its alternatives, the terms of each, and those that a quick bound excludes."""
+"""A decision: its alternatives, the terms of each, and the alternatives that a quick bound excludes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Choice: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rest:
-    """The alternatives that a quick bound leaves. left: (bound, choice), ascending; floor: the least bound of unlisted
-    ones, or None.
+    """The alternatives that a quick bound does not exclude. left: (bound, choice), ascending; floor: the least bound of
+    unlisted alternatives, or None.
     """
 
     left: list[tuple[Fraction, Choice]]
@@ -58,7 +58,7 @@ class Decision(Protocol):
 
 
 def alike(a: Terms, b: Terms) -> bool:
-    """Return True if two terms ask the same question: the same placement, times, memory, caps and rules."""
+    """Return True if two terms define the same question: the same placement, times, memory, caps and rules."""
     stages = a.placement.stages
     if not np.array_equal(a.placement.rank_of, b.placement.rank_of):
         return False

@@ -1,4 +1,6 @@
-"""The answer to a question with a decision: the best alternative, its order, and the proof that no other is better."""
+"""The answer to a question with a decision: the best alternative, its order, and the proof that no other alternative is
+better.
+"""
 
 from __future__ import annotations
 

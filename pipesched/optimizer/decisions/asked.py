@@ -15,7 +15,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Asked:
-    """The decisions. partition: the number of layers, or 0 for those of the model; None for no partition.
+    """The decisions. partition: the number of layers, or 0 for the layers of the model; None for no partition.
 
     embedding, head: their work, in layers.
     """
@@ -26,7 +26,7 @@ class Asked:
 
 
 def layers(value: object) -> int:
-    """Return a number of layers; 0 for those of the model."""
+    """Return a number of layers; 0 for the layers of the model."""
     if value == MODEL:
         return 0
     found = values.whole(value)
@@ -72,7 +72,7 @@ def overlap(given: Given) -> bool:
 
 
 def recompute(given: Given) -> str | None:
-    """Return which F may run again; raise PipeschedError, PS225, for options that contradict it."""
+    """Return the F that may run again; raise PipeschedError, PS225, for options that contradict it."""
     asked = _in_slots(given, "recompute", ("partition", "all_m", "proof", "confirm"))
     return str(given["recompute"]) if asked else None
 

@@ -1,4 +1,6 @@
-"""Judges the entry `decision` of a certificate: the schedule is of the chosen alternative, and no other is better."""
+"""Judges the entry `decision` of a certificate: the schedule is of the chosen alternative, and no other alternative is
+better.
+"""
 
 from __future__ import annotations
 

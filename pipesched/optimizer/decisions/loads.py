@@ -44,8 +44,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Caps in bytes in the optimizer's unit. held: activations; there: the memory of a layer in any order, in the unit
-    of caps.
+    """Caps in bytes in the optimizer's unit. held: activations; there: the memory of a layer that does not depend on
+    the order, in the unit of caps.
 
     caps: by rank, before the layers; unit: bytes of one unit of caps.
     """
@@ -61,7 +61,9 @@ Split = Sequence[int]
 
 
 def two_splits(layers: int, stages: int) -> tuple[Split, Split]:
-    """Return the splits in which the last stage has all layers but one on each other, and the first."""
+    """Return the split with one layer on every stage but the last, and the split with one layer on every stage but the
+    first.
+    """
     most = layers - stages + 1
     return [*[1] * (stages - 1), most], [most, *[1] * (stages - 1)]
 
@@ -122,7 +124,7 @@ def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tup
 
 
 def head_of(trained: Trained, stages: int) -> Fraction:
-    """Return the FLOPs of the head, in those of a layer; there are no times of either without a device."""
+    """Return the FLOPs of the head as a multiple of a layer's; without a device neither has a time."""
     a, x = trained
     made = parts_of(
         lambda split: [one.forward for one in flops_by_stage(*_laid((a, x), split), stages)],

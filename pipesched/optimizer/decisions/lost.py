@@ -36,7 +36,8 @@ _WHOLE = 0.3  # part of the time for the order of all ranks, with which the answ
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """A rank that is lost. ranks: how many there were; pipelines: how many train the model, each as in the request.
+    """A lost rank. ranks: the number before the loss; pipelines: the number of pipelines that train the model, each as
+    in the request.
 
     peers: the ranks that take its `moved` operations of a kind; whole: the answer with all ranks. peak: by rank that is
     left, in the unit of the request.
@@ -51,7 +52,7 @@ class Lost:
     peak: tuple[Fraction, ...]
 
     def lines(self, makespan: Fraction | None) -> list[str]:
-        """Return what is lost, what a step takes until it is back, and the peaks."""
+        """Return the lost rank, the time of a step without it, and the peaks."""
         said, before = self.whole.instance.costs.unit.text, self.whole.makespan
         peers = [*map(str, self.peers)]
         peers = [*peers[:4], "…", peers[-1]] if len(peers) > 8 else peers
@@ -83,7 +84,7 @@ class Lost:
 
 
 def without(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Find the best order of the ranks that are left, and compare it with the best one of all ranks.
+    """Find the best order of the remaining ranks, and compare it with the best order of all ranks.
 
     Raises:
         PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere; and as `optimize`.
@@ -144,7 +145,7 @@ def side_by_side(placement: Placement, pipelines: int) -> Placement:
 
 
 def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple[int, ...]]:
-    """Return the placement of the other ranks, and those of them that take microbatches of the lost rank.
+    """Return the placement of the other ranks, and the ranks that take microbatches of the lost rank.
 
     Raises:
         PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere.

@@ -1,4 +1,4 @@
-"""The checker's verdict over all alternatives of a decision: none of them has a schedule below the value.
+"""The checker's verdict over all alternatives of a decision: no alternative has a schedule below the value.
 
     alternatives     listed anew from the numbers in the answer
     each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
@@ -32,7 +32,7 @@ RANKED, LISTED = 200, 3_000
 
 @dataclass(frozen=True)
 class Excluded:
-    """The number of alternatives that each argument excludes. open: those left, each with its bound."""
+    """The number of alternatives that each argument excludes. open: the other alternatives, each with its bound."""
 
     by: Mapping[str, int]
     open: Sequence[tuple[Fraction, Choice]]

@@ -71,13 +71,13 @@ class Partition:
         return comb(self.layers - 1, self.stages - 1)
 
     def seeds(self) -> list[Choice]:
-        """Return the even split, and those whose largest stage is least, seen from either end."""
+        """Return the even split, and the splits with the smallest largest stage, filled from either end."""
         even = [self.layers // self.stages + (s < self.layers % self.stages) for s in range(self.stages)]
         made = [tuple(even), self._least_largest(reverse=False), self._least_largest(reverse=True)]
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the smallest stage so far, the first or the last of equal ones."""
+        """Return the split that adds each layer to the smallest stage so far, the first or the last of equal stages."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)

@@ -152,7 +152,9 @@ def partition(
 
 
 def _layers(request: Request) -> int:
-    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or there is none."""
+    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or there is no
+    number.
+    """
     assert request.decide is not None and request.decide.partition is not None
     layers, model = request.decide.partition, request.workload.model
     if model is None:

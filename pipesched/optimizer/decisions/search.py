@@ -1,4 +1,4 @@
-"""The search over alternatives: orders of the most promising one first, until no other can be better.
+"""The search over alternatives: orders of the most promising alternative first, until no other can be better.
 
     seeds     ─ known orders and heuristics ─> a value          excludes alternatives by their quick bounds
     the rest  ─ sorted by the bound ─────────> heuristics on the first ones: the value falls
@@ -40,7 +40,7 @@ Progress = Callable[[State], None]
 
 @dataclass(eq=False)
 class Best:
-    """The best alternative so far. orders: its best; searched: the alternatives whose orders were searched.
+    """The best alternative so far. orders: its best orders; searched: the alternatives whose orders were searched.
 
     proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes.
     """
@@ -108,7 +108,7 @@ class Searcher:
                 best.proofs[choice] = ""
 
     def _listed(self, best: Best) -> list[tuple[Fraction, Choice]]:
-        """Return the alternatives by their bounds, as far as these are below the value."""
+        """Return the alternatives with bounds below the value, by bound."""
         value = best.value if best.value is not None else Fraction(2**40)
         made = []
         for quick, choice in self.decision.rest(value).left[:LISTED]:
@@ -158,7 +158,7 @@ class Searcher:
             self._prove(choice, best, state)
 
     def _prove(self, choice: Choice, best: Best, state: State) -> None:
-        """Make the proof that an alternative is not better, if an engine has refuted it."""
+        """Write the proof that an alternative is not better, if an engine has refuted it."""
         assert best.value is not None
         instance = self.instance_of(choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale

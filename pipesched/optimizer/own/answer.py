@@ -116,7 +116,9 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
 def _library(
     schedule: Schedule, sizes: Mapping[str, Value], instance: Instance, arcs: Arcs, meter: Meter
 ) -> Iterator[tuple[str, Orders]]:
-    """Yield the library's orders of the same operations, at the same sizes; with a cap also those made for one."""
+    """Yield the library's orders of the same operations at the same sizes; under a cap, also the orders designed for a
+    cap.
+    """
     placement = schedule.placement
 
     def same(other: Placement) -> bool:
@@ -178,7 +180,7 @@ def _schedule(schedule: Schedule, arcs: Arcs, orders: Orders) -> Schedule:
 def _answer(
     instance: Instance, schedule: Schedule, source: str, stopped: str, request: Request, said: list[str]
 ) -> Optimum:
-    """Judge the best order, print it, read it back and check it."""
+    """Judge the best order, print it, and check the printed file."""
     made = Analysis(schedule, instance.costs, instance.release)
     assert made.idle is not None, "its orders run"
     value = made.idle.span if instance.objective == "span" else made.idle.makespan

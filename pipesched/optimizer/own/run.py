@@ -1,4 +1,4 @@
-"""Orders of a schedule's own slots: how long each takes, and what a rank may run next under its cap.
+"""Orders of a schedule's own slots: the time of each order, and the slots that a rank may run next under its cap.
 
 slot       an operation or a pair; takes memory at its start and changes it at its end, by the order of its rank
 order      the slots of each rank; it runs as early as it can, as `analysis.timeline` runs it
@@ -96,7 +96,7 @@ class Slots:
         return some if len(some) > 1 else []
 
     def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
-        """Return the orders with two microbatches in each other's places; None if that is not within the caps."""
+        """Return the orders with two microbatches exchanged; None if they are not within the caps."""
         other, turned = {one: two, two: one}, [*range(len(self.rank))]
         for (op, stage, i), x in self.named.items():
             turned[x] = self.named.get((op, stage, other.get(i, i)), -1)
@@ -119,7 +119,7 @@ class Slots:
         return node if node < len(self.rank) else self.inputs[node][0][0]
 
     def fits(self, rank: int, order: Sequence[int]) -> bool:
-        """Return True if a rank runs each slot after those that it needs, and stays within its cap."""
+        """Return True if a rank runs each slot after the slots that it needs, and stays within its cap."""
         cap, held, done = self.cap[rank], 0, set[int]()
         for x in order:
             if (cap is not None and held + self.needs[x] > cap) or not done.issuperset(self.here[x]):
@@ -129,7 +129,7 @@ class Slots:
         return True
 
     def ends(self, orders: Orders) -> list[int] | None:
-        """Return the end of each slot and copy; None if ranks wait for each other."""
+        """Return the end of each slot and copy; None if ranks wait for each other in a cycle."""
         end, at, clock = [-1] * len(self.cost), [0] * len(orders), [0] * len(orders)
         engine, waiting, left = defaultdict[int, int](int), defaultdict[int, list[int]](list), list(range(len(orders)))
         inputs, cost = self.inputs, self.cost

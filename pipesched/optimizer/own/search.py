@@ -23,8 +23,8 @@ _WIDE = 2_000  # slots of a rank that are looked at for its next one
 _WINDOWS = (1, 2, 3, 4, 5, 6, 8, 12)  # sequences that are open at once in list schedules under a cap
 _FEW = 10_000  # steps to time an order up to which list schedules are made at any limit
 _EACH = 1.5  # steps to time a slot
-_LATE = 30  # an order is kept if it is not longer than that of so many moves before
-_CRITICAL = 0.7  # share of the moves that are within critical blocks; the others may open the way to them
+_LATE = 30  # an order is kept if it is not longer than the order this many moves before
+_CRITICAL = 0.7  # share of the moves within critical blocks; the other moves may make such moves possible
 _SWAPPED = 0.5  # share of these in which two neighbours change places at an end of the block
 _EXCHANGED = 0.1  # share of the moves in which two microbatches change places on all ranks, if they differ
 _PATIENCE = 400  # moves without a better order, per rank, after which the search begins again at the best
@@ -106,7 +106,7 @@ class Listing:
 
 @dataclass(eq=False)
 class Search:
-    """The search. bound: no order is below it; given: the objective of the order at hand, None if it is over the caps;
+    """The search. bound: no order is below it; given: the objective of the given order, None if it exceeds the caps;
     impossible: the reason why no order is within the caps, if one is known.
     """
 
@@ -121,7 +121,7 @@ class Search:
     impossible: str = ""
 
     def run(self, known: Iterable[tuple[str, Orders]]) -> None:
-        """Take the known orders, the one at hand first, then shorter ones, until the bound or the meter's limit."""
+        """Take the known orders, the given order first, then shorter orders, until the bound or the meter's limit."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:
@@ -203,8 +203,8 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders with one slot of a block at another place of the block, or just past its end; None if that is
-    not within the cap.
+    """Return the orders with one slot of a block at another place of the block, or just past its end; None if they
+    exceed the cap.
     """
     rank, low, high = block
     order = orders[rank]

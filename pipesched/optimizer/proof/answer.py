@@ -79,7 +79,7 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
 
 
 def as_asked(terms: Terms) -> dict[str, object]:
-    """Return the entries that are only for people: the unit of times, and caps in bytes as given by the user."""
+    """Return the entries that no check reads: the unit of times, and caps in bytes as typed by the user."""
     unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
     return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 

@@ -1,6 +1,6 @@
 """A schedule under given terms: its faults, its times, and the problem that it solves.
 
-A fault of a certificate is raised as a `FaultError`, wherever it is found.
+Every function raises a fault of a certificate as a `FaultError`.
 """
 
 from __future__ import annotations

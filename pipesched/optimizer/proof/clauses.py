@@ -46,7 +46,7 @@ MOST = 2_500_000
 
 
 class TooManyError(Exception):
-    """The proof would need too many clauses."""
+    """Raised if a proof needs too many clauses."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"its proof is for terms that give more than {most:,} clauses")

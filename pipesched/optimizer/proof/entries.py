@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self if there are no other entries; otherwise raise Unreadable, since no check reads the others."""
+        """Return self if there are no other entries; otherwise raise Unreadable, since no check reads other entries."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
         return self

@@ -49,7 +49,7 @@ _DERIVED = ("verdict", "lower_bound", "gap")
 
 @dataclass(frozen=True)
 class Judgement:
-    """Findings, and the verdict if there are none. spent: the times of the schedule."""
+    """The findings; without findings, the verdict. spent: the times of the schedule."""
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
@@ -108,7 +108,7 @@ def judge(
 
 
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
-    """Judge the schedule at another m by a verdict for every m. own: the schedule of the answer.
+    """Judge the schedule at another m by a verdict for every m. own: the answer's schedule at its own m.
 
     Findings: PS225, the verdict does not include this m; PS715, it does not hold.
     """
@@ -131,7 +131,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """Return the work bound that a certificate names: a rank's head, work and tail; None if it names none."""
+    """Return the work bound of a certificate: a rank's head, work and tail; None if it has no such bound."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -142,7 +142,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
 
 
 def _formula(case: Case, given: Work | None) -> Verdict:
-    """Return the verdict by the best of the bounds that a person can follow."""
+    """Return the verdict by the best of the bounds that a person can verify."""
     found = [given] if given is not None else []
     found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
@@ -154,7 +154,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """Return the verdict by a certificate's refutation: a proof, dynamic programming, or an engine's word."""
+    """Return the verdict by a certificate's refutation: a proof, dynamic programming, or only an engine's answer."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not say what was refuted")
         return formula
@@ -172,7 +172,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """Return the reason why no objective is at most `bound` ticks; empty if it rests on an engine's word."""
+    """Return the reason why no objective is at most `bound` ticks; empty if only an engine's answer shows it."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     asked, grid = case.problem, given.ticks("grid") if "grid" in given else 1
     if grid != 1:

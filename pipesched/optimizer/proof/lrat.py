@@ -35,7 +35,9 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
-    """Return the reason why the steps show nothing, or an empty string. begin: makes the clauses before the first."""
+    """Return the reason why the steps are not a proof, or an empty string. begin: returns the clauses before the first
+    step.
+    """
     numbers(text)
     try:
         made = begin(steps := steps_of(text))
@@ -50,8 +52,9 @@ def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
 
 
 def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = False) -> Clauses:
-    """Return the clauses with which a proof begins: those of narrowed time windows if its steps are numbered from there
-    on, otherwise those of longest paths. whole: True for all clauses, False for those that a step names.
+    """Return the clauses with which a proof begins: the clauses of narrowed time windows if the numbers of its steps
+    follow them, otherwise the clauses of longest paths. whole: True for all clauses, False for the clauses that a step
+    names.
 
     Raises:
         TooManyError: there are too many clauses.

@@ -37,8 +37,8 @@ from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 
-_POINTS = 12  # most states of one rank; more are replaced by earlier ones
-_HOMES, _MOST = 4, 1_500  # homes that are tried; most meetings of a walk
+_POINTS = 12  # most states of one rank; beyond that, earlier states replace several
+_HOMES, _MOST = 4, 1_500  # candidates for the home; most meetings of a walk
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
@@ -85,9 +85,7 @@ class States:
 
 
 def _homes(problem: Problem) -> list[Home]:
-    """Return the homes with the longest round trips per microbatch; none unless every rank has one stage of one
-    route.
-    """
+    """Return the homes with the longest round trips of microbatches; none unless each rank has one stage of one route."""
     ranks = range(len(problem.cap))
     if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
         return []
@@ -152,7 +150,7 @@ def _met(home: Home, begun: Ints, follows: Ints) -> States:
 
 
 def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the undominated states at one r; if there are many, several are replaced by one that dominates them."""
+    """Return the undominated states at one r; if there are many, one state that dominates several replaces them."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])

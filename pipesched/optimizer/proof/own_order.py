@@ -60,7 +60,7 @@ class Arcs:
 
     @classmethod
     def of(cls, schedule: Schedule, ticks: Ticks) -> Arcs:
-        """Return the arcs of a valid schedule; they are those of every other order of the same operations."""
+        """Return the arcs of a valid schedule, which are the same in every order of its operations."""
         found = Dependencies.of(schedule)
         copies = Copies.of(schedule, found)
         slot, cost, _, (waits, awaited, delay) = entries(schedule, found, ticks, copies)

@@ -48,8 +48,8 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] | None = None) -> int | None:
-    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is none, or the steps
-    run out. left: a list of one number, of steps, from which those taken are subtracted.
+    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is no such rank, or the
+    steps run out. left: a list with the number of remaining steps, which is reduced.
 
     A span is refuted in the frame of some rank. The rank of the first line, which begins before all others, is tried
     first; in each frame the rank itself comes first.

@@ -1,4 +1,4 @@
-"""Checks that m determines only how often a part of each rank's program repeats.
+"""Checks that m determines only the number of repetitions of a part of each rank's program.
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
@@ -100,7 +100,9 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return why a copy may have other letters, or an empty string. several: True if the rank has several chunks."""
+    """Return the reason why a copy may have other letters, or an empty string. several: True if the rank has several
+    chunks.
+    """
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

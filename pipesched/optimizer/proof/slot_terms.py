@@ -20,8 +20,8 @@ Stage: TypeAlias = tuple[int, int]
 
 
 class Kind(NamedTuple):
-    """A kind of slot: the stage of its F, whether that runs again, the stage of its I, W, B or R, which of these it is,
-    its duration.
+    """A kind of slot: the stage of its F, whether this F runs again, the stage of its I, W, B or R, the letter of that
+    operation, its duration.
     """
 
     forward: Stage | None
@@ -132,7 +132,7 @@ class Question:
         self.wrong = _wrong(terms) or _wrong_times(self.kinds, work)
 
     def _hold(self, terms: Terms) -> None:
-        """Set what an F takes, what it frees until its R, and the caps, in whole units."""
+        """Set the memory that an F takes, the memory that it frees until its R, and the caps, in whole units."""
         stages = self.stages
         small = terms.costs.kept(stages).column if terms.again else (Fraction(0),) * stages
         sizes, less = (

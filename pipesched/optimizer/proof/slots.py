@@ -1,7 +1,7 @@
 """Clauses satisfied by every schedule of slots with a makespan of at most C, derived only from its terms.
 
 Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. The
-terms may leave open which F run with which B, which backwards are whole, and which F run again.
+terms may leave undecided the pairs of F and B, the backwards that are whole, and the F that run again.
 
     s(k,t)      a slot of kind k starts at t
     f(q,i,t)    the i-th F of stage q has started by t          F(q,i,t)   it has ended by t
@@ -117,7 +117,7 @@ class SlotClauses(Numbered):
                 self._held(rank, cap)
 
     def _machine(self, rank: int) -> None:
-        """Add: while a slot runs, no other starts."""
+        """Add the clauses for: while a slot runs, no other slot starts."""
         any_start = [self._new() for _ in range(self.until)]
         for t, slots in enumerate(self.slots[rank]):
             for kind, x in slots.items():
@@ -137,7 +137,7 @@ class SlotClauses(Numbered):
         return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
 
     def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
-        """Add: the j-th row rises at t only if one of parts[t] is true and the row before has risen."""
+        """Add the clauses for: the j-th row rises at t only if one of parts[t] is true and the row before has risen."""
         for j, row in enumerate(rows):
             for t, some in enumerate(parts):
                 before = self._at(rows[j - 1], t - 1) if j else TRUE

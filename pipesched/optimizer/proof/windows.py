@@ -30,13 +30,16 @@ def _feeds(line: Line, kind: Op, needed: Container[tuple[int, int]]) -> bool:
 
 
 class Windows:
-    """The time windows by line. inputs: for a line that represents several of a rank, the lines that it waits for.
+    """The time windows by line. inputs: for a line that represents several lines of a rank, the lines that it waits
+    for.
 
     bound: the limit on the span of every rank, None for the makespan.
     """
 
     def __init__(self, problem: Problem, bound: int, frame: int | None, *, coarse: bool = False) -> None:
-        """frame: the rank whose first start is 0, None for the first of all. coarse: whether F, I and B are merged."""
+        """frame: the rank whose first start is 0; None: the rank with the first start. coarse: whether F, I and B are
+        merged.
+        """
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
         self.work, self.gains = dict(problem.work), dict(problem.gains)
         self.bound = bound if problem.span else None

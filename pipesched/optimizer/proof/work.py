@@ -20,7 +20,7 @@ from pipesched.optimizer.proof.problem import Problem
 
 @dataclass(frozen=True)
 class Work:
-    """A bound, in ticks. frame: the rank whose span is counted, None for the makespan. count: number of operations.
+    """A bound, in ticks. frame: the rank of the span, None for the makespan. count: number of operations.
 
     each: the increase of the bound with one more microbatch.
     """
@@ -51,7 +51,7 @@ def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -
 
 
 def everything(problem: Problem, rank: int) -> Work:
-    """Return the bound by all operations of a rank, which has at least one."""
+    """Return the bound by all operations of a rank with at least one operation."""
     frame = rank if problem.span else None
     head, tail = (
         min(min(times[line]) for line in problem.on(rank)) for times in (problem.heads(frame), problem.tails(frame))

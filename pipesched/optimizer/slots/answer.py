@@ -1,4 +1,4 @@
-"""The answer to a question about slots (pairs, R): the shortest order, and the proof that none is shorter.
+"""The answer to a question about slots (pairs, R): the shortest order, and the proof that no order is shorter.
 
 orders at hand that fit ─────┐
 clauses at C: a model ───────┴─> best ──> one tick less ──> ... ──> refuted: a proof in LRAT ──> bound
@@ -50,14 +50,16 @@ if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
 _CLAUSE = 3  # steps to write a clause
-_FIRST, _SHARE = 0.1, 0.6  # part of what is left for one question: about a shorter order, about a bound
+_FIRST, _SHARE = 0.1, 0.6  # part of the remaining time for one question: about a shorter order, about a bound
 _FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
 _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
 
 
 @dataclass(eq=False)
 class Search:
-    """The search for the shortest order. value: its makespan in ticks; refuted: the largest refuted one, with LRAT."""
+    """The search for the shortest order. value: its makespan in ticks; refuted: the largest refuted makespan, with
+    LRAT.
+    """
 
     asked: Question
     instance: Instance
@@ -71,7 +73,7 @@ class Search:
     notes: list[str] = field(default_factory=list)
 
     def offer(self, schedule: Schedule, source: str) -> None:
-        """Take an order if it is within the caps and shorter than the best."""
+        """Accept an order if it is within the caps and shorter than the best order."""
         made = Analysis(schedule, self.instance.costs, self.instance.release)
         caps = self.instance.caps or made.memory.peak
         if made.idle is None or any(a > b for a, b in zip(made.memory.peak, caps, strict=True)):

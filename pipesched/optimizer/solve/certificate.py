@@ -1,8 +1,8 @@
 """The certificate of a schedule, as JSON that `optimizer.proof` derives again; `optimizer.proof.entries` lists its
 entries.
 
-A bound is two times of a rank. A refutation is an engine's word with its question; the checker repeats one by `ranks`,
-and follows a proof. The verdict is missing here: the checker adds it.
+A bound is two times of a rank. A refutation is an engine's answer with its question; the checker repeats a refutation
+by `ranks`, and follows a proof. The verdict is missing here: the checker adds it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
 
 
 def ended(problem: Problem, orders: Orders) -> Orders:
-    """Move the operations that no schedule runs to the end of their rank: nothing waits for them there."""
+    """Move the operations that no schedule runs to the end of their rank, where no operation waits for them."""
     if not problem.absent.any():
         return orders
     left = np.flatnonzero(problem.absent[problem.sequence])

@@ -80,7 +80,7 @@ class Instance(Terms):
     of_one: Fraction | None = None
 
     def problem(self, microbatches: int | None = None) -> Problem:
-        """Make the problem at the placement's number of microbatches, or at another one (with one route).
+        """Build the problem at the placement's number of microbatches, or (with one route) at another number.
 
         Raises:
             PipeschedError: PS222, costs that do not fit; PS225, an objective that is undefined for the placement.

@@ -36,5 +36,5 @@ class Meter:
         return self.spent >= self.limit
 
     def part(self, share: float) -> Meter:
-        """Return a meter limited to a share of the steps that are left; the caller adds what it spends."""
+        """Return a meter limited to a share of the remaining steps; the caller adds the steps that it takes."""
         return Meter(self.left * share)

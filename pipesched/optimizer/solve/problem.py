@@ -76,7 +76,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """Return only the fields: another process derives the other values again."""
+        """Return only the fields; the receiving process derives the other values again."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
@@ -271,8 +271,8 @@ class Repeat(NamedTuple):
 class Question:
     """The question whether there is a schedule with objective at most `bound` ticks.
 
-    engine: cadical or z3. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part
-    that must repeat. limit: steps after which an engine gives up, None for never; seed: the seed of its random choices.
+    engine: cadical or z3. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part that must
+    repeat. limit: steps after which an engine stops, None without a limit; seed: the seed of its random choices.
     """
 
     problem: Problem
@@ -286,7 +286,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer to a question. verdict: sat, unsat or unknown (which never counts as unsat; `reason` says why).
+    """The answer to a question. verdict: sat, unsat or unknown (which never counts as unsat; `reason` explains it).
 
     start: in a sat answer to a question about all ranks, int64, shape (operations,), otherwise None. steps: the work
     done, the same on every machine.

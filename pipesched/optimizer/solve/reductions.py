@@ -1,4 +1,4 @@
-"""Reductions of a problem to a smaller, an equivalent or a coarser one.
+"""Reductions of a problem to a smaller, an equivalent or a coarser problem.
 
     restrict    some ranks only; the others run any number of operations at a time, without caps. An objective that
                 these ranks alone cannot reach is unreachable: one rank, with its memory, its round trips and the
@@ -116,8 +116,8 @@ def _operations(problem: Problem, q: int) -> Ints:
 
 
 def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """Merge the W of every rank whose W are alike. The n-th has the n-th smallest low and the n-th smallest high of
-    all.
+    """Merge the W of every rank whose W are alike. The n-th merged W has the n-th smallest low and the n-th smallest
+    high of all W.
     """
     groups = _groups(problem)
     inside = {q for group in groups for q in group}
@@ -190,7 +190,7 @@ def coarsened(problem: Problem, ticks: int, *, down: bool = False) -> Problem:
 
 def grid(problem: Problem) -> int | None:
     """Return the largest number of ticks to whose multiples durations and lags can be rounded down with little loss;
-    None if there is none, or the end of an operation takes memory, which then would be taken earlier.
+    None if there is no such number, or if the end of an operation takes memory, which rounding would take earlier.
     """
     times = np.concatenate([problem.duration, problem.lag])
     count = np.bincount(times, np.concatenate([problem.length, problem.length[problem.after]]), 1)

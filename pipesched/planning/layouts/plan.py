@@ -1,4 +1,4 @@
-"""The fastest choices for a request, and why the other choices lost.
+"""The fastest choices for a request, and the reasons why the other choices are not among them.
 
 request ──> every choice ──> the fastest that fit, rule by rule
 """
@@ -76,8 +76,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The fastest choices, one for each (p, t, c, d, e). counts: number of choices by outcome. refused: reasons to
-    refuse choices, with counts. rules: rules of the literature, judged by the first choice. explained: the requested
+    """The fastest choices, one for each (p, t, c, d, e). counts: number of choices by outcome. refused: the number of
+    refused choices by reason. rules: rules of the literature, compared with the first choice. explained: the requested
     explanations. ordered: the optimizer's orders for the first choices, if requested.
     """
 

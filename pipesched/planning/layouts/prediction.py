@@ -1,6 +1,6 @@
 """The cost of a configuration: bytes per rank and seconds per step, from the timeline of its order.
 
-    every stage   F, I, W: FLOPs over the rate of the device, and messages between the ranks of a layer
+    every stage F, I, W: FLOPs divided by the rate of the device, and messages between the ranks of a layer
     timeline      the schedule's order with these, and its messages
     step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
                   last backward: of these two only the part that does not overlap, layer by layer
@@ -53,7 +53,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Over:
-    """The bytes of a rank that exceed the cap, and what they are for; text only if somebody reads it."""
+    """The bytes of a rank that exceed the cap, and what they are for; the text is made when it is read."""
 
     rank: int
     bytes: int

@@ -1,4 +1,5 @@
-"""Rules of thumb from the literature, each checked against the numbers; and the reasons why other choices lost.
+"""Rules of thumb from the literature, each compared with the predictions, and the reasons why other choices are slower
+or do not fit.
 
 A rule that the fastest choice satisfies is confirmed, unless its subject does not occur. For a broken rule, the fastest
 choice that satisfies it shows why it does not hold here: how much slower that choice is, and in which terms; or that no
@@ -31,8 +32,8 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of thumb. lacks: why there is nothing to judge. breaks: whether the fastest choice breaks it; keeps:
-    whether a choice satisfies it, given the fastest one.
+    """A rule of thumb. lacks: the reason why the rule does not apply. breaks: whether the fastest choice breaks it;
+    keeps: whether a choice satisfies it, given the fastest one.
     """
 
     text: str
@@ -44,8 +45,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule, and, if the plan breaks it, the fastest choice that satisfies it; None if no such choice fits. lacks: why
-    there is nothing to judge.
+    """A rule, and, if the plan breaks it, the fastest choice that satisfies it; None if no such choice fits. lacks: the
+    reason why the rule does not apply.
     """
 
     rule: Rule

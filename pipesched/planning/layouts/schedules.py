@@ -19,7 +19,7 @@ class Row:
     """A library schedule. chunks: stages per rank, None if that is v. fused: its backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
-        and the rank. refuses: why it does not support a size, or an empty string.
+        and the rank. refuses: the reason why it does not support a size, or an empty string.
     """
 
     name: str
@@ -128,5 +128,5 @@ UNTRIED: Mapping[str, str] = {
     "bitpipe": _TWICE,
     "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
 }
-"""The library schedules that people ask for, and why a plan does not try them."""
+"""Known library schedules that a plan does not try, each with the reason."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

@@ -65,9 +65,9 @@ def _tried(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: number refused, by kind; example: for each kind the choice that exceeds the
-    cap by the least. alive: choices that no bound excludes, sorted by their lower bound on time. known: results of the
-    timed ones. tell: called with the progress.
+    """The choices of a problem. reasons: number refused, by kind; example: for each kind, the choice that exceeds the
+    cap by the fewest bytes. alive: choices that no bound excludes, sorted by their lower bound on time. known: results
+    of the timed choices. tell: called with the progress.
     """
 
     problem: Problem
@@ -95,7 +95,7 @@ class Search:
         self.alive.sort()
 
     def _first(self) -> None:
-        """Report a first row at once: of a few simple choices, the one with the smallest time bound, timed."""
+        """Report a first row early: of a few simple choices, the one with the smallest time bound, with its time."""
         space = self.problem.space
         few = list(islice(replace(space, only={**GLANCE, **space.only}), FEW))
         bounded = [

@@ -209,8 +209,8 @@ class Space:
 
 @lru_cache(maxsize=4096)
 def _ends(a: Transformer, stages: int) -> tuple[int, ...] | None:
-    """Return the layers by stage if the embedding and the head count as one each, with more layers on the first stages;
-    None if a middle stage would have no layer, or if the result is the even split.
+    """Return the layers by stage if the embedding and the head count as one layer each, with more layers on the first
+    stages; None if a middle stage would have no layer, or if the result is the even split.
     """
     each, more = divmod(a.layers + 2, stages)
     counts = tuple(each + (stage < more) - (stage in (0, stages - 1)) for stage in range(stages))
@@ -250,7 +250,7 @@ def refuses(space: Space, choice: Choice) -> str:
 
 
 def _unsplit(space: Space, choice: Choice) -> str:
-    """Return why the trainer whose times are used does not run a choice; empty for a requested ZeRO stage."""
+    """Return the reason why the trainer of the times does not run a choice; empty for a requested ZeRO stage."""
     x, row = choice.training, TRAINERS.get(space.training.trainer)
     run = (row.zero if row else ((0, 1, 2, 3), (0, 1)))[choice.p > 1]
     if x.zero in run or "zero" in space.only:

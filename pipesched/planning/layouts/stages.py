@@ -1,4 +1,4 @@
-"""Seconds and bytes of every stage for many choices; most stages of a choice are equal.
+"""The seconds and bytes of every stage, for many choices. Most stages of a choice are equal.
 
 The bytes and FLOPs of a stage are proportional to the tokens of a microbatch on a rank, b s / c, so they are computed
 for one sequence and multiplied. Nanoseconds and bytes are rounded down, since they serve as bounds.
@@ -32,9 +32,10 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices and the cluster. cap: bytes per rank. efficiency: the fraction of the device's peak FLOP/s that is
-    achieved; None: times by shape, if the device has the figures for it. overlap: the share of the messages between
-    copies that may overlap compute; None: the trainer's. constants: replace those of the table.
+    """The cluster and the assumptions for a set of choices. cap: bytes per rank. efficiency: the fraction of the
+    device's peak FLOP/s that is achieved; None: times by shape, if the device has the figures for it. overlap: the
+    share of the messages between copies that may overlap compute; None: the trainer's. constants: replace the constants
+    of the table.
     """
 
     space: Space

@@ -1,4 +1,4 @@
-"""Bytes that one microbatch keeps on one rank for its backward, tensor by tensor.
+"""The bytes of each tensor that one microbatch keeps on one rank for its backward.
 
 Korthikanti et al. 2022 (arXiv:2205.05198), section 4, for a GPT with 16-bit activations and dropout, s tokens, b
 sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism:
@@ -173,8 +173,8 @@ def loss(a: Transformer, x: Training) -> Fraction:
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the bytes that I leaves for W in addition to the saved ones: the output gradient of every weight of a
-    layer.
+    """Return the bytes that a layer keeps from I to W in addition to the saved bytes: the output gradient of every
+    weight of a layer.
 
     This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
     nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
@@ -238,7 +238,7 @@ def _stage(
     saved = sum((number * one.saved for one, number in each), out + extra)
     left = sum((number * one.stored for one, number in each), zero)
     whole, inner = max((one.whole for one, _ in each), default=edge), max((one.inner for one, _ in each), default=zero)
-    if last:  # a B has freed the head's activations before it reaches a layer; an I frees the logits at its end
+    if last:  # B frees the head's activations before its first layer; I frees the logits at its end
         freed = logits(a, x, 4) + out
         left = max(left + edge + ends - freed, zero)
         whole, inner = max(whole - head(a, x), loss(a, x)), max(inner + freed, loss(a, x) - left)
@@ -307,8 +307,8 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _cross(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Yield the other tensors of attention to an encoder; its q, k, v and scores count with those of the layer. All
-    layers share the encoder's output, of which autocast makes a copy for k and one for v.
+    """Yield the other tensors of attention to an encoder; its q, k, v and scores count with the tensors of the layer.
+    All layers share the encoder's output, of which autocast makes a copy for k and one for v.
     """
     z = entry(a, x)
     yield Saved("input of the norm before attention to the encoder", _norm(a, x))

@@ -23,7 +23,8 @@ OWN = ("eager", "cpu")
 ADAPTED = ("all", "attention", "qv")
 """The matrices of a layer that have LoRA's adapters: all; q, k, v and the projection; q and v."""
 RECOMPUTE = ("none", "selective", "operations", "full")
-"""What a backward runs again: nothing, the scores of attention, every second product as torchtitan does, everything."""
+"""The values of recompute: a backward recomputes no operations, the scores of attention, every second product as in
+torchtitan, or all operations."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Transformer:
         return self.experts is not None and layer >= self.experts.dense_layers
 
     def kind(self, layer: int) -> int:
-        """Return the first layer whose sizes are those of a layer, counted from 0."""
+        """Return the first layer with the sizes of a given layer, counted from 0."""
         if self.encoder is not None:
             return self.encoder.layers if layer >= self.encoder.layers else 0
         return self.experts.dense_layers if self.experts is not None and self.has_experts(layer) else 0
@@ -218,4 +219,4 @@ class Training:
 
 
 Trained: TypeAlias = tuple[Transformer, Training]
-"""A model as its file gives it."""
+"""The model of a file."""

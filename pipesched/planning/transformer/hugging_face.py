@@ -28,8 +28,8 @@ Counts: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. keys: our names of sizes with its keys, if they differ from `_USUAL`. always: values of our
-    keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
+    """A family of models. keys: the family's key of each of our sizes, if it differs from `_USUAL`. always: values of
+    our keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
     """
@@ -195,7 +195,7 @@ _CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
     ("add_cross_attention", lambda x, all: x is True, "has attention to an encoder"),
     ("multi_query", lambda x, all: x is True and all.get("model_type") != "falcon", "has one head of keys and values"),
 )
-"""Settings that change what is counted: the key, whether its value does, and what the model has then."""
+"""Settings that change a counted figure: the key, the values with this effect, and the feature of the model."""
 
 _LEFT_OUT: tuple[tuple[str, Callable[[object], object], str], ...] = (
     ("num_nextn_predict_layers", lambda x: isinstance(x, int) and x > 0, "layers of multi-token prediction"),

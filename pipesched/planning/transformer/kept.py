@@ -1,4 +1,4 @@
-"""Ratios of the measured bytes of layers to the model's, as written by ``run --rank R --model M -o FILE``.
+"""Ratios of measured to predicted bytes of layers, as written by ``run --rank R --model M -o FILE``.
 
 layer      kept from F to the backward         stored   kept from I to W on top
 working    temporary bytes of a backward

@@ -149,7 +149,7 @@ _NOT_PLANNED: Mapping[str, str] = {
     "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 omits its bytes and its time",
     "scatter_gather": "the trainer decides: with megatron a message between stages is cut over the tensor ranks",
 }
-"""What people ask for in a model's file and nothing here counts, by a part of the key."""
+"""Known keys of models' files that are not supported, by a part of the key."""
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:

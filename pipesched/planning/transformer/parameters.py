@@ -1,4 +1,4 @@
-"""Parameters of a stage, counted matrix by matrix, in total and on one rank.
+"""The parameters of a stage, counted by matrix, in total and on one rank.
 
     embedding        V h, and s h of learned positions        split by t (the vocabulary), not (the positions)
     attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on one rank at least
@@ -55,8 +55,8 @@ def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
 
 
 def middle(a: Transformer, x: Training, layers: range) -> tuple[Part, ...]:
-    """Return what a stage with these layers has between an encoder and its decoder: the encoder's last norm, and a copy
-    of the embedding if the decoder begins here but the model does not, as in Megatron-LM (core 0.12,
+    """Return the parameters that a stage with these layers has between an encoder and its decoder: the encoder's last
+    norm, and a copy of the embedding if the decoder begins here but the model does not, as in Megatron-LM (core 0.12,
     parallel_state.py: ranks of the embedding).
     """
     ends, begins = a.joins(layers)
@@ -66,7 +66,7 @@ def middle(a: Transformer, x: Training, layers: range) -> tuple[Part, ...]:
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
     """Return the last norm, and the matrix that computes logits; if tied, the last stage has a copy of the first
-    one's.
+    stage's matrix.
     """
     return (_norms(a, 1, a.more.of_head), _vocabulary("head", a, x))
 
@@ -112,7 +112,7 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the parameters that one token uses; of the experts only those that it visits, and the shared ones."""
+    """Return the parameters that one token uses; including only the experts that it visits and the shared experts."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)

@@ -64,7 +64,9 @@ def _encoder(a: Transformer) -> int:
 
 
 def _uncut(a: Transformer, x: Training) -> int:
-    """Return the tokens of a sequence that t does not divide, of the decoder or of the encoder; 0 if there are none."""
+    """Return a number of tokens that t does not divide, of the decoder's or the encoder's sequence; 0 if t divides
+    both.
+    """
     lengths = (a.sequence // x.context, *([a.encoder.sequence] if a.encoder else ()))
     return next((length for length in lengths if length % x.tensor), 0)
 

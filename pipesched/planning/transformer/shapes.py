@@ -35,8 +35,8 @@ TILES = ((256, 128, Fraction(1)), (128, 128, Fraction("0.93")), (128, 64, Fracti
 """Tile sizes of a matrix product (rows, columns), each with its rate as a share of the largest tile's."""
 ALIGNED = 64
 EAGER = Fraction("3.5")
-"""Bytes that elementwise work of torch's own kernels passes, over those of compiled ones: 8B on 8 H100 takes 1.157
-times as long uncompiled (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1).
+"""Ratio of the bytes that torch's own elementwise kernels read and write to the bytes of compiled kernels: 8B on 8 H100
+takes 1.157 times as long uncompiled (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 1).
 """
 
 
@@ -151,7 +151,7 @@ class _Sum:
         self.forward += round(product(tokens, outer, inner, *way) / gain)
         self.input += round(product(tokens, inner, outer, *way) / gain)
         self.weights += 0 if self.frozen else round(product(inner, outer, tokens, *way) / gain)
-        if self.eight:  # what enters is read in 16 bit, and written in 8 bit as it is and transposed
+        if self.eight:  # the input is read in 16 bits and written in 8 bits, once as it is and once transposed
             self.moved(4 * tokens * inner * count, 4 * tokens * outer * count)
 
     def moved(self, forward: Fraction | int, input: Fraction | int) -> None:
@@ -220,7 +220,7 @@ def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:
 
 
 def _cross(made: _Sum, a: Transformer, x: Training, n: int) -> None:
-    """Add what attention to an encoder adds to a layer of the decoder, apart from its scores: q and the projection, k
+    """Add the time of attention to an encoder in a layer of the decoder, apart from its scores: q and the projection, k
     and v of the encoder's tokens, a norm, a residual and launches.
     """
     h, t = a.hidden, x.tensor
@@ -253,7 +253,7 @@ def _moved(a: Transformer, x: Training) -> tuple[Fraction, Fraction]:
 
 
 def _width(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes of an entry over those in 16 bit."""
+    """Return the ratio of the bytes of an entry to 2, its bytes in 16 bits."""
     return Fraction(max(a.dtype_bytes, 2), 2) * (EAGER if x.kernels in OWN else 1)
 
 

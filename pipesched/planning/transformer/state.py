@@ -1,4 +1,4 @@
-"""Bytes of parameters, gradients and the optimizer's state on one rank, under ZeRO (Rajbhandari et al. 2020).
+"""The bytes of parameters, gradients and optimizer state on one rank under ZeRO (Rajbhandari et al. 2020).
 
     stage    held by each rank; "/ n" is divided by ZeRO                                bytes at 2 + 2 + 8, n = 8
     0        parameters    gradients    optimizer                                              12

@@ -153,7 +153,7 @@ def milliseconds(seconds: Fraction) -> Fraction:
 
 
 def link(x: Training, device: Device, one: int, other: int) -> Fraction:
-    """Return the bandwidth between two ranks of the pipeline, each of which has t c d adjacent devices."""
+    """Return the bandwidth between two ranks of the pipeline, each with t c d adjacent devices."""
     wide = x.tensor * x.context * x.data
     first, last = min(one, other) * wide, (max(one, other) + 1) * wide - 1
     return device.node if first // device.node_size == last // device.node_size else device.network

@@ -89,8 +89,8 @@ def link(device: Device, ranks: int) -> Fraction:
 
 
 def ring(device: Device, ranks: int, apart: int) -> Fraction:
-    """Return the bandwidth of a reduction over ranks that are `apart` devices apart: with k of them in a node, each of
-    k adapters carries a k-th out of it, since NCCL has one ring per adapter.
+    """Return the bandwidth of a reduction over ranks that are `apart` devices apart. With k ranks in a node, each of k
+    adapters sends 1/k of the bytes out of the node, since NCCL has one ring per adapter.
     """
     if device.node_size % (ranks * apart) == 0:
         return device.node
@@ -125,8 +125,8 @@ def waits(
 
 
 def shares(a: Transformer, x: Training, device: Device) -> Shares:
-    """Return the seconds of one gather and of one scatter between copies, for a parameter of a rank: first one that is
-    not of an expert, then one of an expert.
+    """Return the seconds of one gather and of one scatter between copies, for a parameter of a rank: first a parameter
+    outside experts, then a parameter of an expert.
     """
     whole, made = x.tensor * x.context * x.data, list[tuple[Fraction, Fraction]]()
     for of_experts in (False, True):

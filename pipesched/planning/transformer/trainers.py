@@ -1,4 +1,4 @@
-"""Trainers: the time and memory of a step that depend on them, not on the model or the device.
+"""The time and memory of a step that depend on the trainer, not on the model or the device.
 
     host       seconds of the host per layer and microbatch that no shape explains
     adds       gradients are added up apart from the product that computes them
@@ -25,7 +25,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Reserve:
-    """Bytes in addition to the counted tensors of a rank. source: the readings behind it."""
+    """Bytes in addition to the counted tensors of a rank. source: the measurements from which they follow."""
 
     fixed: Fraction
     changing: Fraction
@@ -105,7 +105,7 @@ TRAINERS: Mapping[str, Trainer] = {
     )
 }
 DEFAULT = "megatron"
-"""The trainer of a plan whose model names none."""
+"""The trainer of a plan for a model without `trainer`."""
 
 
 def settled(x: Training) -> Training:
@@ -125,7 +125,7 @@ def reserve_of(x: Training) -> Reserve | None:
 
 
 def whole_gradients(x: Training, stages: int) -> bool:
-    """Return whether gradients stay whole until the last backward, although ZeRO divides them after it."""
+    """Return True if gradients stay whole until the last backward, although ZeRO divides them after it."""
     return bool(x.trainer) and TRAINERS[x.trainer].whole_gradients and stages > 1
 
 

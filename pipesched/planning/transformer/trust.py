@@ -25,8 +25,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Trust:
-    """The error bar of a time in percent, None if unknown. why: the runs behind it, or why there is no time. timed:
-    whether a time is shown at all.
+    """The error bar of a time in percent, None if unknown. why: the published runs from which it follows, or the reason
+    why there is no time. timed: whether to show a time.
     """
 
     percent: int | None

@@ -63,7 +63,7 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """Return the memory links of all ranks without implied ones; none for an F that exceeds the cap by itself."""
+    """Return the memory links of all ranks without implied links; no links for an F that exceeds the cap by itself."""
     made: list[Link] = []
     for rank, held in enumerate(problem.on):
         for f in held:

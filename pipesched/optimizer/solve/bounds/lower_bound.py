@@ -92,7 +92,7 @@ def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound, in ticks. name: for people; kind: path, one-machine or ends; terms: the times that add up."""
+    """A lower bound, in ticks. name: for messages; kind: path, one-machine or ends; terms: the times that add up."""
 
     value: int
     name: str
@@ -103,7 +103,7 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best bound of all ranks and kinds; of equal bounds the simplest kind, and then the one with the most
+    """Return the best bound of all ranks and kinds; of equal bounds the simplest kind, then the bound with the most
     work.
     """
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)

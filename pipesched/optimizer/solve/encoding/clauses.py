@@ -1,4 +1,5 @@
-"""Clauses as arrays with a column per literal, so that one expression builds many; and the variables of a question.
+"""Clauses as arrays with a column per literal, so that one expression builds many clauses; and the variables of a
+question.
 
 Literals are numbers as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false
 literal is removed from its clause. The start of an operation is a unary counter:

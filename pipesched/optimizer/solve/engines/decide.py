@@ -56,7 +56,7 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
     """Decide whether there is a schedule with objective at most `question.bound`.
 
     If an engine cannot decide, the answer is unknown with a reason, such as lack of memory; without a reason if the
-    engine reached its limit. report: called now and then with the steps so far.
+    engine reached its limit. report: called at intervals with the steps so far.
 
     Raises:
         PipeschedError: PS820, the engine is not installed.

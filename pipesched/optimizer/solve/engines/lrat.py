@@ -3,8 +3,8 @@
     learnt   every clause that CaDiCaL derives, with its hints               hundreds of thousands
     kept     clauses that the empty clause needs, backward over hints        hundreds to some ten thousands
 
-CaDiCaL numbers given and derived clauses in one sequence; in the result the given ones have the caller's numbers. None
-of this needs to be trusted, since a checker follows the result.
+CaDiCaL numbers given and derived clauses in one sequence; in the result the given clauses have the caller's numbers.
+None of this needs to be trusted, since a checker follows the result.
 """
 
 from __future__ import annotations

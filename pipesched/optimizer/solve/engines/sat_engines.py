@@ -53,7 +53,7 @@ class Dimacs(Protocol):
 
 
 class Listed(Protocol):
-    """Clauses that a solver is given one by one."""
+    """The clauses of a question, passed to a solver one by one."""
 
     variables: int
 
@@ -81,8 +81,8 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: the seed of its random
-    choices.
+    """The limit on an engine's steps, None without a limit; report: called with the steps so far; seed: the seed of its
+    random choices.
     """
 
     limit: int | None = None

@@ -98,7 +98,7 @@ class Pool:
         return found
 
     def cancel(self, ticket: int) -> None:
-        """Drop a question; its worker, if any, is replaced. An answer that has arrived is dropped too."""
+        """Drop a question, and its answer if one has arrived; replace its worker if it has one."""
         self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
         self._done = deque(entry for entry in self._done if entry[0] != ticket)
         self.steps.pop(ticket, None)
@@ -186,7 +186,7 @@ class _Worker:
 
     def lost(self) -> Answer:
         """Replace a process that has died, and return the answer for its question."""
-        with suppress(subprocess.TimeoutExpired):  # its pipe may close shortly before it ends
+        with suppress(subprocess.TimeoutExpired):  # the pipe may close shortly before the process ends
             self.process.wait(1)
         engine, status = self.engine, self.end()
         self._start()
@@ -194,7 +194,7 @@ class _Worker:
         return Answer("unknown", engine=engine, reason=f"the engine's process ended with {how}")
 
     def renew(self) -> None:
-        """Replace the process by a new one."""
+        """Replace the process by a new process."""
         self.end()
         self._start()
 

@@ -35,7 +35,7 @@ SMALL = 20_000  # operations beyond which compacting each better order takes too
 FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
 SHARE, WINDOWS = 500_000, 2_000_000  # steps of each family per turn, and of windows, after the first look
-ZERO, PATTERN = 2, 1  # steps charged per operation, for families that do not count them
+ZERO, PATTERN = 2, 1  # steps charged per operation, for families that do not count steps
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 

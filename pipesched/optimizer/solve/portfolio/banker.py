@@ -1,4 +1,4 @@
-"""Decides which forwards are safe to start: an unfinished microbatch needs memory on every rank that it has yet to
+"""Decides whether a forward is safe to start: an unfinished microbatch needs memory on every rank that it has yet to
 visit.
 
     `least_cap.alone` gives the memory that it holds after each operation of its chain, and how much more it needs later

@@ -1,4 +1,5 @@
-"""Compacts a schedule, forward and backward in turn: every operation as early as a gap allows, then as late.
+"""Compacts a schedule, forward and backward in turn: every operation as early as gaps allow, then as late as they
+allow.
 
     forward    in the order of starts: each operation goes into the first gap of its rank that is long enough, after
                the operations that it waits for, and at a time from which the cap has room for it
@@ -57,8 +58,8 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Put each operation, in its turn, into the first gap; return starts, int64, shape (operations,), or None if one
-    has no room.
+    """Put each operation, in its turn, into the first gap; return starts, int64, shape (operations,), or None if an
+    operation has no room.
 
     turn: all operations, each after those that it waits for.
     """
@@ -91,13 +92,13 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
 
 
 def _with_room(states: list[int], room: int, k: int) -> int:
-    """Return the first place from k on after which every state has room; -1 if there is none."""
+    """Return the first place from k on after which every state has room; -1 if there is no such place."""
     least = len(states)
     if states and states[-1] > room:
         return -1
     while least >= max(k, 1) and states[least - 1] <= room:
         least -= 1
-    found = max(k, least + 1 if least else 0)  # the state just before it must have room too
+    found = max(k, least + 1 if least else 0)  # the state just before the place must also have room
     return -1 if found == 0 and room < 0 else found
 
 
@@ -120,7 +121,7 @@ class Justifier:
         return network(self.problem)
 
     def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
-        """Compact orders backward and forward while that improves them and there is time."""
+        """Compact orders backward and forward while this improves them and time remains."""
         meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)

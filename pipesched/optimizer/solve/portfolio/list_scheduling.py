@@ -70,7 +70,7 @@ class _Run:
                     self.start(q, rank, now)
 
     def choose(self, rank: int, now: int) -> int:
-        """Return the sequence to run, -1 for none now."""
+        """Return the sequence to run now, -1 for none."""
         here, coming = self._candidates(rank, now)
         full = False
         for _, q in here:
@@ -89,7 +89,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of those in transit)."""
+        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of operations in transit)."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]

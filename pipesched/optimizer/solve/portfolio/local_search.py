@@ -163,9 +163,7 @@ def temperatures(problem: Problem) -> tuple[float, float]:
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, by walks from the best of the pool, in longer and longer rounds; None now and
-    then.
-    """
+    """Yield better and better orders by walks from the best of the pool in longer and longer rounds, or None."""
     if not pool.problem.operations:
         return
     problem, meter, (hot, cold) = pool.problem, pool.meter, temperatures(pool.problem)

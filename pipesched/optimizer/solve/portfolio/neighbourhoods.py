@@ -48,7 +48,7 @@ def available() -> bool:
 
 
 def neighbourhoods(pool: Pool, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, from the best of the pool, without end; None now and then."""
+    """Yield better and better orders, from the best of the pool, without end; None in between."""
     if not available() or not pool.entries or pool.problem.operations < FEWEST:
         return
     pool.meter.spend(LOADING)
@@ -228,7 +228,7 @@ def _solved(search: _Search, window: _Window, most: int, limit: float) -> tuple[
 
 
 def _keep_cap(model: CpModel, search: _Search, mine: Sequence[int], start: dict[int, IntVar], room: int) -> None:
-    """Add the cap of a rank, less what it holds before the window."""
+    """Add the cap of a rank, less the memory that it holds before the window."""
     taken = [x for x in mine if search.takes[x]]
     grown = [x for x in mine if search.frees[x]]
     if sum(search.takes[x] for x in taken) - sum(min(0, search.frees[x]) for x in grown) <= room or room >= NO_CAP:

@@ -42,7 +42,7 @@ SKIP = (0.0, 0.1, 0.3, 0.5)  # probability that a free time is skipped
 
 
 def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
-    """Yield named orders, not all within the caps; none if there are no microbatches."""
+    """Yield named orders, some of which may exceed the caps; no orders without microbatches."""
     draw = random.Random(seed)
     routes = sorted(set(problem.route.tolist()))
     if not routes or not problem.operations:
@@ -87,7 +87,7 @@ class _Table:
         self.taken: list[list[tuple[int, int]]] = [[] for _ in range(problem.ranks)]
 
     def put(self, q: int, ready: int, skip: float, draw: random.Random) -> int:
-        """Take the first free time from `ready` on, or sometimes the one after it."""
+        """Take the first free time from `ready` on, or sometimes the second."""
         rank, length = int(self.problem.rank[q]), int(self.problem.duration[q])
         taken = self.taken[rank]
         times = [ready, *sorted(ready + (end - ready) % self.period for _, end in taken)]

@@ -23,7 +23,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 
 
 def zero_bubble(problem: Problem) -> Iterator[tuple[str, Orders]]:
-    """Yield the orders of all eight choices; none if the placement is not linear or the backward is fused."""
+    """Yield the orders of all eight choices; no orders if the placement is not linear or the backward is fused."""
     ranks = way(problem, "linear")
     if ranks and not problem.fused:
         for late, backward, fill in product((False, True), repeat=3):
@@ -141,7 +141,9 @@ class _Run:
             self._put(1, j)
 
     def _forwards(self, i: int) -> list[bool]:
-        """Choose the positions that run an F in step 2: those whose successor runs one too, and those that must."""
+        """Choose the positions that run an F in step 2: positions whose successor also runs an F, and positions that
+        must run one.
+        """
         wanted = [self._wants(j) for j in range(self.size)]
         for j in range(self.size - 2, -1, -1):
             wanted[j] = wanted[j] and (wanted[j + 1] or self.done[0][j + 1] >= self.length)

@@ -30,7 +30,7 @@ from pipesched.optimizer.solve.search.state import Limits, State
 
 _FACTORS = (1.5, 2, 2.5, 3, 4, 5)
 _MOST = 8  # limit on the microbatches of a kernel whose period is longer than the work
-_STEPS = 40  # parts of a microbatch's time, by which longer periods grow
+_STEPS = 40  # steps between longer periods, as parts of a microbatch's time
 _LIMIT, _LOADING = 3_000_000, 10  # steps per question, and more per operation and tick of it
 _KNOWN = 200_000  # steps of heuristics
 _AHEAD = 2  # questions per worker, one of which waits
@@ -104,7 +104,7 @@ def periodic(
         if found is None:
             found = first(_above(instance))
             while found is not None and (shorter := first(_less(instance, found))) is not None:
-                found = shorter  # the same period, with less before and after the kernel
+                found = shorter  # the same period, with fewer operations before and after the kernel
     return found
 
 

@@ -1,4 +1,4 @@
-"""The bound schedule, which chooses the next objective to ask an engine about.
+"""The bound schedule, which chooses the objective of the next question to an engine.
 
     value ─┬─ find     value - step; the step halves if no answer comes in time
            │
@@ -21,7 +21,7 @@ from pipesched.optimizer.solve.problem import Answer, Problem, Question
 
 FIRST_LIMIT = 2_000_000  # steps of the first limit
 LOADING = 20  # steps per variable, for building the clauses and passing them to the engine
-MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the try before
+MOST_TRIES = 12  # most tries of one kind of question, each with three times the limit of the previous try
 DECLINED = 4  # tries charged for a refusal by the engine
 MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the memory of a small machine
 
@@ -44,8 +44,7 @@ class BoundSchedule:
     """The questions about a problem, and the state that determines the next one.
 
     lower: lower bound; value: the objective of the best known schedule, None before the first schedule. reached: the
-    least objective for which an engine found starts that no known order attains: it is not asked about again, nor any
-    above.
+    least objective for which an engine found starts that no known order attains: later questions are below it.
     """
 
     problem: Problem
@@ -75,8 +74,8 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """Return the next question: a better schedule, or, if there is no schedule yet, any within a growing bound;
-        None if no question is left.
+        """Return the next question: a better schedule, or, if there is no schedule yet, any schedule within a growing
+        bound; None if no question is left.
         """
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
@@ -102,8 +101,8 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Return the next question for a better bound, None if there is none: the one with the smallest limit, of which
-        half counts for all ranks together.
+        """Return the next question for a better bound, None if no question is left: the question with the smallest
+        limit, where a question about all ranks counts half.
         """
         if self._top < self.lower:
             return None

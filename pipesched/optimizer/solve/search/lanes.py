@@ -82,7 +82,7 @@ class Lanes:
     def next(self, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
         """Return the next event; None if the meter reaches its limit before that, or if nothing runs.
 
-        tick: called now and then.
+        tick: called at intervals.
         """
         working = len(self._since) + (1 / self.weight if self.heuristics is not None else 0)
         until = self.now + self.meter.left / working if working else self.now
@@ -104,7 +104,7 @@ class Lanes:
             else:
                 self._listen(_WAIT)
             tick()
-        if self._found is not None:  # what is found at the limit counts, whoever is late
+        if self._found is not None:  # a result at the limit counts, even if another lane is late
             return self._slice()
         self.meter.spend(ceil(self.meter.left))
         return None
@@ -115,7 +115,7 @@ class Lanes:
         self.now = max(self.now, now)
 
     def _at(self, ticket: int) -> int:
-        """Return the time at which a question ended, or until which it is known to run."""
+        """Return the time at which a question ended, or until which it certainly runs."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
 

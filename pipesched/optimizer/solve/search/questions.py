@@ -1,4 +1,6 @@
-"""Questions to engines: one is asked to find a better schedule, the other to refute, while the heuristics continue."""
+"""Questions to engines: one engine looks for a better schedule and the other refutes objectives, while the heuristics
+continue.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ def _take(state: State, questions: BoundSchedule, pool: Candidates, step: Step, 
 
 
 def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> None:
-    """Cancel questions whose answer is known by now."""
+    """Cancel questions whose answer is already known."""
     for ticket, step in list(running.items()):
         bound = step.question.bound
         if bound < questions.lower or (questions.value is not None and bound >= questions.value):

@@ -104,7 +104,7 @@ def _look(problem: Problem) -> int:
 
 
 def _ask_ranks(state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter) -> None:
-    """Raise the bound by checks of one rank at a time: to the best schedule, or as far as they refute."""
+    """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute."""
     steps = int(min(_THOROUGH, meter.left))
     if state.value is None or state.proved or not steps:
         return
@@ -164,7 +164,7 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
 
 def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: Limits, progress: Progress) -> None:
     """If durations are too long for clauses, continue the heuristics for a while; then search for orders with durations
-    rounded to few ticks, and measure them with the true ones.
+    rounded to few ticks, and time them with the true durations.
     """
     if state.value is None:
         return
@@ -191,7 +191,7 @@ def _offer_rounded(
     state: State, pool: Pool, ticks: int, limits: Limits, progress: Progress, *, down: bool = False
 ) -> None:
     """Offer the best order for durations rounded to multiples of `ticks`; if they are rounded down, raise the bound by
-    what an engine refuted there.
+    the refutations for them.
     """
 
     def offered(coarse: State) -> None:

@@ -17,7 +17,7 @@ MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits and means of a search. engine: auto, z3 or sat; portfolio: True to try known orders and
+    """The limits and methods of a search. engine: auto, z3 or sat; portfolio: True to try known orders and
     heuristics.
 
     seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the proof is written; seed: the seed of
@@ -34,9 +34,8 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The fact that no schedule has objective <= bound; ranks: those that cannot reach it by themselves, None for all.
-
-    grid: durations were rounded down to multiples of so many ticks.
+    """The fact that no schedule has objective <= bound; ranks: the ranks that cannot reach it by themselves, None for
+    all. grid: durations were rounded down to multiples of this many ticks.
     """
 
     bound: int
@@ -49,7 +48,7 @@ class Refutation:
 class State:
     """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave.
 
-    refuted: the largest refuted objective; earlier: those refuted before it, ascending.
+    refuted: the largest refuted objective; earlier: the objectives refuted before it, ascending.
     """
 
     problem: Problem
@@ -77,11 +76,13 @@ class State:
             self.refuted = found
 
     def disbelieve(self) -> None:
-        """Take back the largest objective that an engine refuted; a smaller one that was refuted before remains."""
+        """Withdraw the largest objective that an engine refuted; a smaller objective that was refuted before
+        remains.
+        """
         self.refuted = self.earlier.pop() if self.earlier else None
 
     def believe_no_engine(self) -> None:
-        """Take back what engines refuted; the bound that others derived remains."""
+        """Withdraw all refutations by engines; the derived bound remains."""
         while self.refuted is not None and self.refuted.engine != "ranks":
             self.disbelieve()
 

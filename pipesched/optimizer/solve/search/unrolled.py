@@ -2,7 +2,7 @@
 
     m0 microbatches in C ticks, of which the middle repeats K every P  ──>  m microbatches in C + (m - m0) / K * P ticks
 
-An engine decides m0 = 2p microbatches in a second where it is lost among all m. P begins at the work of the busiest
+An engine decides m0 = 2p microbatches in a second where it cannot decide all m. P begins at the work of the busiest
 rank plus half of the best schedule's loss per microbatch; for each P, C falls from the largest value that could still
 give a better schedule, halving the distance to the lower bound. Pushing (`justify`) takes a few ticks more out of the
 ends.
@@ -37,9 +37,8 @@ def shortened(problem: Problem, microbatches: int) -> Problem:
 
 
 def unrolled(pool: Pool, bound: int, engine: str, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, and None in between; nothing for two routes, few microbatches or fine ticks.
-
-    pool: its best orders are to be improved. bound: a lower bound on the objective.
+    """Yield better and better orders, and None in between; no orders for two routes, few microbatches or fine ticks.
+    pool: the orders to improve. bound: a lower bound on the objective.
     """
     problem = pool.problem
     if problem.placement.routes > 1:
