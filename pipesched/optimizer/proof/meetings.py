@@ -85,7 +85,7 @@ class States:
 
 
 def _homes(problem: Problem) -> list[Home]:
-    """Return the homes with the longest round trips of microbatches; none unless each rank has one stage of one route."""
+    """Return the homes with the longest round trips; none unless each rank has one stage and one route."""
     ranks = range(len(problem.cap))
     if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
         return []
