@@ -162,7 +162,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def opened(tab: Page, tmp_path: Path) -> Iterator[Callable[[Chart], Page]]:
-    """Open the page of a chart; at the end, it must have made no network request and logged no error."""
+    """Open the page of a chart; at the end, check that it made no network request and logged no error."""
     path = tmp_path / "page.html"
 
     def open_chart(drawn: Chart) -> Page:

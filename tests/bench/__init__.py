@@ -1,1 +1,1 @@
-"""Benchmarks: run by hand, `python -m tests.bench.scale`; nothing here is asserted."""
+"""Benchmarks, run by hand as `python -m tests.bench.scale`; they assert nothing."""

@@ -46,10 +46,9 @@ def always(arguments: tuple[object, ...], found: object) -> bool:
 
 @dataclass(frozen=True)
 class Member:
-    """A part that can be left out. where: `module:name` of each function that `without(function)` replaces.
-
-    seen: the call that shows use, where it is another one; used: of its arguments and result. worker: replaced in the
-    engines' processes.
+    """A part that can be left out. where: `module:name` of each function that `without(function)` replaces. seen: the
+    call that shows use, if it is a different call; used: True for arguments and a result that show use. worker:
+    replaced in the engines' processes.
     """
 
     name: str
@@ -264,7 +263,7 @@ def counted(steps: int) -> Iterator[Callable[[], int]]:
 
 
 def cpu() -> float:
-    """Return the seconds of CPU of this process and of those that have ended."""
+    """Return the CPU seconds of this process and of its ended processes."""
     parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(part.ru_utime + part.ru_stime for part in parts)
 

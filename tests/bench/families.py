@@ -155,7 +155,7 @@ FAMILIES = (unit, uneven, vee, skewed, fused, by_rank, heavy, inbytes, spans, lo
 
 
 def run(family: str, line: str, limit: float) -> Row | None:
-    """Return the result of one instance; None if it is infeasible or no fault of the optimizer."""
+    """Return the result of one instance; None if the instance is infeasible or not supported."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "pipesched", "optimize", *line.split(), "--time-limit", str(limit), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

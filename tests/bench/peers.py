@@ -77,7 +77,8 @@ def least(run: Callable[[], object], runs: int) -> float:
 
 
 def expansion(m: int, runs: int) -> None:
-    """Compare the programs of all ranks with the same written by hand, after both have said the same."""
+    """Compare the times of the programs of all ranks with the same orders written by hand, after a check that both are
+    equal."""
     sizes = {"p": 64, "v": 4, "m": m}
     made = pipesched.load("interleaved", **sizes)
     columns = zip((made.op != made.op[0], made.stage, made.microbatch), interleaved(**sizes), strict=True)
@@ -101,7 +102,7 @@ def expansion(m: int, runs: int) -> None:
 
 
 def beside(name: str, ours: list[str], peer: list[str], runs: int, *, tree: Path = TOP) -> None:
-    """Compare two commands, which take turns. tree: where the peer's code is."""
+    """Compare two commands, run alternately. tree: the folder of the peer's code."""
     found: tuple[list[Figures], list[Figures]] = ([], [])
     for _ in range(runs + 1):  # the first compiles
         for figures, command, where in zip(found, (ours, peer), (TOP, tree), strict=True):

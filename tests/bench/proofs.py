@@ -1,7 +1,7 @@
 """Measure proofs of optima: CPU seconds to make a proof, its size, CPU seconds to check it.
 
     python -m tests.bench.proofs                    every instance
-    python -m tests.bench.proofs V loop             those whose name begins so
+    python -m tests.bench.proofs V loop             the instances whose name begins with V
     python -m tests.bench.proofs --to FOLDER        also FOLDER/NAME.cnf and .lrat, and which other checkers accept them
 
 The values are those of schedules that `pipesched optimize` finds; each proof is of what is a tick less. Checked means:
@@ -36,7 +36,7 @@ LATE = "F=2,I=3,W=1,C=1"
 
 
 def instance(sizes: str, cap: str, placement: str = "linear", costs: str = "F=1,I=1,W=1", **more: Any) -> Instance:
-    """sizes: p, m and, if it matters, v; cap: one, or one per rank."""
+    """sizes: p, m and, if it is used, v; cap: one cap, or one per rank."""
     given = dict(zip("pmv", map(int, sizes.split()), strict=False))
     caps = tuple(map(Fraction, cap.split(",")))
     asked = Request(None, given, {}, place(placement, given), caps, costs=Costs.parse(costs), **more)

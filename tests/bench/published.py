@@ -37,7 +37,7 @@ DATA = Path(__file__).parents[1] / "data" / "published_runs.json"
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of a constant before any fit. spread: one standard deviation, as a factor. most: a limit."""
+    """The prior knowledge of a constant, before any fit. spread: one standard deviation, as a factor. most: a limit."""
 
     start: float
     spread: float
@@ -173,7 +173,7 @@ class Run:
 
     @cached_property
     def _fixed(self) -> dict[Any, Any]:
-        """What of the stages does not depend on constants."""
+        """The quantities of stages that do not depend on constants."""
         made = Stages(self.problem)
         made.layers(self.choice), made._kinds(self.choice), made._counts(self.choice)
         return made.memo
@@ -223,7 +223,7 @@ NOISE, BETWEEN, UNKNOWN = 0.07, 0.04, 0.3  # of a run, between layouts of one mo
 
 @dataclass
 class Slopes:
-    """Errors of runs at a point, and how they change with each constant, both over their noise."""
+    """Errors of runs at a point, and their derivatives by each constant, both divided by the noise."""
 
     runs: Sequence[Run]
     x: np.ndarray
@@ -355,7 +355,7 @@ def written(made: Fit, errors: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def missed(given: Sequence[Run], found: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return what predictions of each class missed: number, median, 90th percentile, worst."""
+    """Return the errors of predictions by class: number, median, 90th percentile, worst."""
     made = {}
     for kind in dict.fromkeys(run.kind for run in given):
         e = np.array([abs(found[run.id] / run.measured - 1) for run in given if run.kind == kind])

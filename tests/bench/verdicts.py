@@ -39,7 +39,7 @@ def seconds(runs: int, work: Callable[[], object]) -> float:
 
 
 def examined(name: str, sizes: Sizes) -> list[Examination]:
-    """Loaded schedules of which nothing is derived."""
+    """Loaded schedules without derived facts."""
     options = [Options(size) for size in sizes]
     return [examine(load(read(name), one), one) for one in options]
 
@@ -58,13 +58,13 @@ def reports(made: list[Examination], *, beside: bool) -> None:
 
 
 def spread(count: int) -> Sizes:
-    """So many sizes, p and m from 1 up, those with the fewest operations first."""
+    """This many sizes, p and m from 1 up, sizes with the fewest operations first."""
     most = next(n for n in itertools.count(1) if sum(n // p for p in range(1, n + 1)) >= count)
     return [{"p": p, "m": m} for p in range(1, most + 1) for m in range(1, most // p + 1)][:count]
 
 
 def rows(runs: int, count: int) -> Iterator[tuple[str, float, int, str]]:
-    """What was measured, its seconds, how many of what."""
+    """A measurement: its name, its seconds, the count and its unit."""
     for name, size in (("1f1b", {"p": 4, "m": 8}), ("zb_v", {"p": 4, "m": 8}), ("1f1b", {"p": 16, "m": 64})):
         text = f"{name} p={size['p']} m={size['m']}"
         few, many = examined(name, [size] * 20), examined(name, [size] * SIDE_BY_SIDE)

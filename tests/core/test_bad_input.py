@@ -1,4 +1,4 @@
-"""Bad input, typed as a new user types it: a code, a place or a hint, the right status, and never a traceback."""
+"""Bad input, as a new user types it, gives a code, a place or a hint, and the right status, never a traceback."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pipesched(*arguments: str, stdin: bytes = b"") -> Done:
 
 
 def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
-    """Check the laws of every answer, and of this one."""
+    """Check that an answer satisfies the rules of all answers, and has this code and text."""
     assert "Traceback" not in done.text and "internal" not in done.text, done.text
     assert done.status == status, done.text
     assert done.seconds < SECONDS
@@ -56,7 +56,7 @@ def check(done: Done, status: int, code: Code | None, said: str = "") -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A file, the arguments after it, and the answer."""
+    """A file, the further arguments, and the expected answer."""
 
     name: str
     content: bytes | str
@@ -172,7 +172,7 @@ def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:
 
 
 def test_stages_are_counted_over_all_routes() -> None:
-    """The limit of stages holds for those of all routes together, before the second route is placed."""
+    """The limit on stages applies to the stages of all routes together, before the second route is placed."""
     routes = "route {}: stage s in 0 .. 60000 on rank 0 for microbatch {} .. {}\n"
     text = f"schedule t(p, m)\n{routes.format('down', 0, 1)}{routes.format('up', 1, 2)}rank r {{ F[0] }}\n"
     (found,) = verify(Source("t.ps", text), p=1, m=2).diagnostics
@@ -180,7 +180,7 @@ def test_stages_are_counted_over_all_routes() -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """A missing path, a folder, a misspelt name, and a name that is like no other."""
+    """A missing path, a folder, a misspelt name, and a name that resembles no schedule."""
     check(pipesched("verify", str(tmp_path / "none.ps")), 2, Code.UNREADABLE, "none.ps")
     check(pipesched("verify", str(tmp_path)), 2, Code.UNREADABLE, "directory")
     check(pipesched("verify", "interleved", "--p", "4"), 2, Code.UNKNOWN_SCHEDULE, "did you mean `interleaved`?")
@@ -191,7 +191,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    """A denied permission is reported as one."""
+    """A denied permission is reported as such."""
     file = tmp_path / "mine.ps"
     file.write_text(GOOD)
     file.chmod(0)

@@ -77,7 +77,7 @@ def _apart(rng: random.Random, lists: list[list[Instruction]]) -> None:
 
 
 def _gather(rng: random.Random, listed: list[Instruction]) -> None:
-    """Move a message past computes that do not concern it, next to another message."""
+    """Move a message past unrelated computes, next to another message."""
     at = [i for i, x in enumerate(listed) if message(x)]
     if not at:
         return
@@ -130,7 +130,7 @@ def _lose(rng: random.Random, listed: list[Instruction]) -> None:
 
 
 def ends(script: Script, model: str, seed: int) -> bool:
-    """Tell whether a random run finishes; either all of them do, or none."""
+    """Return True if a random run finishes; either all runs finish, or no run."""
     return set(walk(machine(script, model), random.Random(seed))) == {-1}
 
 
@@ -149,8 +149,8 @@ def differences(case: Program, seed: int) -> list[str]:
 
 
 def renamed(case: Program, seed: int) -> bool:
-    """Tell whether only names are wrong: a stage swaps two microbatches in both directions, so the values are right. It
-    is still reported (PS403), as it cannot be intended.
+    """Return True if only names are wrong: a stage swaps two microbatches in both directions, so the values are right.
+    It is still reported (PS403), as it cannot be intended.
     """
     codes = {str(d.code) for d in pipesched.verify(case).diagnostics if d.severity == "error"}
     return codes == {"PS403"} and ends(Script(case), "strict", seed) and right(case)
@@ -158,8 +158,8 @@ def renamed(case: Program, seed: int) -> bool:
 
 @pytest.mark.parametrize("first", range(0, deep(50), CHUNK))
 def test_what_is_called_right_is_right(first: int) -> None:
-    """The verdict under strict is that of a random run and of symbolic execution; that of each laxer model is that of
-    its run.
+    """The verdict under strict equals the outcome of a random run and of symbolic execution; the verdict under each
+    laxer model equals the outcome of its run.
     """
     for seed in range(first, first + CHUNK):
         assert not differences(batched(seed), seed)

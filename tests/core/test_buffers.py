@@ -62,7 +62,7 @@ def moved(program: Program, seed: int) -> Program:
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb_h1", "zb_v", "interleaved", "dualpipe"])
 def test_the_counts_are_those_of_a_walk(name: str) -> None:
-    """The counts of lowered programs, and of the same with moved messages, are those of a walk."""
+    """The counts of lowered programs, with and without moved messages, equal the counts of a walk."""
     program = lower(pipesched.load(name, p=4, m=8))
     for case in [program, *(moved(program, seed) for seed in range(20))]:
         found = buffers(case)
@@ -109,7 +109,7 @@ def test_no_good_file_is_suspected(file: Path) -> None:
 
 
 def test_a_file_without_messages_has_no_counts() -> None:
-    """The file does not say when a trainer will post them."""
+    """Without placed messages, the file does not determine when a trainer posts them."""
     report = pipesched.verify("1f1b", p=2, m=2)
 
     assert report.memory is not None and report.memory.received is None and report.memory.unsent is None

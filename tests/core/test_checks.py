@@ -40,7 +40,7 @@ def _short(subject: Subject) -> Iterator[Diagnostic]:
 
 @pytest.mark.parametrize(("needs", "found"), [(Needs.NOTHING, 1), (Needs.ENDS | Needs.SOUND, 1), (Needs.OWN, 0)])
 def test_a_row_is_a_check(monkeypatch: pytest.MonkeyPatch, needs: Needs, found: int) -> None:
-    """An added row judges every schedule that has the facts it needs."""
+    """An added check applies to every schedule with the facts that it needs."""
     monkeypatch.setattr(checks, "PROGRAM_CHECKS", [*checks.PROGRAM_CHECKS, Check("long", ("PS902",), _short, needs)])
     report = pipesched.verify(pipesched.Source("a.csv", CSV))
     assert [d.message for d in report.diagnostics].count("the order is short") == found
@@ -55,7 +55,7 @@ def test_every_check_of_the_folder_has_a_row() -> None:
 
 
 def test_rows_name_the_codes_that_their_files_use() -> None:
-    """The codes of the table are those of the diagnostics in its files."""
+    """The codes of the table equal the codes of the diagnostics in its files."""
     named = {code for row in ROWS for code in row.codes}
     texts = [path.read_text("utf-8") for path in {*FILES, *INTEROP.glob("torch/torch_[op]*.py"), *OTHERS}]
     used = {code for code in codes() if any(f"Code.{code.name}" in text for text in texts)}
@@ -102,7 +102,7 @@ MINE = "schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {} }}\n"
     ],
 )
 def test_a_mistake_of_a_statement_is_told_once(body: str, code: str, times: int) -> None:
-    """For any number of ranks and microbatches at which it runs: here two ranks and six microbatches."""
+    """The check holds for any supported number of ranks and microbatches, here two ranks and six microbatches."""
     report = pipesched.verify(pipesched.Source("t.ps", MINE.format(body)), p=2, m=6)
     (found, *others) = [x for x in report.diagnostics if x.code == code]
     assert all(x.help != found.help for x in others)

@@ -1,4 +1,4 @@
-"""The claims of a schedule file are judged exactly, and those of the built-in files are true."""
+"""The claims of a schedule file are judged exactly, and the claims of the built-in files are true."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_list_of_equal_costs_is_one_cost() -> None:
 
 
 def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
-    """If operations are missing the figures mean nothing, so no claim holds and none fails."""
+    """If operations are missing, the figures are meaningless, so claims neither hold nor fail."""
     text = "schedule x(p = 2)\nstage s in 0 .. p on rank s for microbatch 0 .. 2\n"
     text += "rank r { F B F }\nclaim peak(r) == 1\nclaim peak(r) == 2\n"
     report = pipesched.verify(Source("x.ps", text))

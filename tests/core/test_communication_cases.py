@@ -29,7 +29,7 @@ def test_the_static_verdict_is_the_published_one(case: Case) -> None:
 
 @each_case
 def test_a_rank_stops_where_the_case_says(case: Case) -> None:
-    """The blocked instructions are those of the case, with -1 for ranks that finish."""
+    """The blocked instructions equal the expected ones, with -1 for ranks that finish."""
     program = case.program()
     assert {m: tuple(termination.stops(program, parse_model(m))) for m in case.stuck} == case.stuck
 
@@ -61,7 +61,7 @@ def test_labels_are_swapped_where_the_case_says(case: Case) -> None:
 
 
 def test_the_cases_agree_with_themselves() -> None:
-    """Capacity 0 is strict, none means no capacity suffices, k lies between; names are unique."""
+    """Capacity 0 is strict, no capacity suffices for none, and k is between them; names are unique."""
     for case in CASES:
         assert (case.capacity == 0) == case.holds("strict")
         assert (case.capacity is None) != case.holds("buffered(inf)")

@@ -43,7 +43,7 @@ def program(name: str) -> Program:
 
 
 def ends(given: Program, model: str) -> bool:
-    """Tell whether random runs of the explorer's machine finish; either all do, or none."""
+    """Return True if random runs of the explorer's machine finish; either all runs finish, or no run."""
     script = Script(given)
     stops = {walk(machine(script, model), random.Random(seed)) for seed in range(3)}
     assert len(stops) == 1
@@ -81,8 +81,8 @@ def test_the_flush_of_the_warm_up_needs_more_than_one_queue_for_even_p(name: str
 
 
 def test_two_chunks_in_one_batch_are_swapped_for_two_ranks() -> None:
-    """p = 2, m > p: gradient and activation of one direction meet each other's receive; separate communicators cure it,
-    in Megatron's posting order.
+    """p = 2, m > p: a gradient and an activation in one direction match each other's receive; separate communicators
+    correct this, in Megatron's posting order.
     """
     text = (ORDERS / "p2_v2_m4_batched.order").read_text("utf-8")
     assert codes(Source("swapped.order", text), "strict") == {"PS403"}

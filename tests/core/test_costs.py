@@ -1,4 +1,4 @@
-"""Costs and release rules, as written and as meant; invalid ones are refused with a code."""
+"""Costs and release rules have their documented meaning; invalid costs and rules are refused with a code."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_cost_is_one_number_or_none(data: st.DataObject) -> None:
 @settings(derandomize=True, deadline=None, max_examples=deep(12))
 @given(strategies.costs(3), strategies.costs(3))
 def test_costs_over_others(first: Costs, second: Costs) -> None:
-    """The first costs win, key by key; keys that neither has keep their defaults."""
+    """The first costs take precedence, key by key; keys in neither keep their defaults."""
     both = first.over(second)
     assert all(both.given.get(key) == first.given.get(key, second.given.get(key)) for key in KEYS)
     assert first.over(Costs()) == first == Costs().over(first)
@@ -246,7 +246,7 @@ ASSUMED = [
 
 @pytest.mark.parametrize(("text", "expected", "assumed"), ASSUMED)
 def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assumed: str) -> None:
-    """Each missing cost has its rule; with lists, and multiplied, it is the same rule stage by stage."""
+    """Each missing cost follows from its rule; with lists, or scaled costs, the rule applies stage by stage."""
     costs = Costs.parse(text)
     assert [costs.scalar(key) for key in "FIWB"] == list(map(Fraction, expected.split()))
     assert ", ".join(f"{key}: {words}" for key, words in costs.assumed_of(FOLLOW).items()) == assumed
@@ -313,7 +313,8 @@ def test_every_command_tells_what_it_assumed(command: str, capsys: pytest.Captur
 
 
 def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
-    """F and B of a fused run, then the best split order: not faster than its work, which is that of the fused order."""
+    """F and B of a fused run, then the best split order: not faster than its work, which equals the work of the fused
+    order."""
     measured = "F=[1000,1000],B=[2000,2000],C=[0,0]"
     fused = pipesched.verify("1f1b", p=2, m=6, costs=measured)
     best = pipesched.optimize(p=2, m=6, mem_cap=2, costs=measured)
@@ -327,7 +328,7 @@ def test_the_loop_optimizes_at_the_costs_that_were_measured() -> None:
 
 @pytest.mark.parametrize(("backward", "said"), [("fused", ""), ("split", " (assumed: I = W = B / 2)")])
 def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> None:
-    """Terms are of the requested kind of backward; schedules of the other kind are listed with their own."""
+    """The terms name the requested kind of backward; schedules of the other kind are listed with their own kind."""
     best = pipesched.optimize(p=2, m=4, mem_cap=2, costs="F=10,B=20", backward=backward)
     assert f",C=0{said}, release W" in best.terms and ("assumed" in best.source) == bool(said)
     if backward == "fused":
@@ -337,7 +338,7 @@ def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> 
 @pytest.mark.quick
 @pytest.mark.parametrize(("order", "used"), [("F B", {"FB"}), ("F B . B", {"B", "FB"}), ("F B . F", {"F", "FB"})])
 def test_an_operation_of_a_pair_counts_once(order: str, used: set[str]) -> None:
-    """Operations overlap with the one before them, up to a point; a cost of FB is that of both."""
+    """Some operations overlap with the previous one; a cost of FB is the cost of both."""
     first, _, rest = order.partition(".")
     parts = [(name, at > 0) for at, name in enumerate(first.split())] + [(name, False) for name in rest.split()]
     records = [Compute(Op[name], 0, number, second) for number, (name, second) in enumerate(parts)]

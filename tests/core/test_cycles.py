@@ -1,4 +1,4 @@
-"""A cycle is reported exactly if ranks stop, it closes, and none has fewer ranks: random orders and programs.
+"""A cycle is reported exactly if ranks stop; it closes, and no cycle has fewer ranks. Random orders and programs.
 
 The oracles for where ranks stop are slow simulations, and under the laxer models an explorer of all interleavings.
 """
@@ -74,7 +74,8 @@ def test_cycles_of_random_programs() -> None:
 
 
 def _remedied(program: Program, report: Report) -> bool:
-    """Tell whether a single move is suggested, and require that with it the program finishes and swaps no message."""
+    """Return True if a single move is suggested; require that the program with this move finishes and swaps no
+    message."""
     (advice,) = [d.help or "" for d in report.diagnostics if d.code == "PS401"]
     match = re.fullmatch(r"on rank (\d+), put (\S+) before (\S+): then it holds under strict", advice)
     if not match:

@@ -1,4 +1,4 @@
-"""`pipesched emit` for its user: where the output goes, the refusals, and the time of a large schedule."""
+"""`pipesched emit` for its user: the destination of the output, the refusals, and the time of a large schedule."""
 
 from __future__ import annotations
 

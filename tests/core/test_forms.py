@@ -130,8 +130,8 @@ def judged(made: Written, seed: int, q: int, *lines: str) -> bool:
 
 @pytest.mark.parametrize("block", range(4))
 def test_costs_by_microbatch_take_their_time_and_hold_their_part(block: int) -> None:
-    """In random programs with random formulas instants, work and peaks are those of the simulation, also for the same
-    costs in a file.
+    """In random programs with random formulas, times, work and peaks equal the simulation's, also for the same costs in
+    a file.
     """
     seeds = range(block * deep(12), (block + 1) * deep(12))
     assert sum(judged(program(seed), seed, 1) for seed in seeds) > len(seeds) // 2

@@ -110,8 +110,8 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
 
 
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
-    """There is no finding; every trained stage has REDUCE_GRAD, those on two ranks have SYNC, and frozen stages have
-    none."""
+    """There is no finding; every trained stage has REDUCE_GRAD, stages on two ranks have SYNC, and frozen stages have
+    neither."""
     for seed in range(deep(30)):
         made, rng = program(seed, recompute=seed % 3 / 2, offload=seed % 4 / 3), random.Random(seed)
         frozen = frozen_of(rng, made)

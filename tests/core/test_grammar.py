@@ -1,6 +1,6 @@
-"""The grammar's tables equal those that lark generates, and our parser accepts with them the same texts as lark's.
+"""The grammar's tables equal the tables that lark generates, and our parser accepts the same texts as lark's.
 
-After a change of the grammar: ``python -m tests.core.test_grammar`` writes the tables anew.
+After a change of the grammar: ``python -m tests.core.test_grammar`` writes the tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Derivation:
 
 
 def plain(value: Any) -> Any:
-    """Return a derivation as tuples and texts, from either parser; places are those of its tokens."""
+    """Return a derivation as tuples and texts, from either parser; its places are the places of its tokens."""
     if hasattr(value, "data"):
         return (str(value.data), *map(plain, value.children))
     if hasattr(value, "start_pos"):
@@ -70,7 +70,7 @@ def as_we_read(text: str) -> Any:
 
 @pytest.mark.quick
 def test_the_tables_are_those_of_the_grammar() -> None:
-    """The shipped tables are those that lark makes of the current grammar."""
+    """The shipped tables equal the tables that lark generates for the current grammar."""
     assert TABLES.read_text("utf-8") == tables(GRAMMAR.read_text("utf-8")), "python -m tests.core.test_grammar"
 
 

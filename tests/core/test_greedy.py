@@ -1,4 +1,4 @@
-"""An order by a rule equals that of a slow simulation, at the costs of the file, regardless of other options."""
+"""An order by a rule equals the order of a slow simulation, at the costs of the file, regardless of other options."""
 
 from __future__ import annotations
 

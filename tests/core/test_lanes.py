@@ -144,7 +144,7 @@ def test_one_program(program: str, suited: bool | None, runs: Runs) -> None:
 def test_costs_by_formula(
     formula: str, expected: Callable[[int, int], Fraction] | None, side_by_side: bool, runs: Runs
 ) -> None:
-    """Formulas of costs give the same numbers and mistakes side by side as one by one, and those of Python."""
+    """Formulas of costs give the same numbers and errors side by side as one by one, and as in Python."""
     head = "schedule x(p, m, length[m] = 1)\nlet f(k) = k * k\nstage s in 0 .. p on rank s\n"
     text = f"{head}costs F[s, i] = {formula}\nrank r {{ repeat m {{ F }}  repeat m {{ B }} }}\n"
     sizes = {"p": 3, "m": 4, "length": (3, 1, 2, 5)}

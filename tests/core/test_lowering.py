@@ -322,7 +322,7 @@ def _finishes(schedule: Schedule) -> bool:
 
 
 def test_an_instruction_points_at_the_line_of_its_operation() -> None:
-    """A SEND has the source position of its producer, a RECV that of its consumer."""
+    """A SEND has the source position of its producer, a RECV the position of its consumer."""
     schedule = pipesched.load("zb_h1", p=3, m=4)
     program = compiler.lower(schedule)
     places = {(int(schedule.rank[i]), str(schedule[i])): schedule.origin.place(i) for i in range(len(schedule))}

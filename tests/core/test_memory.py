@@ -117,7 +117,7 @@ def test_a_cap_is_an_error_exactly_where_a_rank_exceeds_it(seed: int) -> None:
 
 @pytest.mark.parametrize("rule", ["split:3/2", "split:2", "split:-1/2", "I=1/2,W=1", "split:"])
 def test_a_rule_that_frees_too_much_is_refused(rule: str) -> None:
-    """A share lies between 0 and 1, and two named ones make 1."""
+    """A share is between 0 and 1, and two named shares sum to 1."""
     with pytest.raises(pipesched.PipeschedError, match="PS225"):
         Release.parse(rule)
 

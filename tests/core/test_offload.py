@@ -38,7 +38,7 @@ claim host(0) == 2 * tM and tO == 3 and tL == 2
 
 
 def test_what_is_reckoned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Instants, work, host memory in the report and as data, and the causes of waits are those computed by hand."""
+    """Times, work, host memory in the report and as data, and the causes of waits equal values computed by hand."""
     file = tmp_path / "one.ps"
     file.write_text(ONE, "utf-8")
     assert main(["verify", str(file)]) == 0

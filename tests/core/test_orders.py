@@ -155,7 +155,8 @@ def test_the_rules_of_slices_and_small_caps() -> None:
 
 
 def test_the_orders_that_lack_backwards() -> None:
-    """Forwards alone are those of GPipe; with e frozen stages, 1F1B whose first e ranks run no backward."""
+    """A forward-only order has GPipe's forwards; with e frozen stages, it is 1F1B whose first e ranks run no
+    backward."""
     for p in RANKS:
         for m in (1, 2 * p):
             forwards = [iter([word for word in rules.gpipe(p, m, r) if word[0] == "F"]) for r in range(p)]

@@ -1,4 +1,4 @@
-"""Text -> tree: the text of a tree parses back to that tree, and in any other text each mistake is reported."""
+"""Parsing: the text of a tree parses back to that tree, and every mistake in any other text is reported."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_documentation_has_one_kind_of_line_end() -> None:
 
 
 def test_every_quoted_word_of_the_grammar_is_reserved() -> None:
-    """Only words that the rule for names lists can be names; all of those can."""
+    """Exactly the words that the rule for names lists can be names."""
     text = re.sub(r"//.*", "", (ROOT / "grammars" / "pipesched.lark").read_text("utf-8"))
     (names,) = re.findall(r"^name: (.*)", text, re.MULTILINE)
     words = set(re.findall(r'"([A-Za-z]+)"', text)) - set(SOFT)

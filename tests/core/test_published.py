@@ -1,7 +1,7 @@
 """The built-in schedules have the peaks, idle times and bubble rates of the literature.
 
-The closed forms are written out here, in Python, beside the claims of the .ps files; the tables are those of two papers
-and of the published implementation of DualPipe run in a separate simulator (tests/data, each with its source).
+The closed forms are written out here, in Python, beside the claims of the .ps files; the tables are from two papers and
+from the published implementation of DualPipe run in a separate simulator (tests/data, each with its source).
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def test_the_peaks_of_the_v_family(p: int) -> None:
 
 @pytest.mark.parametrize("name", ["v_half", "v_min", "v_zb", "1f1b_v"])
 def test_the_table_of_blocks_and_optima(name: str) -> None:
-    """The gallery's idle times are that of the block and the proved least at its peak; the latter for p = 2 and 3, with
-    ``--depth 2`` for all.
+    """The gallery's idle times are the idle time of the block and the proved least at its peak; the latter for p = 2
+    and 3, with ``--depth 2`` for all.
     """
     page = (Path(__file__).parents[2] / "schedules" / "README.md").read_text("utf-8")
     (row,) = re.findall(rf"^\| {name}\b[^|]*\|((?: \d+, \d+ \|)+)$", page, re.M)

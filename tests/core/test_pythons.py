@@ -1,6 +1,6 @@
 """Every Python gives the same answer for a file, though its libraries differ between releases.
 
-The words and places are those of Lib/json/decoder.py of CPython 3.13.
+The words and places are from Lib/json/decoder.py of CPython 3.13.
 """
 
 from __future__ import annotations

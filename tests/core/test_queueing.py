@@ -1,4 +1,4 @@
-"""Times of programs whose messages wait in queues: as simulated with queues, model by model.
+"""Times of programs whose messages wait in queues equal a simulation with queues, model by model.
 
 A few hundred programs here; `pytest --depth 10` tries as many as are asked for.
 """
@@ -99,7 +99,8 @@ def test_right_programs_take_as_long_as_their_queues_do() -> None:
 
 
 def test_what_is_lowered_takes_as_long_as_its_queues_do() -> None:
-    """Ends raised from the timeline of a schedule are those of a run, and as played; often they are its own."""
+    """Ends raised from the timeline of a schedule equal the ends of a run and of a simulation; often they are the
+    schedule's own."""
     ideal = 0
     for seed in range(deep(10)):
         rng = random.Random(seed)
@@ -117,7 +118,7 @@ def test_what_is_lowered_takes_as_long_as_its_queues_do() -> None:
 
 def test_a_message_heads_its_queue_at_both_ends() -> None:
     """By hand, C = 2, F = 1: rank 0 posts two sends at 1 and 2, rank 1 both receives at 0. In one queue the second
-    begins when the first is over; without order both are under way at once, and under strict rank 0 waits in each.
+    begins when the first is over; without order both are in transit together, and under strict rank 0 waits in each.
     """
     text = "rank 0: F0.0 send:F0.0>1 F0.1 send:F0.1>1\nrank 1: recv:F0.0<0 recv:F0.1<0 F1.0 F1.1\n"
     batch = text.replace("recv:F0.0<0 recv:F0.1<0", "( recv:F0.0<0 recv:F0.1<0 )")

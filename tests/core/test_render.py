@@ -105,7 +105,7 @@ def test_a_warning_says_so() -> None:
 
 @pytest.mark.parametrize("cell", [0, 1, 37, 9_999, 19_998, 19_999])
 def test_a_row_of_many_cells_is_cut_around_the_label(cell: int) -> None:
-    """However long the row, the picture is short, shows where it was cut, and marks exactly the cell."""
+    """For a row of any length, the picture is short, shows where it was cut, and marks exactly the cell."""
     row = ",".join(f"0F{i}" for i in range(20_000))
     source = Source("big.csv", row)
     word = f"0F{cell}"
@@ -120,7 +120,7 @@ def test_a_row_of_many_cells_is_cut_around_the_label(cell: int) -> None:
 
 
 def test_far_labels_of_a_long_row_have_a_picture_each() -> None:
-    """Two cells that no picture can hold together are drawn one after the other."""
+    """Two cells too far apart for one picture are drawn one after the other."""
     row = ",".join(f"0F{i}" for i in range(1000))
     source = Source("big.csv", row)
     labels = tuple(Label(at(source, word), word) for word in ("0F200", "0F201", "0F900"))
@@ -172,7 +172,7 @@ def test_brackets_are_not_markup() -> None:
 
 
 def test_colour_changes_no_word() -> None:
-    """Without its ANSI codes the coloured text is the plain one, and it does have some."""
+    """Without its ANSI codes the coloured text equals the plain text; it has some ANSI codes."""
     coloured = render.text(DEADLOCK, color=True)
     assert "\x1b[1;31merror[PS401]\x1b[0m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render.text(DEADLOCK)
@@ -228,7 +228,7 @@ def test_ascii_keeps_the_sense() -> None:
 )  # characters of all kinds, on a busy machine
 @given(st.text(max_size=400), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=5), st.booleans())
 def test_any_text_and_any_spans_can_be_drawn(content: str, places: list[tuple[int, int]], color: bool) -> None:
-    """Every form takes every source and every span inside it; marks are below the first character of the label."""
+    """Every form accepts every source and every span inside it; marks are below the first character of the label."""
     source = Source("any.ps", content)
     labels = []
     for start, length in places:

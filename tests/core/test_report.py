@@ -104,7 +104,7 @@ def test_a_warning_leaves_the_verdict() -> None:
     ],
 )
 def test_deadlock_freedom_always_names_its_model(communication: Communication, said: str) -> None:
-    """The requested model, the others that hold, those that fail, and the least capacity."""
+    """The requested model, the other models that hold, the models that fail, and the least capacity."""
     assert f"deadlock-free {said}\n" in str(having(communication=communication))
 
 
@@ -131,7 +131,7 @@ def test_many_ranks_keep_both_ends() -> None:
 
 
 def test_numbers_are_exact_or_fractions() -> None:
-    """A few decimals where they are exact, a fraction where they are not; the ratio is both."""
+    """A number is a decimal if a few digits are exact, otherwise a fraction; the ratio has both forms."""
     time = replace(
         INTERLEAVED.time or pytest.fail("no time"),
         makespan=Fraction(16, 3),
@@ -225,7 +225,7 @@ def twice(*names: str) -> list[str]:
 
 
 def test_json_numbers_are_integers_or_fractions() -> None:
-    """Whole numbers are integers, others strings; a list by stage stays one. Beside each stand its decimals."""
+    """Whole numbers are integers, others strings; a list by stage stays one. Each has its decimals beside it."""
     value = INTERLEAVED.to_json()
     assert value["memory"] == {
         "release": "W",
@@ -269,7 +269,7 @@ def test_a_cap_is_one_number_where_it_is_the_same(cap: tuple[str, ...], told: ob
 
 
 def test_a_claim_is_true_false_or_not_applicable() -> None:
-    """There are three answers, one of them a string."""
+    """The exit value has three forms, one of them a string."""
     claims = (Claim("a", True), Claim("b", False), Claim("c", None, "why"))
     assert replace(INTERLEAVED, claims=claims).to_json()["claims"] == [
         {"text": "a", "holds": True},

@@ -47,13 +47,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_verify_derives_each_fact_once(calls: Counter[str]) -> None:
-    """Memory too, although the claims ask for the peak of every rank."""
+    """Memory is also derived once, although the claims use the peak of every rank."""
     assert verify(read("zb_h1"), OPTIONS).ok
     assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
 
 
 def test_emit_judges_what_it_lowered_and_derives_the_order_once(calls: Counter[str]) -> None:
-    """A lowered program is verified as its own file: its facts are its own, its times are those of the order."""
+    """A lowered program is verified as its own file: its facts are its own, and its times equal the times of the
+    order."""
     assert emit(read("zb_h1"), OPTIONS, "stream").report.ok
     assert calls == dict.fromkeys(("timeline", "memory", "idle", "communicate", "pair", "verdicts"), 1)
 
@@ -65,7 +66,7 @@ def test_why_runs_the_order_at_two_sizes_and_nothing_else_twice(calls: Counter[s
 
 
 def test_diff_derives_each_side_once(calls: Counter[str]) -> None:
-    """For two files each fact is derived twice."""
+    """For two files each fact is derived twice, once per file."""
     made = [examine(load(read(name), OPTIONS), OPTIONS) for name in ("1f1b", "gpipe")]
     assert all(side.report.ok for side in made)
     differ(*made).figures()
@@ -103,7 +104,7 @@ def test_another_program_changes_what_follows_from_it_alone(seed: int, data: st.
 
 
 def test_what_was_forgotten_is_derived_again() -> None:
-    """Releasing facts costs time, and changes nothing."""
+    """Releasing facts takes time, but does not change results."""
     schedule = load(read("dualpipe"), OPTIONS).schedule
     assert isinstance(schedule, Schedule)
     made = Analysis(schedule, Costs.parse("F=2,B=5,C=1"))

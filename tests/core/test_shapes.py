@@ -80,7 +80,7 @@ def test_a_shape_that_is_taken_for_another() -> None:
 
 @pytest.mark.parametrize("target", ["stream", "torch-comms"])
 def test_what_cannot_say_a_shape_refuses_it(target: str) -> None:
-    """Streams and torch's CSV have no such instruction, and refuse it."""
+    """Streams and torch's CSV have no such instruction, so writing it is refused."""
     source = program("sendshape:F0.1>1 recvshape:B1.0<1", "sendshape:B1.0>0 recvshape:F0.1<0")
     with pytest.raises(pipesched.PipeschedError) as caught:
         pipesched.emit(source, to=target)

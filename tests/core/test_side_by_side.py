@@ -1,7 +1,4 @@
-"""Schedules side by side: each has the verdict that it has by itself.
-
-The oracle is `verify` at one size at a time, which lays nothing beside anything.
-"""
+"""Schedules side by side: each has the same verdict as alone. The oracle is `verify` at one size at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ NAMES = ("1f1b", "gpipe", "interleaved", "zb_h1", "zb_v", "dualpipe", "chimera",
 
 
 def same(made: list[Examination]) -> int:
-    """Settle, compare with the reports of each alone, and return how many were settled."""
+    """Settle schedules together, compare with the report on each alone, and return the number of settled schedules."""
     alone = [examine(replace(one.loaded, schedule=replace(one.loaded.schedule)), one.options).report for one in made]
     side_by_side.settle(made)
     for one, expected in zip(made, alone, strict=True):
@@ -97,7 +94,7 @@ def test_random_orders_and_costs_have_the_reports_of_each_alone(seed: int) -> No
 
 
 def test_a_mistake_in_one_is_found_in_it_alone() -> None:
-    """The others are as they are, and none is settled."""
+    """The other schedules are unchanged, and no verdict is settled."""
     good = [load(read("1f1b"), Options({"p": 4, "m": m})) for m in (4, 5, 6)]
     bad = replace(good[1], schedule=replace(good[1].schedule, op=np.roll(good[1].schedule.op, 1)))
     found = [examine(one, Options()) for one in (good[0], bad, good[2])]
@@ -106,7 +103,8 @@ def test_a_mistake_in_one_is_found_in_it_alone() -> None:
 
 
 def test_an_operation_of_a_stage_that_is_another_schedules_is_out_of_range() -> None:
-    """Stage p of the first would be stage 0 of the second, and microbatch m one that a longer schedule has."""
+    """Side by side, stage p of the first schedule would be stage 0 of the second, and microbatch m a microbatch of a
+    longer schedule."""
     first, second = (load(read("gpipe"), Options({"p": 2, "m": m})) for m in (4, 5))
     for name in ("stage", "microbatch"):
         column = getattr(first.schedule, name).copy()

@@ -1,4 +1,4 @@
-"""A slip is planted for each check: the report has only its code, and its place.
+"""For each check a mistake is planted: the report has only its code, and its place.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """
@@ -282,8 +282,8 @@ rank r { repeat m { F }  repeat m { if r == 1 { I } else { B } } }
 
 
 def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
-    """A frozen stage passes a gradient on and keeps none: it is right without a reduction, and wrong with one; other
-    stages need theirs."""
+    """A frozen stage passes gradients on and does not keep them, so it must not have a reduction; other stages need
+    one."""
     program = compiler.lower(pipesched.load(pipesched.Source("middle.ps", FROZEN)))
     lists = [program.instructions(rank) for rank in range(3)]
     assert [[x.stage for x in of if x.op is Op.REDUCE_GRAD] for of in lists] == [[0], [], [2]]
@@ -297,7 +297,7 @@ def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
 
 
 def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
-    """Every W of it is missing, and only that is reported: its reduction is after its last I."""
+    """Every W of a stage is missing, and only this is reported: the stage's reduction is after its last I."""
     program = compiler.lower(pipesched.load("zb_h1", p=3, m=2))
     lists = [program.instructions(rank) for rank in range(3)]
     lists[1] = [x for x in lists[1] if x.op is not Op.W]
@@ -316,7 +316,8 @@ def test_a_stage_whose_weight_gradients_are_missing_is_still_trained() -> None:
     ],
 )
 def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]) -> None:
-    """The second forward of two slices uses what the first kept, and the first backward what the second made."""
+    """The second forward of two slices uses the activations of the first, and the first backward uses the gradients of
+    the second."""
     text = f"schedule cut(p = 1, m = 2)\nstage 0 on rank 0\nslices 2\nrank 0 {{ {order} }}\n"
     report = pipesched.verify(pipesched.Source("cut.ps", text))
     assert set(codes(report)) == ({"PS305"} if wrong else set())
@@ -371,7 +372,7 @@ def test_a_sync_of_what_has_no_such_copy(rank: int, sync: Instruction, message: 
     ids=["message", "reduction", "step", "sync"],
 )
 def test_what_is_there_twice_points_at_both(name: str, slip: Callable[[Lists], tuple[int, int]], code: str) -> None:
-    """The first label is at the second one, the second label at the first one of that name on the rank."""
+    """The first label is at the second operation of the name on the rank, the second label at the first."""
     program = base(name)
     lists = [program.instructions(rank) for rank in range(program.ranks)]
     rank, i = slip(lists)

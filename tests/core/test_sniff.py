@@ -32,5 +32,5 @@ pytestmark = pytest.mark.quick
     ],
 )
 def test_sniff(name: str, text: str, expected: str) -> None:
-    """The ending decides if it is a known one, else the first meaningful line."""
+    """A known file ending determines the reader, otherwise the first meaningful line."""
     assert reader_of(Source(name, text)).name == expected

@@ -46,7 +46,7 @@ def lists(program: Program) -> list[list[Instruction]]:
 
 
 def ended(program: Program, stops: Sequence[int]) -> list[bool]:
-    """Tell for each compute whether it comes before its rank's stop."""
+    """Return, for each compute, True if it comes before its rank's stop."""
     return [
         stop < 0 or i < stop
         for instructions, stop in zip(lists(program), stops, strict=True)
@@ -86,7 +86,7 @@ def walked(stop: Standstill, program: Program, stops: Sequence[int]) -> None:
 
 
 def mine_sends(link: Link, mine: list[Instruction]) -> bool:
-    """Tell whether the rank has the sending end of the message at which it waits."""
+    """Return True if the rank has the sending end of the message at which it waits."""
     end = link.needs or link.blocked.at
     return next(x for x in mine if str(x) == end).op.send
 
@@ -131,7 +131,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
 
 
 def closed(needs: list[int], ran: list[bool], schedule: Schedule) -> list[bool]:
-    """Return the operations that ran, without those whose input did not: they have no time in a picture."""
+    """Return the operations that ran, without operations whose input did not run: they have no time in a picture."""
     while True:
         kept = [one and (needs[i] < 0 or ran[needs[i]]) for i, one in enumerate(ran)]
         for low, high in zip(schedule.start[:-1].tolist(), schedule.start[1:].tolist(), strict=True):

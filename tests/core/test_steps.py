@@ -1,4 +1,5 @@
-"""Results do not depend on the load of the machine: work is counted in steps, and taken in their order.
+"""Results do not depend on the load of the machine: work is counted in steps, and events are taken in the order of
+steps.
 
 The clock of steps is shown on engines that answer in any order of arrival; whole answers are compared to the byte, on
 an idle machine and beside processes that fill it.
@@ -152,7 +153,7 @@ def work(*arguments: str) -> tuple[float, dict[str, Any]]:
 
 @pytest.mark.timed
 def test_the_time_limit_is_of_all_that_is_done() -> None:
-    """For 98,304 operations and one second, reading the library, printing and verifying count too."""
+    """At 98,304 operations and one second, reading the library, printing and verifying also count."""
     command = ("--p", "64", "--m", "512", "--mem-cap", "40", "--time-limit", "1", "--cost", "F=10,I=12,W=8,C=1")
     seconds, told = work(*command)
     assert seconds < 8 and told["makespan"] is not None

@@ -1,6 +1,6 @@
 """The published stream: written as `dumps` writes, read back as written, and everything else is refused.
 
-Golden streams are in ``emit/v2``; ``pytest --update-golden`` writes them anew after a change that is meant.
+Golden streams are in ``emit/v2``; ``pytest --update-golden`` rewrites them after an intended change.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ def test_every_instruction_is_found_in_its_text(name: str, indent: int | None) -
 
 
 def test_the_fast_reader_is_never_more_lenient() -> None:
-    """`loads` reads each stream with a slip that the fast reader reads, as the same text."""
+    """`loads` accepts every stream with a mistake that the fast reader accepts, and returns the same text."""
     rng, taken = random.Random(0), 0
     for _ in range(deep(1000)):
         text = text_of(rng.choice(list(GOLDEN)))
@@ -505,7 +505,7 @@ def test_what_is_no_stream_is_told_with_its_place(what: str) -> None:
 
 
 def test_every_value_of_a_text_is_found_by_its_path() -> None:
-    """However a text is laid out: at the place of a path begins the value that it names."""
+    """In any layout of the text, the value that a path names begins at its place."""
     rng = random.Random(0)
 
     def grown(depth: int) -> Any:
@@ -631,7 +631,7 @@ def test_empty_ranks_cost_what_they_say() -> None:
 
 @pytest.mark.parametrize("sizes", [{"m": 5}, {"p": 4}, {"v": 3}, {"x": 1}])
 def test_sizes_given_must_be_those_of_the_stream(sizes: dict[str, int]) -> None:
-    """A stream has one size: asking for another one is a mistake (PS803), for the same one is not."""
+    """A stream has one size: a request for another size is a mistake (PS803), a request for the same size is not."""
     source = Source("a.json", text_of("interleaved"))
 
     assert [str(x.code) for x in verify(source, Options(sizes)).diagnostics] == ["PS803"]

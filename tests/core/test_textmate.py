@@ -1,7 +1,7 @@
 """The TextMate grammar, by which editors colour `.ps` files, agrees with the grammar of the language.
 
-Its patterns are simple enough for `re`: this file has an interpreter of those that it uses, matches and one kind of
-begin and end. Real editors use vscode-textmate, which gave the same scopes for the library.
+Its patterns are simple enough for `re`: this file has an interpreter for the forms that it uses, matches and one kind
+of begin and end. Real editors use vscode-textmate, which gave the same scopes for the library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def patterns() -> list[tuple[re.Pattern[str], dict[str, str]]]:
 
 
 def scopes(text: str) -> Iterator[Scope]:
-    """Yield the scopes of a text: at each place those of the first pattern that matches; strings span lines."""
+    """Yield the scopes of a text: at each place the scopes of the first pattern that matches; strings span lines."""
     at = 0
     while at < len(text):
         match, one = next(((found, one) for known, one in patterns() if (found := known.match(text, at))), (None, {}))

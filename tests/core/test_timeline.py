@@ -53,7 +53,7 @@ def compared(schedule: Schedule, costs: Costs, times: Timeline, played: Played) 
 @CALM
 @given(strategies.schedules(), st.data())
 def test_every_operation_starts_and_ends_as_simulated(schedule: Schedule, data: st.DataObject) -> None:
-    """Zero costs, costs by stage, latency, pairs with a cost of their own, two routes: always the same times."""
+    """Zero costs, costs by stage, latency, pairs with their own cost, two routes: the times are always equal."""
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     assert played.stuck == [None] * schedule.ranks
@@ -64,7 +64,8 @@ def test_every_operation_starts_and_ends_as_simulated(schedule: Schedule, data: 
 @CALM
 @given(strategies.SEEDS.map(strategies.shuffled_schedule), st.data())
 def test_it_stops_where_the_simulation_stops(schedule: Schedule, data: st.DataObject) -> None:
-    """Compute orders that wait for each other: what ran has the same times, and each rank stops at the same place."""
+    """Compute orders that wait for each other: operations that ran have the same times, and each rank stops at the same
+    place."""
     costs = data.draw(strategies.costs(schedule.stages))
     played = simulate.run(schedule, rows(costs, schedule.stages))
     for how in ENGINES:

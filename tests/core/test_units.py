@@ -157,7 +157,7 @@ SAYING = ("verify", "several", "over", "why", "compare", "diff", "optimize", "pl
 
 @pytest.mark.parametrize("verb", SAYING)
 def test_three_assumptions_and_how_to_see_the_others(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The assumptions are below the table; --verbose shows all those of the object."""
+    """The assumptions are below the table; --verbose shows all assumptions of the object."""
     short, whole = told(capsys, *VERBS[verb]), told(capsys, *VERBS[verb], "--verbose")
     few, every = (re.findall(r"(?m)^ *assumed: (.*)$", text) for text in (short, whole))
     assert few == every[:3] and len(few) <= 3

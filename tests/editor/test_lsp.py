@@ -1,4 +1,5 @@
-"""The language server, by its own protocol: findings are those of `verify`, names are found and renamed, repairs work.
+"""The language server, by its own protocol: findings equal the findings of `verify`, names are found and renamed,
+repairs work.
 
 A client without a screen talks to `pipesched lsp` over pipes; it knows the protocol and nothing of the server.
 """
@@ -78,7 +79,7 @@ class Client:
         return said["result"]
 
     def type(self, uri: str, text: str) -> list[dict[str, Any]]:
-        """Make a text that of a document; return the findings that the server shows."""
+        """Set the text of a document; return the findings that the server shows."""
         self.version += 1
         self.shown.pop(uri, None)
         if self.version == 1 or uri not in self.known:

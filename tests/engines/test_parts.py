@@ -1,4 +1,4 @@
-"""Times from parts: those of a slow simulation, part by part; and communication that compute does not hide."""
+"""Times from parts equal a slow simulation, part by part; and communication that does not overlap compute."""
 
 from __future__ import annotations
 

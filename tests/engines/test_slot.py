@@ -54,7 +54,7 @@ def test_parts_run_as_engines_do(target: Source | str, slot: str, letters: str) 
 
 
 def test_the_figure_names_its_parts() -> None:
-    """One rectangle a part with its name as a tooltip, a lane for each engine, the same bytes each time."""
+    """One rectangle per part with its name as a tooltip, a lane per engine, the same bytes each time."""
     drawn = str(pipesched.show(JOINED, "svg", slot="I0.0"))
     titles = [x.text for x in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")]
     names = ("F.attn", "F.dispatch", "F.mlp", "I.mlp", "I.dispatch", "I.attn")

@@ -1,5 +1,5 @@
-"""Run beside torch: every schedule class at a grid of sizes, in one process. Prints each order as JSON, and the errors
-of three impossible ones.
+"""Run in a Python with torch: every schedule class at a grid of sizes, in one process. Prints each order as JSON, and
+the errors of three impossible ones.
 """
 
 from __future__ import annotations

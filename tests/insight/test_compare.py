@@ -1,4 +1,4 @@
-"""Schedules side by side: the tables of the literature, each by one command, exactly.
+"""Schedules side by side: one command reproduces each table of the literature exactly.
 
 The closed forms are written out here: (p-1)/m, (p-1)/(v m) for idle / work, and (p-1)/(m+p-1) for idle / makespan.
 """
@@ -233,7 +233,7 @@ def test_a_cap_counts_for_the_bound_and_the_verdict(capsys: pytest.CaptureFixtur
 
 
 def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file with its own costs is measured at those, and the table says so."""
+    """A file with its own costs is measured at these costs, and the table says so."""
     text = pipesched.compile.read("1f1b").text.replace("rank r {", "costs F = 2\nrank r {", 1)
     (folder / "mine.ps").write_text(text)
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2")) == 0
@@ -291,7 +291,8 @@ def test_every_key_of_the_json_is_documented(command: str, capsys: pytest.Captur
 
 
 def _keys(value: object) -> set[str]:
-    """Return all keys, except those of sizes, costs and findings, and KEY_decimal, which are documented elsewhere."""
+    """Return all keys, except the keys of sizes, costs and findings, and KEY_decimal, which are documented
+    elsewhere."""
     if isinstance(value, list):
         return set().union(*map(_keys, value))
     if not isinstance(value, dict):

@@ -21,7 +21,7 @@ def written(capsys: pytest.CaptureFixture[str], format: str, *more: str) -> str:
 
 
 def test_csv_has_the_figures_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every figure is that of the JSON, as a decimal; a refused size has its code and no figure."""
+    """Every figure equals the figure in the JSON, as a decimal; a refused size has its code and no figure."""
     lines = list(csv.DictReader(io.StringIO(written(capsys, "csv", "--comm", "buffered(1)"))))
     rows = json.loads(written(capsys, "json", "--comm", "buffered(1)"))["rows"]
     assert len(lines) == len(rows) == 6

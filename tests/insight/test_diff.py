@@ -102,7 +102,7 @@ def test_few_moves_in_a_long_order_are_found(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_long_blocks_have_the_fewest_moves_too(seed: int) -> None:
-    """The number of moves equals that of the quadratic recurrence for a longest increasing subsequence."""
+    """The number of moves equals the number by the quadratic recurrence for a longest increasing subsequence."""
     rng = random.Random(seed)
     b = list(range(120))
     rng.shuffle(b)

@@ -128,7 +128,8 @@ def test_the_plot_is_current(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_section_has_source_and_claims(name: str) -> None:
-    """The requires and claims are those of the file, letter by letter; each paper that the file names is linked."""
+    """The requires and claims equal the text of the file, letter by letter; each paper that the file names is
+    linked."""
     assert BLOCK.findall(sections()[name]) == [promises(name)]
     papers = PAPER.findall(text(name))
     assert papers or "ours" in text(name), "no paper is named, and it is not said to be ours"

@@ -140,7 +140,7 @@ def rule(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("late", [Fraction(0), Fraction(1, 2)])
 def test_a_rule_decides_anew_in_each_draw(rule: str, late: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The makespan is that of the order decided on at the drawn costs, played at these times."""
+    """The makespan is the makespan of the order chosen at the drawn costs, run with these times."""
     asked = Options({"p": 3, "m": 6}, costs=Costs({"C": late})).owning(jitter.Jittered(Fraction(1, 5), True))
     made = examine(load(read(rule), asked), asked)
     decide, orders = jitter._rule(made), list[tuple[Costs, Schedule]]()
@@ -175,7 +175,7 @@ def test_a_rule_has_draws(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compare_has_the_quantiles_beside_the_makespan() -> None:
-    """The quantiles are those of verify, at the costs of the row; the assumptions are below the table."""
+    """The quantiles equal the quantiles of verify, at the costs of the row; the assumptions are below the table."""
     found = pipesched.compare("1f1b", "zb_v", p=3, m=6, jitter="5%", costs="F=1,B=2,C=1")
     for row in found.rows:
         costs = ",".join(f"{key}={row.costs[key]}" for key in ("F", "I", "W", "B", "C"))

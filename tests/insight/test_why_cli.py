@@ -136,7 +136,7 @@ def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) -> None:
-    """By hand, 1F1B has F of 1 and 3 on both stages, or of 2 each; B is 2 F."""
+    """By hand: 1F1B has F of 1 and 3 on the two stages, or of 2 on each; B is 2 F."""
     given = ("1f1b", "--p", "2", "--m", "2", "--cost", "F=[[1,3],[1,3]],B=[[2,6],[2,6]]")
     value = told([*given], capsys)[1]
     assert value["makespan"] == 19 and value["instead"] == {"even_microbatches": 18}

@@ -1,4 +1,4 @@
-"""The incident desk on generated incidents: how often its first rank is the one that failed.
+"""The incident desk on generated incidents: the share in which its first rank is the rank that failed.
 
 python -m tests.interop.incidents_at_length 200        the count, and optionally the first seed
 """

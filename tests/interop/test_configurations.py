@@ -1,4 +1,5 @@
-"""`pipesched check`: configurations that trainers run pass, those that they refuse fail, at the line of the fault."""
+"""`pipesched check`: configurations that trainers run pass, and configurations that they refuse fail, at the line of
+the fault."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ LETTERS = "abcdefghijklmn"
 
 
 def readable(rows: tuple[Row, ...]) -> list[object]:
-    """Return the rows, those in YAML only if PyYAML is installed."""
+    """Return the rows, rows in YAML only if PyYAML is installed."""
     absent = find_spec("yaml") is None
     marks = {True: [pytest.mark.skip("needs PyYAML")], False: []}
     return [pytest.param(row, id=row.name, marks=marks[absent and row.ending.startswith("y")]) for row in rows]
@@ -215,7 +216,7 @@ def unrolled(layout: str) -> list[str]:
 
 
 def test_a_layout_is_unrolled() -> None:
-    """Groups and single letters repeat; stages and layers are those of the oracle."""
+    """Groups and single letters repeat; stages and layers equal the oracle's."""
     assert stages_of("Et|(tt|)*6mL") == unrolled("Et|(tt|)*6mL") == ["Et", *["tt"] * 6, "mL"]
     assert not [*faults(["Et", *["tt"] * 6, "mL"], 2, 13, 1)]
     chance = random.Random(5)
@@ -473,7 +474,7 @@ def test_yaml_without_its_reader_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_places_are_those_of_the_keys() -> None:
-    """The place of a setting is that of its key, in TOML, YAML, JSON and on a command line."""
+    """The place of a setting is the place of its key, in TOML, YAML, JSON and on a command line."""
     texts = [("toml", titan()), ("sh", new("1F1B")), ("json", '{"a": {"b": [1, {"c": 2}], "d": 3}, "e": 4}')]
     if find_spec("yaml"):
         texts += [("yaml", megatron("num-layers: 4"))]

@@ -1,4 +1,4 @@
-"""The incident desk: from the records of a job that stopped, the rank that failed first, and nothing guessed.
+"""The incident desk: from the records of a stopped job it finds the rank that failed first, without guesses.
 
 The oracle is a simulator of jobs (``oracles/incidents.py``) that knows which rank it spoiled, and nothing of the desk.
 """

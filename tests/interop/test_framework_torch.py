@@ -88,7 +88,7 @@ def stands(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
-    """Return every verdict is that of the oracles. Counts of right and of all, by option."""
+    """Check that every verdict equals the oracles'. Return the counts of right and of all verdicts, by option."""
     count: dict[str, tuple[int, int]] = {}
     for name, options, rows, places, version in cases:
         single, option = name in ("GPipe", "1F1B"), ",".join(key for key in options if key not in "pvm")
@@ -125,7 +125,7 @@ def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
 
 @pytest.mark.skipif(deep(1) < 3, reason="with --depth 3")
 def test_every_release_at_more_sizes() -> None:
-    """The installed torch, and those of PIPESCHED_TORCHES: all are right, except with deferred receives."""
+    """The installed torch, and the releases in PIPESCHED_TORCHES: all are right, except with deferred receives."""
     paths = os.environ.get("PIPESCHED_TORCHES", "").split(":")
     for interpreter in (sys.executable, *(f"{path}/bin/python" for path in paths if path)):
         asked = [interpreter, "-c", "import torch; print(torch.__version__)"]

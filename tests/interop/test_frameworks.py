@@ -1,6 +1,6 @@
-"""A schedule made by code is read as its order in any accepted form, and no mistake of the code does harm.
+"""A schedule made by code is read as its order in any accepted form, and a mistake of the code is always a finding.
 
-The generators are those of `generators/slips.py`; the oracle for their orders is the library's own gpipe.
+The generators are in `generators/slips.py`; the oracle for their orders is the library's own gpipe.
 """
 
 from __future__ import annotations

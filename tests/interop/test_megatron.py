@@ -102,7 +102,7 @@ def test_programs_are_those_that_were_recorded(site: Path) -> None:
 @each
 @pytest.mark.parametrize("sizes", [(2, 1, 4), (3, 1, 2), (4, 1, 8), (2, 2, 4), (4, 2, 8), (3, 3, 9)])
 def test_the_order_is_the_published_one(site: Path, sizes: tuple[int, int, int]) -> None:
-    """1F1B and interleaved 1F1B of the library, which are those of the papers, operation for operation."""
+    """1F1B and interleaved 1F1B of the library equal the orders of the papers, operation for operation."""
     p, v, m = sizes
     made = pipesched.load(source(rows(site, p, v, m)))
     assert same_order(

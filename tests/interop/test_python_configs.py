@@ -147,7 +147,7 @@ def compare(seed: int) -> tuple[int, int]:
 
 
 def test_what_is_told_of_a_file_is_what_python_makes_of_it() -> None:
-    """Reported settings of random files are those of the interpreter, and most files are reported."""
+    """Reported settings of random files equal the interpreter's, and most files are reported."""
     made = [compare(seed) for seed in range(300)]
     assert sum(told for told, _ in made) > 1500
     assert 0 < sum(unknown for _, unknown in made) < 300

@@ -51,7 +51,7 @@ def test_a_row_supports_a_version() -> None:
 
 @pytest.mark.parametrize("text", ["2.13", "2.13.1", "2.13.0+cpu"])
 def test_a_patch_number_is_dropped(text: str) -> None:
-    """The rules are those of the minor version."""
+    """The rules of the minor version apply."""
     assert str(parse_version(text)) == "2.13"
 
 

@@ -1,4 +1,4 @@
-"""The page on torchtitan is true for this version: its files are complete, and its figures are those of these CSVs.
+"""The page on torchtitan is true for this version: its files are complete, and its figures follow from these CSVs.
 
 The trainer itself runs by ``.ci/run --trainers``; its output is ``tests/data/torchtitan.json``.
 """
@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((torchtitan.TOP / "pyproject.toml").read_text("utf-8"))[
 
 @pytest.mark.parametrize(("ours", "own"), torchtitan.OURS.items())
 def test_the_recorded_figures_are_of_the_csv_that_is_emitted_now(ours: str, own: str) -> None:
-    """Otherwise `.ci/run --trainers --record` must run again. The figures are those of torchtitan's schedule."""
+    """Otherwise `.ci/run --trainers --record` must run again. The figures belong to torchtitan's schedule."""
     emitted = typed("emit", ours, "--p", "2", "--m", "8", "--target", "torch-csv").out.decode("utf-8")
 
     assert RECORDED["csv"][f"{ours}.csv"] == emitted
@@ -41,7 +41,8 @@ def test_what_is_refused_trains_something_else() -> None:
 
 
 def test_the_settings_of_the_page_are_those_that_are_printed_with_the_file() -> None:
-    """Ranks, microbatches and the name of the schedule are equal, key for key; the versions are those of the extra."""
+    """Ranks, microbatches and the name of the schedule are equal, key for key; the versions equal the versions of the
+    extra."""
     settings = tomllib.loads(torchtitan.scripts()["debug.toml"])
     printed = typed("emit", "zb_h1", "--p", "2", "--m", "8", "--target", "torch-csv").err.decode("utf-8")
     wanted = tomllib.loads(printed.partition("TOML file:\n")[2].partition("torchtitan 0.3.0")[0])

@@ -1,6 +1,6 @@
 """A module emitted for DeepSpeed makes its engine, run on tokens, run the verified order.
 
-The engine is that of `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
+The engine is in `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
 """
 
 from __future__ import annotations

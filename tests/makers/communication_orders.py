@@ -117,7 +117,8 @@ def deepspeed_1f1b(p: int, m: int, gradient_first: bool) -> tuple[str, ...]:
 def torch_1f1b(p: int, m: int, lazy: bool) -> tuple[str, ...]:
     """Return torch's Schedule1F1B: a batch of sends and receives is fused and uses the group's communicator.
 
-    Alone they use that of the two ranks when communicators are made lazily (no `device_id`), the group's otherwise.
+    Alone they use the communicator of the two ranks if communicators are made lazily (no `device_id`), otherwise the
+    group's.
     """
 
     def alone(word: str, rank: Rank) -> str:

@@ -1,4 +1,4 @@
-"""The dumps of torch's flight recorder that the ranks of a simulated job leave."""
+"""The dumps of torch's flight recorder that the ranks of a simulated job write."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ class Maker:
         return f"a{self.lets}"
 
     def passes(self, used: list[tuple[int, str]], times: int = 1) -> str:
-        """Return how often a loop runs that runs these once a pass, in another loop so many times; it is taken from
-        them."""
+        """Return the number of passes of a loop that runs these operations once per pass, in another loop this many
+        times; remove them."""
         limits = [f"({self.left[x]}) // {times}" if times > 1 else self.left[x] for x in dict.fromkeys(used)]
         name = self.let(f"max(0, min({', '.join([self.number(), *limits])}))")
         for x in dict.fromkeys(used):

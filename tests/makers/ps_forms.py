@@ -334,7 +334,7 @@ class Run:
         self.words[rank.rank].append(words[0] if len(words) == 1 else ("overlap", *words))
 
     def weigh(self, rank: Rank) -> None:
-        """Run a W: the oldest, that of a chunk, one by its name, or all."""
+        """Run a W: the oldest, the oldest of a chunk, one by its name, or all."""
         pending, chance = rank.waiting["W"], self.rng.random()
         chunk, i = self.rng.choice(pending)
         taken: list[tuple[int, int]] = [pending[0]]

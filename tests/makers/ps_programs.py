@@ -149,7 +149,7 @@ class Writer:
                 self.pending[rank].append((chunk, step))
 
     def named(self, step: Step) -> str:
-        """Return the microbatch of an O or L, unless it is that of the oldest pending F or O of its chunk."""
+        """Return the microbatch of an O or L, unless it is the microbatch of the oldest pending F or O of its chunk."""
         return "" if step[0] not in "OL" or self.oldest(step) == step[2] else f"({step[2]})"
 
     def oldest(self, step: Step) -> int:
@@ -168,7 +168,7 @@ class Writer:
         ]
 
     def weigh(self, rank: int) -> None:
-        """Run a W: the oldest, that of a chunk, or all."""
+        """Run a W: the oldest, the oldest of a chunk, or all."""
         pending, chance = self.pending[rank], self.rng.random()
         chunk = self.rng.choice(pending)[0]
         taken, word = [pending[0]], "W"

@@ -79,7 +79,7 @@ def makespan(made: Program) -> Fraction:
 
 
 def longer(seed: int, folder: Path) -> Fraction:
-    """Mend a broken program; return its makespan over that of the right one.
+    """Mend a broken program; return the ratio of its makespan to the makespan of the right program.
 
     Raises:
         AssertionError: it is wrong, or has other computes.

@@ -1,4 +1,4 @@
-"""Lower bounds are below every schedule, and the least cap is the least."""
+"""Lower bounds are below every schedule, and no cap below the least cap has a schedule."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_busiest_set_is_the_best_of_all_sets() -> None:
 
 @pytest.mark.parametrize("seed", range(deep(20)))
 def test_heads_and_tails_are_longest_paths(seed: int) -> None:
-    """Nothing can be relaxed further along any edge, and each value is that of an edge or of a start."""
+    """No edge can be relaxed further, and each value comes from an edge or a start."""
     problem = problem_of(random_instance(seed, ranks=4, microbatches=6))
     if infeasible(problem):
         return

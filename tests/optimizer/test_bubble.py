@@ -1,4 +1,4 @@
-"""A number is the same everywhere: the bubble, percentages, and the decimals next to exact JSON numbers."""
+"""A number is the same in every output: the bubble, percentages, and the decimals next to exact JSON numbers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_parameter_or_a_rank_may_have_the_name() -> None:
 
 
 def test_an_unknown_name_in_a_claim_lists_those_that_there_are() -> None:
-    """The names of claims, then those of the file; and the nearest one."""
+    """The names of claims, then the names of the file; and the nearest name."""
     (found,) = pipesched.verify(gpipe("let share = 1\nclaim bubbel == share")).diagnostics
     assert found.code == "PS201" and found.help is not None
     assert found.help.startswith("did you mean `bubble`? a claim may use makespan, span, bubble, span_bubble, work(r)")
@@ -257,7 +257,7 @@ def test_large_fractions_are_not_shown(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_schedule_in_memory_has_the_same_bubble() -> None:
-    """The report of an object equals that of its file."""
+    """The report on an object equals the report on its file."""
     schedule = pipesched.load("zb_v", p=4, m=8)
     one, two = pipesched.verify(schedule).time, pipesched.verify("zb_v", p=4, m=8).time
     assert one is not None and two is not None and (one.bubble, one.span_bubble) == (two.bubble, two.span_bubble)

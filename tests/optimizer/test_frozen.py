@@ -123,7 +123,7 @@ def test_forwards_alone_take_the_longest_path() -> None:
 
 
 def test_an_answer_about_other_frozen_stages_proves_nothing() -> None:
-    """A file with fewer or more frozen stages than those of the refutation, its times or its operations."""
+    """A file with fewer or more frozen stages than the refutation, its times or its operations."""
     answer = json.loads(json.dumps(pipesched.optimize(Source("t.ps", SCHEDULE), p=4, mem_cap=2, costs="C=1").to_json()))
     whole = pipesched.verify(Source("answer.json", json.dumps(answer)))
     assert whole.ok and whole.verdict is not None and whole.verdict.proved
@@ -140,7 +140,7 @@ def test_an_answer_about_other_frozen_stages_proves_nothing() -> None:
     ],
 )
 def test_what_no_bound_covers_is_refused(more: dict[str, Any], why: str) -> None:
-    """By name, before the search."""
+    """The refusal is by name, before the search."""
     with pytest.raises(PipeschedError, match="PS702") as refused:
         pipesched.optimize(Source("tuned.ps", SCHEDULE), p=4, **more)
     assert why in str(refused.value)

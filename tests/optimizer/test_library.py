@@ -78,7 +78,7 @@ def test_the_manifest_is_what_the_files_say() -> None:
 
 
 def test_no_schedule_of_a_placement_is_passed_over() -> None:
-    """At any size, each schedule of the library with F, I, W and B alone is among those of its placement."""
+    """At any size, each schedule of the library with only F, I, W and B is in the list of its placement."""
     for name in built_in():
         for one in schedules(name):
             assert name in relevant(one.placement), (name, one)

@@ -1,4 +1,5 @@
-"""`optimize --lost R`: the order of the ranks that are left, against placements and optima that share no code with it.
+"""`optimize --lost R`: the order of the remaining ranks, compared with placements and optima that share no code with
+it.
 
 python -m tests.optimizer.test_lost      each rank of 3 and 4 pipelines lost in turn: proofs, ReCycle's file, gloo
 """
@@ -27,8 +28,8 @@ def at(p: int, n: int, k: int, lost: int) -> list[list[int]]:
 
 @pytest.mark.parametrize(("p", "n", "m", "lost"), [(2, 3, 4, 1), (3, 3, 6, 4), (3, 4, 7, 11), (2, 2, 3, 0)])
 def test_only_the_microbatches_of_the_lost_rank_move(p: int, n: int, m: int, lost: int) -> None:
-    """Each other microbatch keeps its ranks; those of the lost rank go to all copies of its stage, in parts that differ
-    by one at most.
+    """Microbatches of the lost rank go to all copies of its stage, in parts that differ by at most one; every other
+    microbatch keeps its ranks.
     """
     made = pipesched.optimize(p=p, m=m, lost=lost, pipelines=n, time_limit=2)
     placement = made.instance.placement
@@ -46,7 +47,8 @@ def test_only_the_microbatches_of_the_lost_rank_move(p: int, n: int, m: int, los
 @pytest.mark.parametrize(("n", "m", "cap"), [(2, 2, 1), (3, 1, None)])
 @pytest.mark.parametrize("lost", [0, 1])
 def test_no_order_is_shorter(n: int, m: int, cap: int | None, lost: int) -> None:
-    """The proved optimum is that of a search through all orders, with the same memory on each rank as before."""
+    """The proved optimum equals the best of a search through all orders, with the same memory on each rank as
+    before."""
     fused, p = m > 1, 2
     rows: Rows = []
     for i in range(n * m):
@@ -84,9 +86,7 @@ def test_what_is_left_is_within_5_percent(p: int, n: int, lost: int) -> None:
 
 
 def test_what_is_left_runs() -> None:
-    """On processes, gradients of the answer are those of the undivided model: three copies of one stage, two of
-    another.
-    """
+    """On processes, gradients of the answer equal the undivided model's: three copies of one stage, two of another."""
     lost_rank(2, 3, 3, run=True)
 
 

@@ -85,8 +85,8 @@ def possible(made: Problem, bound: int, *, narrow: bool = False) -> bool:
 
 
 def compare(first: int, count: int, objective: str) -> Counter[str]:
-    """Raise AssertionError if the least objective of the clauses is not that of the best schedule, or that of rounded
-    down costs is larger.
+    """Raise AssertionError if the least objective of the clauses differs from the best schedule's, or is larger with
+    costs rounded down.
     """
     seen: Counter[str] = Counter()
     for x, optimum in instances(first, count, objective):
@@ -278,9 +278,9 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
 
 
 def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum, folder: Path) -> None:
-    """Costs of about a thousand times those of an answer: its proof shows a thousand times its bound, and is written to
-    the same files. It shows nothing for another grid or a larger value, and costs are not rounded down if ends of
-    operations take memory.
+    """Costs of about a thousand times the costs of an answer: its proof shows a thousand times its bound, and is
+    written to the same files. It is no proof for another grid or a larger value, and costs are not rounded down if
+    ends of operations take memory.
     """
     near = {"costs": "F=[1001,3002,2003,2000],I=[4001,3000,3002,4003],W=[4000,1001,1000,4002]", "time_limit": 1}
     found = pipesched.optimize(**LOOP | near)

@@ -41,8 +41,8 @@ def vee(objective: str) -> Problem:
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_each_is_valid_and_shorter(objective: str) -> None:
-    """Every order keeps all rules, by the check of a table of starts, and is shorter than those before it; the same
-    seed finds the same, another seed others.
+    """Every order keeps all rules, by the check of a table of starts, and is shorter than the orders before it; the
+    same seed finds the same orders, another seed different ones.
     """
     problem = vee(objective)
     found = improved(problem, 60)
@@ -56,7 +56,7 @@ def test_each_is_valid_and_shorter(objective: str) -> None:
 
 
 def test_the_whole_as_a_window_is_optimal() -> None:
-    """Of small problems the last window of a round is everything: it finds the optimum of all schedules."""
+    """In small problems the last window of a round contains all operations, and finds the optimum of all schedules."""
     small = [seed for seed in range(200) if 7 <= len(steps(random_instance(seed))) <= 14][: deep(10)]
     seen = 0
     for seed in small:

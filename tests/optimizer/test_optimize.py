@@ -149,7 +149,7 @@ def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -
 
 @pytest.mark.parametrize("question", QUESTIONS[:6:2], ids=named)
 def test_time_never_makes_it_worse(question: dict[str, Any]) -> None:
-    """Even with no time there are a schedule and a bound, and the optimum lies between them."""
+    """Even without time there are a schedule and a bound, and the optimum is between them."""
     least = pipesched.optimize(**question).value
     hasty = pipesched.optimize(**question, time_limit=0)
     assert least is not None and hasty.value is not None and hasty.lower_bound is not None
@@ -208,7 +208,7 @@ def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
 
 
 def test_what_cannot_be_optimized_says_why() -> None:
-    """STEPs inside an order are refused; of an order that offloads, what is not decided for it."""
+    """STEPs inside an order are refused; for an order that offloads, requests that do not support it are refused."""
     with pytest.raises(PipeschedError, match=r"PS702.*STEPs inside its order"):
         pipesched.optimize("pipedream", p=4)
     with pytest.raises(PipeschedError, match=r"PS702.*only the order of its own operations.*--all-m"):

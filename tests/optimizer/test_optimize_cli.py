@@ -286,7 +286,7 @@ def test_a_written_proof_convinces_a_checker(arguments: tuple[str, ...], capsys:
 
 
 def test_operations_without_duration_have_proofs_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of an optimum of 0 as well: the tests' checker accepts what is written."""
+    """Also for an optimum of 0, the tests' checker accepts the written files."""
     for costs in ("F=0,I=0,W=0", "F=0"):
         assert main(["optimize", *SMALL, "--cost", costs, "--proof", "why"]) == 0
         assert "note: a proof that no schedule" in capsys.readouterr().out

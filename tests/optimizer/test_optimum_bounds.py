@@ -1,4 +1,4 @@
-"""Nothing that the checker of optima derives exceeds the best of all schedules, for makespan and span."""
+"""No bound that the checker of optima derives exceeds the best of all schedules, for makespan and span."""
 
 from __future__ import annotations
 
@@ -102,8 +102,7 @@ def test_a_published_v_is_near_the_bound_of_its_span() -> None:
 
 
 def leave_out(first: int, count: int) -> Counter[str]:
-    """Raise AssertionError if the best of m + n microbatches is less than that of m plus the distance of
-    n."""
+    """Raise AssertionError if the best of m + n microbatches is less than the best of m plus the distance of n."""
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         x = random_instance(seed, ranks=3, microbatches=1)
@@ -172,8 +171,8 @@ def pipeline(seed: int) -> Instance:
 
 
 def pipelines(first: int, count: int) -> Counter[str]:
-    """Return the number of bounds by meetings, and of those that are the optimum; raises AssertionError for one above
-    it.
+    """Return the number of bounds by meetings, and the number that equal the optimum; raise AssertionError for a bound
+    above it.
     """
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):

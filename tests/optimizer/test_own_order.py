@@ -1,4 +1,5 @@
-"""The order of a schedule's own operations: never longer than at hand, and no bound above the best, by trying all.
+"""The order of a schedule's own operations: never longer than the given order, and no bound above the best of all
+orders.
 
 random schedules with offloads, R, slices, skips, frozen stages, no backward, or costs by microbatch
           │
@@ -359,7 +360,7 @@ def test_not_longer_than_the_library(name: str) -> None:
 
 
 def test_not_longer_than_another_order_of_the_library() -> None:
-    """An order of the library with the same operations is a candidate, where that of the file is over the cap."""
+    """An order of the library with the same operations is a candidate if the file's order exceeds the cap."""
     rows = ",".join("[" + ",".join(str(1 + (s + i) % 3) for i in range(8)) + "]" for s in range(4))
     costs = f"F=[{rows}],I=2,W=2,B=4"
     schedule = pipesched.load("capped", p=4, m=8, k=2)

@@ -1,4 +1,4 @@
-"""Heuristics give schedules at every cap that has one, and not worse than published ones."""
+"""Heuristics find schedules at every cap with a schedule, not worse than published schedules."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_no_cap_from_the_least_up_brings_a_list_schedule_to_a_stop(kind: str, ra
 @pytest.mark.parametrize("cap", [1, 2])
 @pytest.mark.parametrize("row", range(0, 12, max(1, 4 - deep(1))))
 def test_not_above_the_published_heuristic(row: int, cap: int) -> None:
-    """On the published instances of the zero-bubble paper the span is not above that of the paper's schedules."""
+    """On the published instances of the zero-bubble paper the span is not above the span of the paper's schedules."""
     rows = json.loads((HERE / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
     x = rows[row]
     times = {key: round(x[f"T_{name}"] * 1000) for key, name in (("F", "F"), ("I", "B"), ("W", "W"), ("C", "comm"))}

@@ -227,7 +227,7 @@ def test_recomputation_by_stage() -> None:
     [{"objective": "span"}, {"release": "I"}, {"costs": "F=0,B=2"}, {"costs": "F=2,B=3,FB=2"}, {"costs": "F=1,W=0"}],
 )
 def test_what_pairs_cannot_be_decided_for(wrong: Json) -> None:
-    """What the clauses of pairs do not cover is refused with PS716."""
+    """Requests that the clauses of pairs do not cover are refused with PS716."""
     with pytest.raises(PipeschedError) as found:
         pipesched.optimize(p=2, m=2, overlap=True, **wrong)
     assert found.value.diagnostics[0].code == "PS716"
@@ -302,7 +302,7 @@ def forged(seed: int) -> Json:
 
 
 def _books(told: Json) -> None:
-    """Make the value of the certificate, and the words about it, those of the schedule."""
+    """Replace the value of the certificate, and the text about it, by the schedule's."""
     try:
         loaded = compile.load(Source("source.ps", told["source"]), Options())
     except PipeschedError:

@@ -1,4 +1,4 @@
-"""With --jitter an answer is as short as without, and its p95 by `verify --jitter` is not larger."""
+"""With --jitter an answer has the same makespan as without it, and its p95 by `verify --jitter` is not larger."""
 
 from __future__ import annotations
 

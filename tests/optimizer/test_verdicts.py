@@ -1,4 +1,4 @@
-"""Statements on an optimum match their basis: proved, on an engine's word, or best found; in every output."""
+"""Statements on an optimum match their basis in every output: proved, on an engine's word, or best found."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def codes(report: dict[str, Any]) -> list[str]:
 def test_no_answer_rests_on_an_engines_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an engine refutes is proved in steps that the checker follows; without a proof it does not count, and a
+    """An engine's refutation is proved in steps that the checker follows; without a proof it does not count, and a
     better schedule is not excluded.
     """
     assert main(["optimize", *WORDED, "--require-proof"]) == 0
@@ -173,7 +173,7 @@ def test_an_answer_for_every_m_holds_at_every_m(tmp_path: Path, capsys: pytest.C
 def test_an_answer_for_every_m_holds_where_it_is_too_large_to_be_expanded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For a million microbatches the objective is that of the formula, with a note that the file was not expanded."""
+    """For a million microbatches the objective follows from the formula, with a note that the file was not expanded."""
     every = for_every_m()["every"]
     m = every["microbatches"] + 10**6 * every["step"]
     value = every["value"] + Fraction(every["growth"]) * (m - every["microbatches"])

@@ -18,7 +18,8 @@ from fractions import Fraction
 class Instance:
     """rank_of[route][stage]; route_of[microbatch]; costs by stage, B unless split; memory in parts, by stage.
 
-    frozen: the stages without W; those before which all are frozen have no backward, and hold memory only in F.
+    frozen: the stages without W; if all stages before one are frozen too, it has no backward, and holds memory only in
+    F.
     """
 
     rank_of: list[list[int]]

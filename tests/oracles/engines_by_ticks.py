@@ -20,7 +20,7 @@ def shortest(a: Sequence[tuple[int, str]], b: Sequence[tuple[int, str]]) -> int:
 
     @cache
     def steps(i: int, left: int, on: Sequence[tuple[int, str]]) -> tuple[tuple[int, int, str], ...]:
-        """What a chain may do in a tick: the next state, and the engine that it uses."""
+        """The moves of a chain in a tick: the next state, and the engine that it uses."""
         if left:
             return ((i, left - 1, on[i - 1][1]),)
         idle = ((i, 0, ""),)

@@ -31,7 +31,7 @@ class Copy:
 
 @dataclass
 class Played:
-    """What was seen: wrong: the kinds of mistakes. read: by (letter, stage, microbatch) the number of the version.
+    """The observations. wrong: the kinds of mistakes. read: by (letter, stage, microbatch) the number of the version.
 
     alive, stale, crossed: by rank, the most of one stage. batches: by stage, the microbatches of each STEP.
     """

@@ -201,7 +201,7 @@ def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction
 
 
 def literal(items: Sequence[Tree], env: Env, model: Model) -> tuple[dict[int, Tree], Tree | None, str | None]:
-    """Return the programs of single ranks, that of every rank, and the name of its number."""
+    """Return the programs of single ranks, the program of every rank, and the name of the rank's number."""
     own: dict[int, Tree] = {}
     general, variable = None, None
     for item in items:
@@ -278,7 +278,7 @@ def placed(items: Sequence[Tree], names: Sequence[str], env: dict[str, Any]) -> 
 
 
 def costs(items: Sequence[Tree], env: Env, model: Model, asked: Mapping[str, Fraction] | None = None) -> None:
-    """Costs of every stage and microbatch: the given ones, key by key, and those that follow by the table."""
+    """Costs of every stage and microbatch: the given costs, key by key, and the costs that follow by the table."""
     rows = [row for item in items if item[0] == "costs" for row in item[1]]
     if any(names is None and isinstance(e[0], tuple) and len(e) != model.stages for _, names, e in rows):
         raise Refused("PS222")

@@ -134,7 +134,7 @@ class Play:
         return whole if whole is not None else sum((x for x in parts if x is not None), Fraction(0))
 
     def _post(self, line: Line) -> None:
-        """Post the ends of a line; those of one queue as one element of it."""
+        """Post the ends of a line; ends in one queue are one element of it."""
         self.posted |= set(line.ends)
         if not self.model.endswith("stream"):
             return

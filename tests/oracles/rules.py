@@ -1,4 +1,4 @@
-"""The published orders, from the rules as their sources state them: index by index, one rank at a time.
+"""The published orders by the rules in their sources: index by index, one rank at a time.
 
 Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
 1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and
@@ -174,7 +174,7 @@ def zb_h2(p: int, m: int, r: int) -> Iterator[str]:
 
 
 def zb_v(p: int, m: int, r: int) -> Iterator[str]:
-    """Return the pattern of n = max(2p-1, m) microbatches, without those from m on. a, b: the two stages.
+    """Return the pattern of n = max(2p-1, m) microbatches, without the microbatches from m on. a, b: the two stages.
 
     2(p-r)-1 x Fa; r x (Fb, Fa); (p-r) x (Fb, Ib, Wb); while Fb is behind Fa, or Fa behind n: [Fa], Ia, Wa, Fb, Ib, Wb;
     then r x (Ia, Ib); (p-r) x (Ia, the next Wa); the Wb that are left; the Wa that are left.

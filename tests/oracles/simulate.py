@@ -25,7 +25,8 @@ Costs: TypeAlias = Mapping[str, Sequence[Fraction] | None]  # F, I, W, B, C by s
 
 
 def rows(costs: Given, stages: int) -> Costs:
-    """Return the given costs, by stage, and those that follow; C is 0; FB is the sum of its parts if None."""
+    """Return the given costs, by stage, and the costs that follow from them; C is 0; FB is the sum of its parts if
+    None."""
     given = {key: x if isinstance(x, tuple) else (x,) * stages for key, x in costs.given.items()}
     each = [of_stage({key: row[s] for key, row in given.items()}) for s in range(stages)]
     return {**{key: tuple(of[key] for of in each) for key in "FIWBC"}, "FB": given.get("FB")}

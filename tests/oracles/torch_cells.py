@@ -32,7 +32,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def action(cell: str) -> list[str]:
-    """Return the operations of a cell: none, one, or those in brackets."""
+    """Return the operations of a cell: none, one, or the operations in brackets."""
     cell = cell.strip()
     if cell.startswith("(") and ")" in cell:
         inside, _, name = cell[1:].partition(")")

@@ -1,4 +1,5 @@
-"""Words that differ only in their numbers: read together they give the same as one by one, for any number of shapes."""
+"""Words that differ only in their numbers: reading them together gives the same result as one by one, for any number of
+shapes."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_a_text_of_other_words_alone_is_given_up() -> None:
 
 
 def test_rows_of_large_numbers_are_told_apart() -> None:
-    """The distinct rows are those of a set of tuples, though the product of their ranges exceeds 64 bits."""
+    """The distinct rows equal a set of tuples, though the product of their ranges exceeds 64 bits."""
     rng = random.Random(0)
     values = (0, 1, 2**32 - 1)
     for _ in range(deep(25)):

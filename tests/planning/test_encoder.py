@@ -1,4 +1,4 @@
-"""An encoder and its decoder: torch's own count of FLOPs, sums over stages, and what each stage passes on.
+"""An encoder and its decoder: torch's own count of FLOPs, sums over stages, and the messages of each stage.
 
 A layer of the encoder is one of a decoder-only model with the encoder's tokens. A layer of the decoder is counted by
 torch on a real module.
@@ -42,7 +42,7 @@ microbatch = 2
 
 
 def test_a_layer_of_the_encoder_is_one_of_a_model_with_its_tokens() -> None:
-    """Bytes, FLOPs, times and messages of the first layers are those of a model that has only them."""
+    """Bytes, FLOPs, times and messages of the first layers equal the figures of a model with only these layers."""
     on = shapes.machine(DEVICES["a100"], "megatron")
     assert on is not None and BOTH.at(7) == replace(ALONE, layers=8)
     assert activations.layer(BOTH, WAY, 7) == activations.layer(ALONE, WAY, 7)

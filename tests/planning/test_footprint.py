@@ -313,7 +313,8 @@ def test_without_a_backward_a_layer_is_held_at_once() -> None:
 
 
 def test_a_frozen_stage_before_all_others_keeps_nothing() -> None:
-    """The frozen stage holds one layer at once, no gradients and no optimizer; later stages equal those of 1F1B."""
+    """The frozen stage holds one layer at once, no gradients and no optimizer; later stages equal the stages of
+    1F1B."""
     schedule = pipesched.load("frozen_encoder", p=4, m=8, e=1)
     found, said = most(schedule)
     one = 2 * 34 * SBH

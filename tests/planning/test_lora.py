@@ -108,7 +108,7 @@ def test_a_plan_says_that_it_has_no_error_bar() -> None:
 
 
 def test_adapters_of_experts_are_refused() -> None:
-    """By name, at the key; those of attention are counted."""
+    """The refusal is by name, at the key; adapters of attention are counted."""
     a = Transformer(2, 64, 4, 100, 32, experts=Experts(4, 2, 64))
     assert [one.code.value for one in faults(a, Training(lora=4))] == ["PS236"]
     assert not [*faults(a, Training(lora=4, lora_on="qv"))]

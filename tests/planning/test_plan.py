@@ -111,7 +111,7 @@ def problem(gpus: int = 8, memory: float = 4e7, **only: tuple[Any, ...]) -> Prob
 
 def test_bounds_are_below_and_the_best_are_those_of_trying_all() -> None:
     """For every choice of a small cluster, time and bytes are at least the bounds; excluded choices do not fit; the
-    order of the fastest, one per layout, is that of all choices.
+    ranking of the fastest, one per layout, equals the ranking by trying all choices.
     """
     few = replace(problem(gpus=4, b=(1,), c=(1,), zero=(0, 3), recompute=("none", "full")), overlap=Fraction(1, 2))
     for asked in (problem(b=(1, 2), c=(1, 2)), few):
@@ -221,7 +221,7 @@ def test_the_text_has_what_the_object_has(files: Path, capsys: pytest.CaptureFix
 
 
 def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixture[str], files: Path) -> None:
-    """For one rank, undivided layers and no recomputation, no rule is said to hold that could not fail."""
+    """For one rank, undivided layers and no recomputation, no rule that cannot fail is reported to hold."""
     lacking = {
         "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
         "p=4,t=1,zero=0,b=1,schedule=1f1b": ["no choice divides a layer", "no layer is divided"],
@@ -394,7 +394,7 @@ def test_the_tables_have_their_rows() -> None:
 
 @pytest.mark.parametrize("index", range(10) if deep(1) > 1 else (5,))
 def test_a_row_of_megatron_has_its_place(index: int) -> None:
-    """The places of the printed (t, p, d) are those of table 1 of Narayanan et al. (SC 2021)."""
+    """The ranks of the printed (t, p, d) equal table 1 of Narayanan et al. (SC 2021)."""
     name, gpus, t, p, d, v, *places = TABLE[index]
     model = f"megatron-{name.replace(',', '')}b,gradient_bytes=2,optimizer_bytes=16"
     given: dict[str, Any] = {"gpus": int(gpus.replace(",", "")), "device": "a100", "batch": BATCHES[index]}
@@ -416,8 +416,8 @@ LLAMA = re.findall(
 @pytest.mark.skipif(deep(1) == 1, reason="--depth 2: it takes half a minute")
 @pytest.mark.parametrize("row", LLAMA, ids=lambda row: row[1])
 def test_utilisation_of_llama_is_near_that_of_its_report(row: tuple[str, ...]) -> None:
-    """The predictions are within 3 points of table 4 of Dubey et al. 2024; the page names those with and without
-    overlap."""
+    """The predictions are within 3 points of table 4 of Dubey et al. 2024; the page names the predictions with and
+    without overlap."""
     gpus, sequence, *sizes, cap, printed, shown, alone = row
     transformer, training = read_model("llama3-405b")
     model = replace(transformer, sequence=int(sequence.replace(",", ""))), training

@@ -1,4 +1,4 @@
-"""Parameters, activations and states are those of the literature's tables, copied here from the papers."""
+"""Parameters, activations and states equal the literature's tables, copied here from the papers."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_what_ranks_of_a_layer_send_is_a_ring(t: int) -> None:
 
 @pytest.mark.parametrize(("groups", "each"), [(2, 4), (4, 2)])
 def test_groups_of_copies_divide_inside_and_reduce_between(groups: int, each: int) -> None:
-    """HSDP: state and gathers are those of one group; gradients are scattered in it, then each share is all-reduced
+    """HSDP: state and gathers equal one group's; gradients are scattered in it, then each share is all-reduced
     over the groups, which walk the network one by one.
     """
     a, device = Transformer(2, 64, 8, 100, 32), replace(MINE, node=Q(3), network=Q(1), node_size=each)
@@ -282,8 +282,9 @@ def test_a_wrong_device_is_told_at_its_line(change: dict[str, str | None], line:
 
 
 def test_a_schedule_has_the_costs_of_its_stages() -> None:
-    """The times are of each stage with its layers, so nothing is scaled by p / S. A cost of the user wins; those of a
-    file do not, as their unit differs. A schedule that recomputes its forwards does so in R and not in I.
+    """The times are of each stage with its layers, so nothing is scaled by p / S. A cost of the user replaces a derived
+    cost; costs of a file do not, as their unit differs. A schedule that recomputes its forwards does so in R and not in
+    I.
     """
     small = (Transformer(8, 256, 8, 1000, 128), Training(recompute="full"))
     given = {"model": small, "device": MINE, "p": 4, "m": 8}

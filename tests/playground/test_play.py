@@ -154,7 +154,7 @@ def compared(found: dict[str, Any], drawn: Chart) -> None:
 
 
 def played_alike(page: Page, cases: int, seed: int) -> int:
-    """Compare random orders at random costs; return the number of those that get stuck."""
+    """Compare random orders at random costs; return the number of orders that get stuck."""
     rng, asked, drawn = random.Random(seed), [], []
     orders = [pipesched.load(name, **sizes) for name, sizes in ORDERS]
     for _ in range(cases):

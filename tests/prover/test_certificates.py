@@ -66,7 +66,8 @@ def accepted(entries: object) -> bool:
 
 @pytest.mark.parametrize("name", CHEAP[:3])
 def test_what_is_written_is_accepted(name: str) -> None:
-    """Indented, and with its names in another order, it is accepted; sizes and properties are those of `prove`."""
+    """Indented, and with its names in another order, it is accepted; sizes and properties equal the output of
+    `prove`."""
     proved = pipesched.prove(name)
     entries = certificate(name)
     found = verdict(json.dumps(entries, indent=3, sort_keys=True))
@@ -242,7 +243,7 @@ def test_a_second_opinion_agrees_and_can_contradict() -> None:
 
 
 def test_a_second_opinion_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps of Z3 are those of all inclusions together: what comes after them is open, and so not settled."""
+    """The steps of Z3 cover all inclusions together: inclusions after the limit are open, and so not settled."""
     pytest.importorskip("z3")
     text = written(SMALL)
     monkeypatch.setattr("pipesched.prover.second_opinion.IN_ALL", 1)
@@ -350,8 +351,8 @@ def _value(cases: list[Entries], point: dict[str, int]) -> set[float]:
 
 
 def same(one: Entries, other: Entries) -> str:
-    """Why two certificates mean the same: they say the same, and of each count, time and peak of which there is one
-    right guess, both have it at small sizes; else "".
+    """Return the reason why two certificates are equivalent: their statements are equal, and both have the same correct
+    count, time and peak at small sizes; "" if they are not.
     """
     if _said(one) != _said(other):
         return ""
@@ -377,7 +378,7 @@ def _alike(mine: Entries, name: str, others: Entries) -> bool:
 
 
 def tried(name: str, seed: int) -> str:
-    """How a damaged certificate fares; raises AssertionError where it is accepted and means something else."""
+    """Return the outcome for a damaged certificate; raise AssertionError if it is accepted with another meaning."""
     entries = certificate(name)
     made = damaged(entries, random.Random(seed))
     if json.dumps(made, sort_keys=True) == json.dumps(entries, sort_keys=True):

@@ -1,4 +1,5 @@
-"""Numbers in base p are the integers that they stand for: sums, quotients and comparisons at points, against Python."""
+"""Numbers in base p have the values of their integers: sums, quotients and comparisons at points, compared with
+Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The points of a set, and values at them, equal those that isl lists one by one."""
+"""The points of a set, and values at them, equal the points that isl lists one by one."""
 
 from __future__ import annotations
 

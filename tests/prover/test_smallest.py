@@ -1,5 +1,5 @@
-"""`verify --smallest` finds the smallest size that fails, as a trial of all smaller ones shows, and says why where it
-does not search."""
+"""`verify --smallest` finds the smallest size that fails, as a trial of all smaller ones shows, and gives the reason if
+it does not search."""
 
 from __future__ import annotations
 

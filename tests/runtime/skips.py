@@ -1,5 +1,5 @@
-"""Models whose stages read others than the one before them, and a step of one on a rank; the oracle is the same model,
-undivided.
+"""Models whose stages read other stages than the previous one, and a step of such a stage on a rank; the oracle is the
+same model, undivided.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Costs fitted to a run of sleeping stages are the given ones, and the next schedule takes the predicted time."""
+"""Costs fitted to a run of sleeping stages equal the given costs, and the next schedule takes the predicted time."""
 
 from __future__ import annotations
 

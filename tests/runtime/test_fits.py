@@ -1,4 +1,5 @@
-"""Costs fitted to a synthetic run are the given ones; for a real run, the sleeping times of its stages."""
+"""Costs fitted to a synthetic run equal the given costs; for a real run, they equal the sleeping times of its
+stages."""
 
 from __future__ import annotations
 

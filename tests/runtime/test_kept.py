@@ -1,4 +1,4 @@
-"""Bytes of layers that the model does not know follow from one measured rank: ``run --rank -o``, ``plan --kept``."""
+"""Bytes of layers outside the model follow from one measured rank: ``run --rank -o``, ``plan --kept``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Real processes whose ranks have queues stop where the models predict, and receive what the pairing predicts.
+"""Real processes whose ranks have queues stop where the models predict, and receive the messages that the pairing
+predicts.
 
 gloo is a rendezvous at every size, so a queue that waits for one message after the other is what a stream of NCCL
 promises at least: one-stream a queue a rank and communicator, pair-stream a queue for each peer too; under strict the

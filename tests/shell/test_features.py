@@ -1,4 +1,4 @@
-"""A consumer accepts a schedule only if it knows all of its features: the default is refusal, by name.
+"""A consumer accepts a schedule only if it supports all of its features: by default it refuses, and names the feature.
 
 The picture in `common/features.py` is a claim: each of its cells is tried with a schedule that has that feature alone.
 """

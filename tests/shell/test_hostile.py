@@ -1,4 +1,4 @@
-"""Any hostile input is answered within 5 seconds of CPU and 1 GB, with a code, and steers no terminal.
+"""Any hostile input gets a code within 5 seconds of CPU and 1 GB, and sends no escape codes to the terminal.
 
 All cases of `hostile_cases` and `hostile_readers`, a process each: python -m tests.shell.test_hostile [WORDS OF A NAME]
 """

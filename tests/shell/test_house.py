@@ -1,4 +1,4 @@
-"""The core stays small and its structure visible: its lines, its rooms and their order."""
+"""The core stays small, and its structure visible: its lines, its folders and the order of imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify, draw and pass on an order that is made in Python."""
+"""Verify, draw and emit an order that is made in Python."""
 
 from collections.abc import Mapping, Sequence
 

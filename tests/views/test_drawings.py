@@ -1,6 +1,6 @@
 """Every kind of picture equals its golden file, byte for byte; the tests of each kind read such pictures back.
 
-`pytest --update-golden` writes them anew: look at each before it is committed.
+`pytest --update-golden` rewrites them: look at each before the commit.
 """
 
 from __future__ import annotations

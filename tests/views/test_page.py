@@ -1,6 +1,6 @@
 """The page in a real headless Chromium: the effects of pointer and click.
 
-All that a page says has golden files; what it must tell comes from a run played by hand (`simulate.py`).
+All text of a page has golden files; the expected content comes from a run simulated independently (`simulate.py`).
 """
 
 from __future__ import annotations

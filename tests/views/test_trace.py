@@ -1,4 +1,4 @@
-"""The checker of traces sees every slip; the readers of traces (`readers/drawings.py`) have it check each of theirs."""
+"""The checker of traces finds every mistake; the readers of traces (`readers/drawings.py`) use it for every trace."""
 
 from __future__ import annotations
 
