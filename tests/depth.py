@@ -1,6 +1,6 @@
 """Number of cases of a random test: `pytest --depth N` tries N times as many; by hand, when an engine changes.
 
-Modules ask when they are imported, which is after the options are read.
+Modules read it at their import, which is after the options are read.
 """
 
 from __future__ import annotations

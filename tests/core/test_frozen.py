@@ -156,7 +156,7 @@ def test_what_is_printed_says_the_same() -> None:
 
 
 def _split_behind(schedule: Schedule) -> bool:
-    """Tell whether the first trained stage behind others runs an I."""
+    """Return True if the first trained stage behind others runs an I."""
     frozen = schedule.placement.frozen
     first = next(s for s in range(schedule.stages) if s not in frozen)
     return first > 0 and bool(((schedule.op == Op.I) & (schedule.stage == first)).any())

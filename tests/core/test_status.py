@@ -88,7 +88,7 @@ def test_every_command_ends_as_the_table_says(command: str, slip: str, capsys: p
 
 
 def test_the_documented_table_is_the_table() -> None:
-    """It holds for every code."""
+    """The status of every code follows from the table."""
     assert {str(code): code.status for code in every_code()} == STATUS
 
 

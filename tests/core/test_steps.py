@@ -51,7 +51,7 @@ class Machine:
         self.steps.pop(ticket, None)
 
     def listen(self, timeout: float) -> bool:
-        """Let one engine do some of its work."""
+        """Let one engine do part of its work."""
         ticket = self.draw.choice(sorted(self.left))
         self.steps[ticket] = min(self.left[ticket], self.steps.get(ticket, 0) + self.draw.randint(1, 9))
         if self.steps[ticket] == self.left[ticket]:

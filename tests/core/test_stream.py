@@ -622,7 +622,7 @@ def test_other_keys_of_the_outer_object_are_ignored() -> None:
 
 
 def test_empty_ranks_cost_what_they_say() -> None:
-    """A hundred thousand ranks of which two do something are refused at once (PS304), in any layout."""
+    """A hundred thousand ranks, only two of which have operations, are refused at once (PS304), in any layout."""
     text = edited("gpipe", lambda x: x["ranks"].extend([] for _ in range(100_000)))
     for layout in (text, stream.dumps(stream.loads(text))):
         (found,) = verify(Source("a.json", layout), Options()).diagnostics

@@ -53,7 +53,7 @@ def in_seconds(text: str) -> Iterator[tuple[Decimal, str]]:
 
 
 def says(text: str, milliseconds: object) -> bool:
-    """Tell whether a text contains a time, to three digits."""
+    """Return True if a text contains a time, to three digits."""
     exact = Decimal(Fraction(str(milliseconds)).numerator) / Fraction(str(milliseconds)).denominator / 1000
     return any(abs(time - exact) <= abs(exact) * Decimal("0.005") for time, _ in in_seconds(text))
 
@@ -177,7 +177,7 @@ def test_three_assumptions_and_how_to_see_the_others(verb: str, capsys: pytest.C
 
 
 def test_costs_know_their_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file names it, JSON too; costs of two files are merged in the unit of the second."""
+    """A .ps file and JSON name the unit; costs of two files are merged in the unit of the second."""
     assert Costs.from_toml('F = 5\nunit = "us"').unit is MICROSECONDS
     assert Costs.from_toml('{"F": 5, "unit": "s"}').unit is SECONDS and Costs.parse("F=5").unit is NO_UNIT
     both = Costs.from_toml('F = 5\nM = 2\nunit = "us"').over(Costs.from_toml('B = 7\nunit = "ms"'))
@@ -195,7 +195,8 @@ def test_costs_know_their_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_comparison_and_its_plots_have_the_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The unit of a costs file too; the plots of `compare`, `optimize` and `plan` show it under the pointer."""
+    """The unit also comes from a costs file; the plots of `compare`, `optimize` and `plan` show it under the
+    pointer."""
     file, plot = tmp_path / "costs.toml", tmp_path / "plot.svg"
     file.write_text('F = 1500.25\nI = 1000\nW = 500\nC = 37\nunit = "us"\n')
     text = told(capsys, "compare", "1f1b", "zb_h1", *SIZE, "--costs", str(file), "--plot", str(plot))
@@ -221,14 +222,14 @@ def test_marks_of_an_axis_have_all_their_digits() -> None:
 
 
 def test_without_a_unit_all_is_exact(capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs of the user's own have none."""
+    """Costs that the user gives have no unit."""
     text = told(capsys, "verify", "1f1b", *SIZE, "--cost", "F=10/3,B=20/3")
     assert "makespan 110 = 80 work + 30 idle" in text and not [*in_seconds(text)]
     assert "unit" not in found(capsys, "verify", "1f1b", *SIZE)["time"]
 
 
 def test_an_answer_keeps_its_unit_and_its_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`verify` shows the derived figures with it; another unit, or cap, is another answer, and is refused."""
+    """`verify` shows the derived figures with the unit; an answer with another unit or cap is refused."""
     file, schema = tmp_path / "answer.json", json.loads(asset("emit/optimum.schema.json").read_text("utf-8"))
     answer = found(capsys, *VERBS["optimize"])
     Draft202012Validator(schema).validate(answer)
@@ -272,7 +273,7 @@ def test_a_time_is_written_in_three_digits(milliseconds: Fraction, text: str) ->
 
 
 def test_python_prints_units_too() -> None:
-    """`str`, `repr` and the rows of functions have units too."""
+    """`str`, `repr` and the rows of functions also have units."""
     report = pipesched.verify("1f1b", p=4, m=8, model="llama3-70b", device="h100")
     assert re.search(r"makespan [\d.]+ s ", str(report)) and re.search(r"makespan [\d.]+ s\b", repr(report))
     assert "3 more" not in report.text(verbose=True)

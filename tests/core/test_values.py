@@ -41,7 +41,7 @@ ORDERS: dict[str, Any] = {
 
 
 def answers(function: Any, *arguments: Any, **options: Any) -> None:
-    """For any values there is an answer or a PipeschedError."""
+    """Any values give an answer or a PipeschedError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with suppress(PipeschedError):
@@ -50,7 +50,7 @@ def answers(function: Any, *arguments: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("option", VERIFY)
 def test_no_value_of_an_option_ends_in_an_error_of_pythons(option: str) -> None:
-    """For `verify`, which shares its options with the other functions."""
+    """Invalid values are refused by `verify`, which shares its options with the other functions."""
     for value in ANYTHING:
         answers(pipesched.verify, "1f1b", **{"p": 2, option: value})
 
@@ -97,7 +97,7 @@ def test_values_mean_what_they_say() -> None:
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_an_order_in_memory_is_that_order(name: str) -> None:
-    """It is verified, loaded, written and optimized like its file."""
+    """A schedule object is verified, loaded, written and optimized like its file."""
     order, file = ORDERS[name], pipesched.Source("x.csv", CSV)
     told, known = pipesched.verify(order, torch_version="2.13"), pipesched.verify(file)
     assert (told.ok, told.makespan, told.peak, told.operations) == (True, known.makespan, known.peak, known.operations)

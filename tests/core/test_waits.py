@@ -20,7 +20,7 @@ LISTS = [line.split() for line in ORDER.split("\n") if line]
 
 
 def early(words: list[str]) -> int:
-    """Return the number of waits in a list that end nothing, by walking it."""
+    """Return the number of waits in a list that do not end a send or reduction, by walking it."""
     under_way, found = list[str](), 0
     for word in words:
         kind, _, what = word.partition(":")

@@ -45,7 +45,7 @@ def lists(name: str) -> list[list[list[tuple[str, int, int]]]]:
 
 
 def weights(peers: int) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Return the attention of every stage, and its experts, one a peer."""
+    """Return the attention of every stage, and its experts, one per peer."""
     import torch
 
     generator = torch.Generator().manual_seed(3)

@@ -29,7 +29,7 @@ QUIET, LIMIT = 2.0, 40.0  # seconds without progress that count as a stop; and a
 
 
 def be_rank(rank: int, ranks: Ranks, groups: Groups, store: str, quiet: float, out: Connection) -> None:
-    """Run the engines of a rank, and send what came of it: ``ended``, ``wrong`` (data of other calls), ``stopped``."""
+    """Run the engines of a rank, and send the outcome: ``ended``, ``wrong`` (data of other calls), ``stopped``."""
     import torch
     import torch.distributed as dist
 
@@ -91,7 +91,7 @@ def be_rank(rank: int, ranks: Ranks, groups: Groups, store: str, quiet: float, o
 
 
 def executed(ranks: Ranks, groups: Groups, quiet: float = QUIET) -> set[str]:
-    """Run calls on processes; return what came of the ranks."""
+    """Run calls on processes; return the outcome of each rank."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         store, ends, processes = str(Path(folder) / "store"), [], []
@@ -115,7 +115,7 @@ def executed(ranks: Ranks, groups: Groups, quiet: float = QUIET) -> set[str]:
 
 
 def predicted(ranks: Ranks, groups: Groups) -> str | None:
-    """Return what our verdict says of calls under rendezvous; None if some have no partner."""
+    """Return our verdict on calls under rendezvous; None if some have no partner."""
     made = Meetings(read(Source("made.calls", written(ranks, groups))))
     if made.uneven:
         return None
@@ -138,7 +138,7 @@ def right(ranks: Ranks, groups: Groups, said: str) -> bool:
 
 
 def differences(seed: int, count: int) -> tuple[int, dict[str, int]]:
-    """Run random calls on processes; return how many are not as predicted, and how many there were of each verdict."""
+    """Run random calls on processes; return the number of wrong predictions, and the number of each verdict."""
     rng, wrong, seen = random.Random(seed), 0, dict[str, int]()
     while sum(seen.values()) < count:
         ranks, groups = drawn(rng)

@@ -35,7 +35,7 @@ MODELS = (
 
 
 def differences(seed: int, count: int) -> tuple[int, dict[str, int]]:
-    """Compare the verdicts on random calls; return how many differ, and how many of each verdict there were."""
+    """Compare the verdicts on random calls; return the number that differ, and the number of each verdict."""
     rng, wrong, seen = random.Random(seed), 0, dict[str, int]()
     for _ in range(count):
         ranks, groups = drawn(rng)
@@ -52,7 +52,7 @@ def differences(seed: int, count: int) -> tuple[int, dict[str, int]]:
 
 
 def test_a_verdict_is_that_of_all_interleavings() -> None:
-    """Agreement, and the end of all calls under each model, of random sets with one to three engines a rank."""
+    """Agreement, and the end of all calls under each model, for random sets with one to three engines per rank."""
     wrong, seen = differences(1810, deep(150))
     assert not wrong and all(seen[f"{kind} {holds}"] > 5 for kind in ("strict", "async") for holds in (True, False)), (
         seen
@@ -98,7 +98,8 @@ def test_a_swapped_pair_of_calls_is_found(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_two_groups_in_opposite_orders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each group agrees, and yet on one engine each waits behind the other; on an engine each they end."""
+    """The members of each group agree, but on one engine the calls wait behind each other; on separate engines they
+    end."""
     text = "group a: 0 1\ngroup b: 0 1\nrank 0: x@comm*a y@comm*b\nrank 1: y@comm*b x@comm*a\n"
     status, codes, said = told(text, tmp_path, capsys)
     assert (status, codes) == (1, ["PS408"]) and "x is behind y on comm" in said and "fails under every model" in said
@@ -106,7 +107,8 @@ def test_two_groups_in_opposite_orders(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_send_behind_a_meeting_that_needs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The peer comes to the all-to-all only with the message queued behind it: three waits; posted apart it ends."""
+    """The peer calls the all-to-all only after the message queued behind it: three waits; posted separately, the calls
+    end."""
     text = "group ep: 0 1\nrank 0: A@comm*ep F0>1@comm\nrank 1: F0<0@p2p F0+F0<0 A@comm*ep+F0\n"
     status, codes, said = told(text, tmp_path, capsys)
     assert (status, codes) == (1, ["PS408"]) and "F0>1 is behind A on comm, which meets A of rank 1" in said
@@ -168,7 +170,7 @@ def test_a_cycle_behind_long_lists_is_short() -> None:
 
 
 def test_real_processes_end_and_stop_as_predicted() -> None:
-    """Some sets on gloo processes with real all-to-alls, one thread an engine: more by the command above."""
+    """Some sets on gloo processes with real all-to-alls, one thread per engine; more by the command above."""
     pytest.importorskip("torch.distributed")
     command = [sys.executable, "-m", "tests.engines.meetings_on_gloo", "3", "8"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=Path(__file__).parents[2])

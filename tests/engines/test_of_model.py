@@ -64,7 +64,7 @@ def test_layers_without_experts_do_not_meet(capsys: pytest.CaptureFixture[str]) 
 def test_what_does_not_follow_is_refused(
     command: list[str], code: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A part that is missing, a second source of costs, and training whose times parts do not have."""
+    """Refused are a missing part, a second source of costs, and training with times that parts do not contain."""
     found = costs(capsys, "1f1b", "--p", "4", "--m", "8", *command)["diagnostics"]
     assert [x["code"] for x in found] == [code] and said in found[0]["message"]
 

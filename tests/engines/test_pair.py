@@ -13,7 +13,7 @@ from tests.oracles.engines_by_ticks import shortest
 
 
 def test_equals_a_search_by_single_ticks() -> None:
-    """Random chains of up to six parts on one to three engines; parts of no time count for nothing."""
+    """Random chains of up to six parts on one to three engines; parts of duration 0 have no effect."""
     rng = random.Random(1956)
     for _ in range(deep(250)):
         engines = "xyz"[: rng.randint(1, 3)]
@@ -47,7 +47,7 @@ def test_a_search_without_end_is_given_up() -> None:
 
 
 def test_chains_of_64_layers() -> None:
-    """On one engine they run one after the other; on engines of their own the longer one is the time."""
+    """On one engine the chains run one after the other; on separate engines the longer chain determines the time."""
     layer = ((4, "x"), (7, "y"), (5, "x"), (9, "y"))
     alone = tuple((ticks, "z") for ticks, _ in layer)
     assert pair(layer * 64, alone * 64) == 25 * 64

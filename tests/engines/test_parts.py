@@ -110,7 +110,7 @@ def test_the_recorded_pair(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_measured_pair_takes_the_place_of_the_derived(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--cost FB=` wins; other times still follow from the parts."""
+    """`--cost FB=` replaces the derived cost; other times still follow from the parts."""
     value = told(["verify", "dualpipe", "--p=4", "--m=8", "--parts=deepseek-v3", "--cost=FB=129"], capsys)
     assert value["time"]["costs"]["FB"] == 129 and Fraction(value["time"]["costs"]["F"]) == Fraction("97.32")
 
@@ -139,7 +139,7 @@ def test_parts_and_a_device_contradict_each_other(capsys: pytest.CaptureFixture[
 
 
 def test_a_misspelt_name_is_told_the_names_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither a file nor a shipped name: the message lists what ships."""
+    """Neither a file nor a built-in name: the message lists the built-in names."""
     assert main(["verify", "1f1b", "--p=2", "--m=4", "--parts=deepseek-v4"]) == 2
     said = capsys.readouterr().err
     assert "no such file: deepseek-v4" in said and "deepseek-v3" in said

@@ -71,7 +71,7 @@ def exposed(parts: Iterable[tuple[int, float, float]], length: float) -> float:
 
 @pytest.mark.parametrize("name", ["dualpipe", "zb_v"])
 def test_a_chosen_operation_opens_its_slot(name: str, tab: Page, tmp_path: Path) -> None:
-    """In the page: a rectangle for each part as `show --slot` places it, a lane an engine, and what is exposed."""
+    """In the page: a rectangle for each part as in `show --slot`, a lane per engine, and the exposed times."""
     path = tmp_path / "page.html"
     path.write_text(str(pipesched.show(name, "html", p=4, m=8, parts="deepseek-v3")), "utf-8")
     tab.complaints.clear()

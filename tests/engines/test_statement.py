@@ -159,7 +159,7 @@ def verified(text: str, **options: str) -> tuple[dict[str, object], list[str]]:
 
 
 def test_costs_of_pairs_win_key_by_key() -> None:
-    """`costs FB` of the file wins over the derived one, `--cost` over both, and `--parts` over all `parts`."""
+    """`costs FB` of the file replaces the derived cost, `--cost` both, and `--parts` all `parts`."""
     derived, _ = verified(FILE)
     assert derived["F"] == 20 and 20 < Fraction(str(derived["FB"])) < 48
     own, _ = verified(FILE.replace("rank r", "costs FB = 33, C = 1\nrank r"))
@@ -202,7 +202,8 @@ def test_bad_input_is_told_its_place(old: str, new: str, code: str) -> None:
 
 
 def test_the_optimizer_refuses_parts() -> None:
-    """Its bounds count sums and not the fullest engine, so nothing that it proved would hold: PS702, at the parts."""
+    """The optimizer's bounds count sums and not the fullest engine, so its proofs would be invalid: PS702, at the
+    parts."""
     text = FILE.replace("overlap(F, B)", "F B")
     for asked in ({}, {"overlap": True}):
         with pytest.raises(pipesched.PipeschedError) as caught:

@@ -34,12 +34,12 @@ def test_points_are_those_of_scaled_parts(tmp_path: Path) -> None:
 
 
 def test_schedules_without_communication_are_refused() -> None:
-    """PS225: no parts, or none on another engine."""
+    """PS225 is reported without parts, or without parts on another engine."""
     with pytest.raises(PipeschedError, match=r"PS225.*no parts on both"):
         pipesched.compare("1f1b", p=2, m=4, traffic=True)
 
 
 def test_lines_without_a_file_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """The command draws them only into a plot."""
+    """The command shows these makespans only in a plot."""
     assert main(["compare", "zb_v", "--p", "4", "--m", "8", "--parts", "deepseek-v3", "--traffic"]) == 2
     assert "PS225" in capsys.readouterr().err

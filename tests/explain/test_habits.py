@@ -252,7 +252,7 @@ def test_blocks_and_ranges_of_python_are_told_together() -> None:
 
 
 def test_two_habits_are_two_findings() -> None:
-    """Each with its own remedy, in one run."""
+    """Each mistake has its own remedy, in one run."""
     file = text(first="  let w = 4p", body="  repeat m { forward }\n  repeat m { B }")
     assert [(line(x), x.help) for x in errors(file)] == [
         (4, "a product needs a `*`: write `4 * p`"),

@@ -121,7 +121,7 @@ def test_a_file_of_another_kind_is_told_to_be_that(name: str) -> None:
 
 
 def simulate(orders: list[list[tuple[str, int, int]]]) -> bool:
-    """Tell whether compute orders finish: F waits for F of the stage before, B for its F and for B
+    """Return True if compute orders finish: F waits for F of the stage before, B for its F and for B
     of the stage after.
     """
     done: set[tuple[str, int, int]] = set()

@@ -189,7 +189,7 @@ def jaxpp(p: int, m: int, name: str = "Interleaved1F1B", v: int = 1) -> list[lis
 
 
 def _jaxpp_row(row: list[Any]) -> Iterator[str]:
-    """Yield the parts of a fused task are compiled together: one after the other."""
+    """Yield the parts of a fused task, which are compiled together, one after the other."""
     for task in row:
         parts = task if isinstance(task, tuple) else () if task is None else (task,)
         yield from (f"{one.fwd_or_bwd.value}{one.stage_id}.{one.mubatch_idx}" for one in parts)

@@ -115,7 +115,7 @@ def crashes() -> None:
 
 
 def prints(p: int, m: int) -> list[str]:
-    """Return the prints texts that look like an answer, wherever it can."""
+    """Print texts that look like an answer to every available stream."""
     for descriptor in (1, 2):
         os.write(descriptor, b'{"rows": ["rank 0: F9.9"], "ended": "status 0"}\n' * 10_000)
     return rows(p, m)
@@ -175,7 +175,7 @@ def by_sqlite_name(file: str = "") -> None:
 
 
 def in_memory(p: int, m: int) -> list[str]:
-    """Return a database of its own, and one in its folder."""
+    """Create two databases, one of its own and one in its folder."""
     for name in (":memory:", "mine.db"):
         sqlite3.connect(name).execute("create table t(x)")
     return rows(p, m)

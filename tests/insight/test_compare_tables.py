@@ -49,6 +49,6 @@ def test_a_table_has_the_cells_of_the_text(format: str, mark: str, capsys: pytes
 
 @pytest.mark.parametrize(("name", "start"), [("x.csv", "schedule,"), ("x.md", "| schedule"), ("x.tex", "% unit")])
 def test_the_ending_of_a_file_selects_the_format(name: str, start: str, tmp_path: Path) -> None:
-    """As for every other verb."""
+    """Bad arguments have the same codes as for every other verb."""
     assert main([*RUN, "-o", str(tmp_path / name)]) == 0
     assert (tmp_path / name).read_text("utf-8").startswith(start)

@@ -49,7 +49,7 @@ def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[l
 @CALM
 @given(st.permutations(range(7)))
 def test_the_fewest_moves_of_small_orders(permutation: list[int]) -> None:
-    """By a trial of all subsets, no larger one has the same order in both."""
+    """A trial of all subsets finds no larger one with the same order in both."""
     moved, gone, new = done(list(range(7)), permutation)
     increasing = (
         size
@@ -253,7 +253,7 @@ def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[s
 @settings(CALM, max_examples=deep(10))
 @given(st.integers(0, 2**32 - 1))
 def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> None:
-    """Right, broken and shuffled orders do not differ from themselves, and differ from any other."""
+    """Right, broken and shuffled orders equal themselves and differ from all others."""
     schedules = [
         make(seed) for make in (strategies.random_schedule, strategies.broken_schedule, strategies.shuffled_schedule)
     ]

@@ -47,7 +47,7 @@ def keys(schedule: Schedule) -> list[Key]:
 
 
 def needs(key: Key, ran: dict[Key, int], stages: int) -> list[Key]:
-    """The results of a chain that an operation waits for, by their makers."""
+    """The results of a chain that an operation waits for, by the operations that produce them."""
     op, s, i = key
     if op is Op.F:
         return [(Op.F, s - 1, i)] if s else []
@@ -163,7 +163,7 @@ def test_a_rule_decides_anew_in_each_draw(rule: str, late: Fraction, monkeypatch
 
 
 def test_a_rule_has_draws(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without jitter there are none; a list stays one; a large order by rule has fewer."""
+    """Without jitter there are no draws; costs as a list stay a list; a large order by rule has fewer draws."""
     with pytest.raises(PipeschedError, match="--rule"):
         pipesched.verify(rule, p=2, rule=True)
     same = pipesched.verify("1f1b", p=3, jitter="5%", rule=True).jitter

@@ -223,7 +223,7 @@ def test_any_broken_order_is_told(seed: int) -> None:
 
 
 def test_a_rank_without_operations_only_waits() -> None:
-    """All of its time is imbalance, as other ranks have all of the work."""
+    """All idle time of an empty rank is imbalance, as other ranks have all of the work."""
     schedule = Schedule.from_orders([[Compute(Op.F, 0, 0), Compute(Op.B, 0, 0)], []], linear(2, 1), "half")
     parts = parts_of(schedule, Costs())
     assert [parts[part][1] for part in PARTS] == [0, 0, 0, 0, 3]

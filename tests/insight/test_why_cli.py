@@ -145,7 +145,7 @@ def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_ranks_without_a_stage_are_in_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The head names them, as the verdict does: none of the figures counts them."""
+    """The head names them, as the verdict does, since the figures do not include them."""
     file = tmp_path / "x.ps"
     file.write_text("schedule x(p, m)\nstage s in 0 .. 2 on rank s\nrank r { repeat m { F } repeat m { B } }\n")
     assert main(["why", str(file), "--p", "3", "--m", "4"]) == 0

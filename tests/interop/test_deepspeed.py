@@ -1,6 +1,6 @@
 """A PipeSchedule of DeepSpeed is the order that its stages run, and its buffers hold the values that the engine needs.
 
-The installed DeepSpeed is asked, or `generators/stand_in` without one. `oracles/deepspeed_engine.py` predicts its
+The oracle is the installed DeepSpeed, or `generators/stand_in` without it. `oracles/deepspeed_engine.py` predicts its
 engine.
 """
 
@@ -153,7 +153,7 @@ def test_instructions_of_any_function() -> None:
     ],
 )
 def test_what_is_no_schedule_is_said(name: str, given: dict[str, Any], code: str, said: str) -> None:
-    """Each has its own message; none is an internal error."""
+    """Each error has its own message, and is not an internal error."""
     (found,) = pipesched.verify(f"deepspeed:{name}", **given, **WHERE).diagnostics
 
     assert str(found.code) == code and said in found.message

@@ -1,6 +1,7 @@
 """The incident desk: from the records of a stopped job it finds the rank that failed first, without guesses.
 
-The oracle is a simulator of jobs (``oracles/incidents.py``) that knows which rank it spoiled, and nothing of the desk.
+The oracle is a simulator of jobs (``oracles/incidents.py``) that knows which rank it made fail, and does not use the
+desk.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def test_what_is_missing_is_said_and_not_guessed(tmp_path: Path) -> None:
 
 
 def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None:
-    """If nothing in it is of a dump, it is damaged; beside the own dump of a rank, such a file is ignored."""
+    """A file without any part of a dump is damaged; beside a rank's own dump, such a file is ignored."""
     made = incident(1, "stop", "collective")
     made.lost, made.damaged = set(), set()
     write(made, tmp_path)

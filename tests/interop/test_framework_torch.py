@@ -65,7 +65,7 @@ def messages(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, bool, int, tu
 
 
 def swapped(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a message is received as another one: the i-th send of a pair is its i-th receive."""
+    """Return True if a message is received as another one: the i-th send of a pair is its i-th receive."""
     sent, taken = defaultdict(list), defaultdict(list)
     for rank, sends, other, which in messages(rows):
         (sent[rank, other] if sends else taken[other, rank]).append(which)
@@ -73,7 +73,7 @@ def swapped(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def stands(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a rank waits for ever, if each continues when both ends of its message are reached."""
+    """Return True if a rank waits for ever, if each continues when both ends of its message are reached."""
     left: list[deque[tuple[bool, int]]] = [deque() for _ in rows]
     for rank, sends, other, _ in messages(rows):
         left[rank].append((sends, other))
@@ -194,7 +194,7 @@ def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
 
 
 def test_what_it_needs_and_does_not_find_is_named(other_torch: Path) -> None:
-    """With the line that imports it; status 2, as for a missing folder."""
+    """The error shows the line that imports it; status 2, as for a missing folder."""
     (other_torch / "torch" / "nn.py").write_text("import no_such_library\n")
     report = pipesched.verify("torch:New", p=2, m=3, framework_path=str(other_torch))
     (found,) = report.diagnostics

@@ -155,7 +155,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", list(WRONG))
 def test_what_goes_wrong_is_told(name: str) -> None:
-    """A code, the event, and the line of the generator if there is one; its output beside it."""
+    """The error has a code, the event, the line of the generator if known, and its output."""
     code, said = WRONG[name]
     one = found(name, p=2, max_ops=1000) if name in ("endless", "steps") else found(name)
     assert one.code is code and said in one.message and "\n" not in one.message
@@ -172,14 +172,14 @@ def test_an_option_that_is_not_taken_and_a_module_that_is_not_there() -> None:
 
 
 def test_words_that_are_none_are_cells_that_are_wrong() -> None:
-    """Nonsense of the right shape is reported cell by cell."""
+    """Invalid cells in a valid shape are reported one by one."""
     report = pipesched.verify("python:slips:words")
     assert [d.code for d in report.diagnostics] == [Code.CELL] * 2
 
 
 @pytest.mark.parametrize("name", ["never_ends", "deaf"])
 def test_what_never_ends_is_ended(name: str) -> None:
-    """Within its time limit, even if it ignores signals."""
+    """A generator ends within its time limit, even if it ignores signals."""
     begin = time.monotonic()
     one = found(name, framework_time=0.4)
     assert one.code is InteropCode.GENERATOR_TIME and time.monotonic() - begin < 5
@@ -206,7 +206,7 @@ WAYS = ("sqlite", "sqlite_name", "times", "shell", "spawn", "process", "fork", "
 
 
 def landlock() -> bool:
-    """Tell whether the kernel can restrict child processes."""
+    """Return True if the kernel can restrict child processes."""
     return sys.platform.startswith("linux") and ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) > 0
 
 
@@ -229,7 +229,7 @@ def test_no_way_leads_to_a_file_elsewhere(way: str, folder: Path) -> None:
 
 
 def test_a_database_of_its_own_is_no_harm() -> None:
-    """In memory, and in its folder, it is allowed."""
+    """A generator may use a database in memory and in its folder."""
     assert pipesched.verify("python:slips:in_memory", p=2, m=2).ok
 
 
@@ -237,7 +237,7 @@ def test_a_database_of_its_own_is_no_harm() -> None:
     ("name", "said"), [("takes_memory", "MemoryError: a process has 4 GiB"), ("takes_disk", "OSError")]
 )
 def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
-    """Exceeding it is an error of the code."""
+    """Exceeding the limit is an error of the generator's code."""
     one = found(name)
     assert one.code is InteropCode.GENERATOR and said in one.message
 
@@ -253,7 +253,7 @@ def named(word: str) -> list[int]:
 
 
 def gone(word: str) -> bool:
-    """Tell whether all of them end within two seconds."""
+    """Return True if all of them end within two seconds."""
     until = time.monotonic() + 2
     while named(word) and time.monotonic() < until:
         time.sleep(0.02)

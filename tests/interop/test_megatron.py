@@ -295,7 +295,7 @@ def test_what_was_recorded_is_what_the_newest_release_does(name: str) -> None:
 
 @pytest.mark.parametrize("use", [bool, len, iter, int, float, lambda x: x < 1, lambda x: x == 1, lambda x: 1 in x])
 def test_a_fake_decides_nothing(use: Any) -> None:
-    """No branch, length or number depends on it."""
+    """A recorded value cannot be used in a branch, as a length or as a number."""
     with pytest.raises(Undecided, match=r"torch\.some"):
         use(Fake("torch").some)
 

@@ -129,7 +129,7 @@ def codes(made: pipesched.Checked) -> list[str]:
 
 
 def test_what_the_cases_are_laid_over_is_right() -> None:
-    """Right in every release, so that a case is refused for its own options."""
+    """Options that are valid in every release, so that a case is refused for its own options."""
     for release in RELEASES:
         made = told(release, "")
         assert (made.ok, made.plan.ranks, made.plan.chunks, made.plan.microbatches) == (True, 4, 1, 4), str(made)

@@ -247,7 +247,7 @@ def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_rank_without_a_record_is_named(write: Writer, tmp_path: Path) -> None:
-    """For a finished run only that; for one that stopped there, also the ranks that wait for it."""
+    """A finished run reports only the deviation; a run that stopped there also reports the ranks that wait for it."""
     run = play(lists("1f1b", p=4, m=6))
     write(run, tmp_path)
     (file,) = (path for path in tmp_path.iterdir() if path.stem[-1] == "2")
@@ -337,7 +337,7 @@ BROKEN = [
 def test_what_is_no_record_is_refused(
     what: str, code: str, status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is refused with its code, its status and the file; no pickle is executed."""
+    """Each damaged record is refused with its code, its status and the file; no pickle is executed."""
     folder = tmp_path / "run"
     folder.mkdir()
     broken(folder, what)
@@ -399,7 +399,7 @@ def stopped() -> Run:
 
 
 def test_the_run_of_the_guide_is_the_players(tmp_path: Path) -> None:
-    """Its files are the player's; ``python -m tests.interop.test_recorded`` writes them."""
+    """The player wrote the files of the page; ``python -m tests.interop.test_recorded`` writes them."""
     dumps(stopped(), tmp_path, as_json=True)
 
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {p.name: p.read_bytes() for p in STOPPED.iterdir()}

@@ -94,7 +94,7 @@ def told(made: Checked) -> list[Size]:
 
 
 def agrees(said: Size, true: set[Size]) -> bool:
-    """Tell whether the reported sizes are right."""
+    """Return True if the reported sizes are right."""
     return any(all(a in (0, b) for a, b in zip(said, one, strict=True)) for one in true)
 
 

@@ -1,7 +1,7 @@
 """Emitted files for torch: torch loads them, lowers them as we do, and would train like the undivided model.
 
-torch 2.13 is asked itself where it is installed; its rules up to 2.15 are asked of our own checks, and of a runtime on
-symbols (``torch_runtime.py``) that knows nothing of pipesched.
+The oracle is torch 2.13 if it is installed; for its rules up to 2.15, our own checks and a runtime on symbols
+(``torch_runtime.py``) that knows nothing of pipesched.
 """
 
 from __future__ import annotations

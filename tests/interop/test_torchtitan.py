@@ -55,7 +55,7 @@ def test_the_settings_of_the_page_are_those_that_are_printed_with_the_file() -> 
 
 
 def test_the_scripts_of_the_page_are_python() -> None:
-    """Each compiles, and a command of the page uses it."""
+    """Each script compiles, and a command of the page uses it."""
     scripts = {name: text for name, text in torchtitan.scripts().items() if name.endswith(".py")}
 
     assert {*re.findall(r"\w+\.py", torchtitan.commands())} == {*scripts}

@@ -25,7 +25,7 @@ def told(name: str, p: int, m: int, compiled: str, release: str = "0.2.2") -> pi
 
 
 def taken(name: str, p: int, m: int, *, compiled: bool) -> bool:
-    """Tell whether torch builds a schedule for its stages, with a block compiled as in torchtitan 0.2."""
+    """Return True if torch builds a schedule for its stages, with a block compiled as in torchtitan 0.2."""
     import torch
     from torch.distributed.pipelining import schedules
 

@@ -69,7 +69,7 @@ def test_orders_of_torch_are_read_back(path: Path) -> None:
 
 
 def sayable(schedule: Schedule) -> bool:
-    """Tell whether the last rank holds a stage, where the placement of a file ends."""
+    """Return True if the last rank holds a stage, where the placement of a file ends."""
     return int(schedule.placement.rank_of.max()) == schedule.ranks - 1
 
 

@@ -300,7 +300,7 @@ def shown_number(value: Fraction) -> str:
 
 
 def late(told: Json, copies: int) -> bool:
-    """Tell whether the schedule of m0 + copies * K microbatches takes more than stated, or more than the best."""
+    """Return True if the schedule of m0 + copies * K microbatches takes more than stated, or more than the best."""
     every = told["every"]
     m = every["microbatches"] + copies * every["step"]
     loaded = compile.load(Source("source.ps", told["source"]), Options({"m": m}))

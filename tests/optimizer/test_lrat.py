@@ -74,7 +74,7 @@ def best(made: Problem) -> int:
 
 
 def possible(made: Problem, bound: int, *, narrow: bool = False) -> bool:
-    """Tell whether the clauses can hold, by an engine that does not write the proofs."""
+    """Return True if the clauses can hold, by an engine that does not write the proofs."""
     solver = Glucose4()
     known = Clauses(made, bound, narrow=narrow).known
     for literals in known.values():

@@ -55,7 +55,7 @@ class Case:
         return Case(self.instance, self.orders, json.loads(json.dumps({**self.certificate, **told})))
 
     def true(self, best: int | None) -> bool:
-        """Tell whether the schedule is right, has the stated figures, and the statements about the optimum hold. An
+        """Return True if the schedule is right, has the stated figures, and the statements about the optimum hold. An
         engine's refutation may be false, and then nothing is proved; it is about the instance, and below the schedule's
         objective.
         """

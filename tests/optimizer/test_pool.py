@@ -109,7 +109,7 @@ def test_no_worker_outlives_its_parent(end: str) -> None:
 
 
 def running(pid: int) -> bool:
-    """Tell whether a process is running, and not a zombie."""
+    """Return True if a process is running, and not a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

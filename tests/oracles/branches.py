@@ -53,7 +53,7 @@ class Model:
         return "FI" if self.fed(stage) else "F"
 
     def fed(self, stage: int) -> bool:
-        """Tell whether a stage before it is trained."""
+        """Return True if a stage before it is trained."""
         return any(other not in self.frozen or self.fed(other) for other in self.reads[stage])
 
     def inputs(self, step: Step) -> set[Step]:

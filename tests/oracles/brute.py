@@ -141,7 +141,7 @@ class _Search:
         return min((self.value(clock, first) for clock, _, first in finals), default=None)
 
     def begun(self, done: int) -> bool:
-        """Tell whether a state that is ahead stays ahead."""
+        """Return True if a state that is ahead stays ahead."""
         ranks = {step.rank for n, step in enumerate(self.all) if done >> n & 1}
         return self.instance.objective == "makespan" or ranks == {step.rank for step in self.all}
 

@@ -116,7 +116,7 @@ def _message(x: Instruction) -> bool:
 
 
 def _together(before: Instruction, after: Instruction) -> bool:
-    """Tell whether two neighbours are one line: an overlap pair, or members of one batch."""
+    """Return True if two neighbours are one line: an overlap pair, or members of one batch."""
     if _message(before) and _message(after):
         return before.group == after.group >= 0
     return before.op.compute and after.op.compute and after.second

@@ -23,7 +23,7 @@ def installed() -> list[str]:
 
 
 def accepts(name: str, cnf: Path, lrat: Path) -> bool:
-    """Tell whether a checker accepts a refutation."""
+    """Return True if a checker accepts a refutation."""
     if name == "dratify":
         from dratify import check_proof, parse_dimacs  # type: ignore[import-not-found, unused-ignore]
 

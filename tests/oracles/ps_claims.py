@@ -59,7 +59,7 @@ def names(written: Written, figures: Figures, release: str) -> dict[str, Any]:
 
 
 def judged(claim: Tree, written: Written, figures: Figures) -> bool | None:
-    """Tell whether a claim holds, for every rank if it names one; None if it is not applicable."""
+    """Return True if a claim holds, for every rank if it names one; None if it is not applicable."""
     _, statement, release, condition = claim
     env = names(written, figures, release)
     every = [{}] if written.variable is None else [{written.variable: r} for r in range(len(figures.slots))]

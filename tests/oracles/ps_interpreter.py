@@ -66,7 +66,7 @@ class Model:
         return [s for s in range(self.stages) if stage in self.reads[s]]
 
     def fed(self, stage: int) -> bool:
-        """Tell whether an earlier stage is trained."""
+        """Return True if an earlier stage is trained."""
         return any(s not in self.frozen or self.fed(s) for s in self.reads[stage] if s >= 0)
 
     def runs(self, letter: str, stage: int) -> str:

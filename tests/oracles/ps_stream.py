@@ -108,7 +108,7 @@ def alone(
     there: Sequence[set[tuple[str, int, int]]],
     got: Sequence[set[Message]],
 ) -> bool:
-    """Tell whether an instruction needs no other rank; a compute takes its inputs, and leaves its outputs."""
+    """Return True if an instruction needs no other rank; a compute takes its inputs, and leaves its outputs."""
     if "peer" in x:
         return False
     parts = x.get("parts", [x])

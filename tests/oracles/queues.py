@@ -57,7 +57,7 @@ class Play:
 
     @property
     def waits(self) -> bool:
-        """Tell whether a rank waits at its messages, and not at their uses."""
+        """Return True if a rank waits at its messages, and not at their uses."""
         return self.model == "strict" or self.model.startswith("buffered")
 
     @property
@@ -81,7 +81,7 @@ class Play:
         return self.now if over else None
 
     def _step(self, number: int) -> bool:
-        """Tell whether a rank could make progress."""
+        """Return True if a rank could make progress."""
         rank, lines = self.ranks[number], self.script.lines[number]
         if rank.until > self.now or rank.line == len(lines):
             return False
@@ -101,7 +101,7 @@ class Play:
         return True
 
     def _come(self, ends: tuple[End, ...]) -> bool:
-        """Tell whether these are complete; in a queue, whether they have left it."""
+        """Return True if these are complete; in a queue, whether they have left it."""
         queued = self.model.endswith("stream")
         return all(
             not any(end in element for element in self.queues[self._queue_of(end)]) if queued else end in self.there
@@ -149,13 +149,13 @@ class Play:
         return (end[0], x.communicator) if self.model == "one-stream" else (end[0], x.communicator, x.peer)
 
     def _heads(self, end: End) -> bool:
-        """Tell whether an end is in the first element of its queue."""
+        """Return True if an end is in the first element of its queue."""
         if not self.model.endswith("stream"):
             return True
         return end in self.queues[self._queue_of(end)][0]
 
     def _serve(self) -> bool:
-        """Tell whether some message could begin."""
+        """Return True if some message could begin."""
         found = False
         for send in sorted(end for end in self.posted - self.served if self.script.sends(end)):
             receive = self.script.partner.get(send)

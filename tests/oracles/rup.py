@@ -91,7 +91,7 @@ class _Known:
                 self.watched[x].discard(number)
 
     def implies(self, clause: tuple[int, ...]) -> bool:
-        """Tell whether the clause follows; leaves no trace."""
+        """Return True if the clause follows; leaves no trace."""
         if self.refuted or any(x in self.true for x in clause):
             return True
         before = set(self.true)

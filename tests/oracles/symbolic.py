@@ -132,7 +132,7 @@ class Run:
         return x.op is not Op.SYNC or self._meets(here, x.peer)
 
     def _meets(self, here: int, peer: int) -> bool:
-        """Tell whether the other rank is at the SYNC that pairs with ours."""
+        """Return True if the other rank is at the SYNC that pairs with ours."""
         if not 0 <= peer < len(self.ranks) or peer == here or self.ranks[peer].at >= len(self.lists[peer]):
             return False
         there = self.lists[peer][self.ranks[peer].at]
@@ -228,7 +228,7 @@ def undivided(terms: Terms, placement: Placement) -> dict[int, Gradient]:
 
 
 def right(program: Program) -> bool:
-    """Tell whether the program finishes, and every rank steps once, with the gradients of the undivided model.
+    """Return True if the program finishes, and every rank steps once, with the gradients of the undivided model.
 
     A program without any STEP leaves that to its caller: then the gradients at the end of the lists count. A program
     without a backward is right if every microbatch comes out of the last stage.

@@ -90,7 +90,7 @@ class Runtime:
         return next((f"gradients of stage {s}" for s in range(self.stages) if not self.right(s)), None)
 
     def right(self, stage: int) -> bool:
-        """Tell whether each microbatch added its gradient once, all of them before the one reduction."""
+        """Return True if each microbatch added its gradient once, all of them before the one reduction."""
         expected = Counter((forward(stage, i), arriving(stage, i, self.stages)) for i in range(self.microbatches))
         held = self.ranks[self.owner[stage]]
         return held.gradients[stage] == expected and held.reduced.get(stage) == expected

@@ -144,7 +144,7 @@ def ours(path: Path) -> list[list[str]]:
 
 
 def by_torch(text: str) -> bool | None:
-    """Tell whether torch's own reader refuses a cell; None if torch is not installed."""
+    """Return True if torch's own reader refuses a cell; None if torch is not installed."""
     try:
         from torch.distributed.pipelining.schedules import _Action
     except ImportError:

@@ -76,7 +76,7 @@ def _move(rng: random.Random, instructions: list[Instruction]) -> None:
 
 
 def _labels_agree(program: Program) -> bool:
-    """Tell whether both ends of each message have the same name for it."""
+    """Return True if both ends of each message have the same name for it."""
     partner = pair(program).partner
     for index in range(len(program)):
         x = program[index]

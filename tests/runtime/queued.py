@@ -210,7 +210,7 @@ class Players:
         return [places[rank] for rank in range(self.size)]
 
     def _heard(self, places: dict[int, Place], seconds: float) -> bool:
-        """Tell whether a rank has reported its end."""
+        """Return True if a rank has reported its end."""
         left = [pipe for rank, pipe in enumerate(self._pipes) if rank not in places]
         ready = wait(left, seconds)
         for pipe in ready:
@@ -231,7 +231,7 @@ class Players:
         return [found[rank] for rank in range(self.size)] if len(places) == known else None
 
     def _still(self, asked: Sequence[Place]) -> bool:
-        """Tell whether no waiting thread has run, while each loop of gloo has looked twice at its sockets."""
+        """Return True if no waiting thread has run, while each loop of gloo has looked twice at its sockets."""
         first = self._runs()
         for _ in range(LOOKS):
             time.sleep(BETWEEN)

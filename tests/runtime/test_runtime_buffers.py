@@ -160,7 +160,7 @@ def test_the_order_that_is_posted_has_the_verdict_of_the_list() -> None:
 
 
 def late(instructions: list[Any]) -> bool:
-    """Tell whether a message is received after a compute that uses it."""
+    """Return True if a message is received after a compute that uses it."""
     used: set[tuple[Any, ...]] = set()
     for x in instructions:
         if x.op in USERS and any((user, x.stage, x.microbatch) in used for user in USERS[x.op]):

@@ -73,7 +73,7 @@ class Loop:
         self.others: Any = None
 
     def come(self) -> bool:
-        """Tell whether the trouble comes now, and write it down."""
+        """Return True if the trouble comes now, and write it down."""
         if self.has and self.number == THIRD:
             (self.folder / f"came{self.rank}").write_text(str(time.monotonic()), "utf-8")
             return True

@@ -157,7 +157,7 @@ CALLED = MARKUP.replace("/", "")
 
 
 class Forged(HTMLParser):
-    """Tell whether an element or an attribute was injected."""
+    """Return True if an element or an attribute was injected."""
 
     found = False
 

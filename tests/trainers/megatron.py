@@ -72,7 +72,7 @@ class Compared:
 
     @property
     def wrong(self) -> bool:
-        """Tell whether they differ."""
+        """Return True if they differ."""
         return self.kind in ("passes", "false alarm", "sizes")
 
 

@@ -41,5 +41,5 @@ picture: str | None = loaded._repr_svg_()
 
 
 def by_rank(order: Mapping[int, Sequence[Action | None]]) -> bool:
-    """Tell whether it is right."""
+    """Return True if it is right."""
     return pipesched.verify(order).ok
