@@ -113,7 +113,7 @@ class Option(Row):
     flags: the command line's flags, if not ``--name``. terminal: only the command line has it; functions do not. on:
         the verbs to which an extension adds it. after: the option that it follows there.
     into: the class in `Extended` whose fields are the options with this `into`; or a function of these and of all given
-        options that builds the value, and may remove some options so that the core does not see them.
+        options that builds the value or None, and may remove some options so that the core does not see them.
     """
 
     name: str

@@ -152,9 +152,10 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
     taken = [(row.into, row) for row in of(command) if row.into is not None and row.name in given]
     for into in dict.fromkeys(into for into, row in taken if given[row.name] not in (None, False, row.default)):
         own, make = {row.name: given[row.name] for other, row in taken if other == into}, into.load()
-        owned.append(make(**own) if isinstance(make, type) else make(own, left))
+        made = make(**own) if isinstance(make, type) else make(own, left)
+        owned += [] if made is None else [made]
     settings = given.get("settings") or settings_of(given.get("definitions", ()))
-    return request(Options, left, parameters=dict(sizes), costs=costs(given), settings=settings, owned=tuple(owned))
+    return request(Options, left, parameters=dict(sizes), costs=costs(left), settings=settings, owned=tuple(owned))
 
 
 def settings_of(definitions: Iterable[tuple[str, sizes.Several | str | float]]) -> dict[str, str | float]:

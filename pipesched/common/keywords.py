@@ -73,7 +73,7 @@ def _reader(option: Option) -> Reading:
     """Return the function that reads a Python value for an option."""
     if option.choices:
         return _Choice(option.choices)
-    return _costs if option.read is values.costs_file else options.reader(option)
+    return costs if option.read is values.costs_file else options.reader(option)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Choice:
         return str(value)
 
 
-def _costs(value: object) -> Costs:
+def costs(value: object) -> Costs:
     """Return costs from text such as ``F=1,B=2``, a mapping, the `Path` of a TOML file, or `Costs`.
 
     Raises:

@@ -18,7 +18,8 @@ from importlib.resources import files
 from os import PathLike, fsdecode
 from os.path import exists
 
-from pipesched.command.values import text
+from pipesched.command.values import of_costs, text
+from pipesched.common import keywords
 from pipesched.diagnostics import AnyCode, Code, Label, PipeschedError, fail
 from pipesched.engines.codes import EngineCode
 from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Piece, Stage
@@ -27,6 +28,7 @@ from pipesched.language.execution import Names
 from pipesched.language.typecheck import Checked
 from pipesched.library.inputs import read_path
 from pipesched.model.cost_values import read as read_cost
+from pipesched.model.costs import Costs
 from pipesched.model.placement import Placement
 from pipesched.model.units import UNITS
 from pipesched.planning.toml import exact, place, read
@@ -36,6 +38,7 @@ _PIECE = re.compile(r"([A-Za-z_]\w{0,30})\s+(\d{1,12}(?:\.\d{1,12})?(?:/\d{1,12}
 MODEL = "model"
 _MOST = 64  # parts of a letter
 _LAYERS = 1024
+_OF_PARTS = re.compile(r"""^[ \t]*(?:layers[ \t]*=|[FIW][ \t]*=[ \t]*["']+\s*[A-Za-z_]\w*\s+\d)""", re.M)
 _HELP = 'for example F = "attn 4.4, dispatch 6.7 on comm, mlp 4.6, combine 8.7 on comm"'
 
 
@@ -238,6 +241,36 @@ def parts(value: object) -> Parts:
     return read_parts(Source(name, file.read_text("utf-8")))
 
 
-def asked(own: Mapping[str, object], _: dict[str, object]) -> object:
-    """Return the parts that the option selects."""
-    return own["parts"]
+def costs_file(path: str) -> Costs | Parts:
+    """Return the costs of a file, or its parts if it is a file of parts.
+
+    Raises:
+        PipeschedError: PS225, PS809; PS261, PS262, PS843 for parts.
+    """
+    source = read_path(path)
+    return read_parts(source) if _OF_PARTS.search(source.text) else of_costs(Costs.from_toml, source.text)
+
+
+def costs(value: object) -> Costs | Parts:
+    """Return costs from a Python value, as `keywords.costs` does, or the parts of a `Path`.
+
+    Raises:
+        PipeschedError: as for `costs_file`.
+    """
+    return costs_file(fsdecode(value)) if isinstance(value, PathLike) else keywords.costs(value)
+
+
+def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
+    """Return the parts of --parts or --costs, which then are no costs; None without parts.
+
+    Raises:
+        PipeschedError: PS225, if both options give parts.
+    """
+    given, inside = own.get("parts"), own.get("costs")
+    if not isinstance(inside, Parts):
+        return given
+    if given is not None:
+        help = "remove one of them, or give --costs a file of costs"
+        raise fail(Code.USAGE, f"--parts and the parts of {inside.name} in --costs are both given", help=help)
+    left["costs"] = None
+    return inside

@@ -17,6 +17,15 @@ _LAUNCHED = Lazy[type]("interop.frameworks.loaded:Launched")
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("engines.codes:EngineCode")),
     Option(
+        "costs",
+        Lazy("engines.read:costs"),
+        "Costs from a TOML file: each a number, or a list by stage; or parts, as for --parts.",
+        "FILE.toml",
+        typed=Lazy("engines.read:costs_file"),
+        on=("verify", "why", "compare", "diff", "show"),
+        into=Lazy("engines.read:asked"),
+    ),
+    Option(
         "parts",
         Lazy("engines.read:parts"),
         "Parts of F, I and W on engines, which determine the costs.",

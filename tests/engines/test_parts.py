@@ -115,9 +115,59 @@ def test_a_measured_pair_takes_the_place_of_the_derived(capsys: pytest.CaptureFi
     assert value["time"]["costs"]["FB"] == 129 and Fraction(value["time"]["costs"]["F"]) == Fraction("97.32")
 
 
+OWN_FILE = Path(pipesched.__file__).parent / "engines" / "deepseek-v3.toml"
+SIZE = ["--p=4", "--m=8"]
+
+
+@pytest.mark.parametrize("verb", ["verify", "compare", "why"])
+def test_a_costs_file_may_hold_parts(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--costs` with a file of parts does what `--parts` does; `--cost` wins over both."""
+    for more in ([], ["--cost=FB=129,W=30"]):
+        both = [
+            told([verb, "dualpipe", *SIZE, f"--{option}={OWN_FILE}", *more], capsys) for option in ("costs", "parts")
+        ]
+        assert both[0] == both[1]
+        assert ("FB as given" in json.dumps(both[0])) == bool(more)
+
+
+def test_a_costs_file_with_parts_in_python(tmp_path: Path) -> None:
+    """A path is read like the option; a file of costs that has no parts stays one."""
+    made = [pipesched.verify("dualpipe", p=4, m=8, **{key: OWN_FILE}) for key in ("costs", "parts")]  # type: ignore[arg-type]
+    assert made[0].to_json() == made[1].to_json()
+    file = tmp_path / "costs.toml"
+    file.write_text('F = 1.5\nB = "3"\n')
+    both = [pipesched.verify("dualpipe", p=4, m=8, costs=costs) for costs in (file, "F=1.5,B=3")]
+    assert both[0].to_json() == both[1].to_json() and "exposed" not in both[0].to_json()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (["--parts=deepseek-v3"], "are both given"),
+        (["--model=megatron-1.7b", "--device=h100"], "and --device both determine the costs"),
+    ],
+)
+def test_parts_of_a_costs_file_come_once(other: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are refused beside `--parts`, and beside a device; the message names the file."""
+    main(["verify", "dualpipe", *SIZE, f"--costs={OWN_FILE}", *other])
+    shown = "".join(capsys.readouterr())
+    assert "PS225" in shown and said in shown and OWN_FILE.name in shown
+
+
+def test_costs_beside_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of costs beside `--parts` replaces derived times, as `--cost` does."""
+    file = tmp_path / "costs.toml"
+    file.write_text("FB = 129\n")
+    both = [
+        told(["verify", "dualpipe", *SIZE, f"--parts={OWN_FILE}", x], capsys)
+        for x in (f"--costs={file}", "--cost=FB=129")
+    ]
+    assert both[0] == both[1]
+
+
 def test_the_ranking_turns_with_communication(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """ZB-V is the fastest of these where all-to-all is free, and the slowest with all-to-all as it was recorded."""
-    text = (Path(pipesched.__file__).parent / "engines" / "deepseek-v3.toml").read_text()
+    text = OWN_FILE.read_text()
     free = tmp_path / "free.toml"
     for word in ("6.69", "8.68", "5.77", "7.49"):
         text = text.replace(f"{word} on comm", "0 on comm")
