@@ -58,17 +58,33 @@ def only_by_order(request: Request) -> Loaded | None:
     costs = costs_of(request, schedule.placement, loaded.own_costs)
     if schedule.placement.left_out or not OPTIMIZER.takes(schedule, costs):  # no printed file leaves out a stage
         return None
-    if not SEARCHED.takes(schedule, costs):
-        for asked, what in ((request.all_m, "--all-m"), (request.workload.cap, "a cap in bytes")):
-            if asked:
-                message = f"of {schedule.name}, only the order of its own operations is decided, without {what}"
-                raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
-        return loaded
-    if request.all_m or request.workload.cap:
-        return None
-    fused = not schedule.split if request.fused is None else request.fused
-    terms = Instance(whole(schedule), costs, request.release, request.mem_cap, fused, request.objective)
-    return loaded if terms.not_covered else None
+    if SEARCHED.takes(schedule, costs):
+        if request.all_m or request.workload.cap:
+            return None
+        fused = not schedule.split if request.fused is None else request.fused
+        terms = Instance(whole(schedule), costs, request.release, request.mem_cap, fused, request.objective)
+        if not terms.not_covered:
+            return None
+    for what in _not_decided(request):
+        message = f"of {schedule.name}, only the order of its own operations is decided, without {what}"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
+    return loaded
+
+
+def _not_decided(request: Request) -> Iterator[str]:
+    """Yield the requested options that mean nothing for an order of a schedule's own operations."""
+    limits = request.limits
+    asked = {
+        "--all-m": request.all_m,
+        "a cap in bytes": request.workload.cap,
+        "--proof": limits.proof,
+        "--certify": request.certify,
+        "--confirm": request.confirm,
+        "--engine": limits.engine != "auto",
+        "--no-portfolio": not limits.portfolio,
+        "--jitter": request.jitter is not None,
+    }
+    return (what for what, given in asked.items() if given)
 
 
 def in_own_order(request: Request, loaded: Loaded) -> Optimum:
