@@ -3,7 +3,7 @@
 import re
 
 from pipesched.extension import Check, Codes, CostModel, Lazy, Measure, Option, Reader, Row, Statement, flag
-from pipesched.views.rows import Inset, Overlay
+from pipesched.views.rows import Inset, Overlay, Strip
 
 
 def _calls(first: str, text: str) -> bool:
@@ -69,6 +69,7 @@ ROWS: tuple[Row, ...] = (
         place=-1,
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
+    Strip("exposed", Lazy("engines.slot_picture:strips"), owner=_OWNER),
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(

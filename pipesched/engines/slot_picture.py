@@ -26,13 +26,14 @@ from pipesched.support.safe import safe
 from pipesched.views import palette
 from pipesched.views.chart.axis import nice
 from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.colours import STRIP_FILL
 from pipesched.views.chart.views import Laid, Request
+from pipesched.views.rows import Shares
 from pipesched.views.svg import written
 from pipesched.views.svg_shapes import number
 
 _WIDTH, _ROW, _GAP, _TOP, _LETTER = 1200, 26, 8, 56, 6
 _COLUMNS, _TICKS = 100, 10
-_EXPOSED = "#9a6a00"  # the colour of times when only other engines run, different from the colours of kinds
 _KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
 
 
@@ -73,11 +74,12 @@ class Slot:
         """The time of the slot, the bound of a pair of F and B, and the times of engines."""
         said = self.unit.text
         bound = "" if self.below is None else f" as issued, no order is below {said(self.below)}"
-        loads = [f"{engine} {said(self._load(engine))}" for engine in self.engines]
+        loads = [f"{engine} {said(self.load(engine))}" for engine in self.engines]
         left = sum((high - low for low, high in self.exposed), Fraction(0))
         return f"{said(self.length)}{bound} ({', '.join([*loads, f'exposed {said(left)}'])})"
 
-    def _load(self, engine: str) -> Fraction:
+    def load(self, engine: str) -> Fraction:
+        """Return the time for which an engine runs."""
         return sum((x.end - x.begin for x in self.runs if x.part.engine == engine), Fraction(0))
 
 
@@ -118,23 +120,51 @@ def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
     """Return the distinct slots of a schedule for the page, and the number of each operation's slot: -1 for an
     operation without parts, or with too many parts to compute their least time.
     """
+    found, of = _distinct(chart)
+    return [
+        {**_inset(slot), "marked": [[*map(float, x)] for x in _marked(chart, slot, took)]} for slot, took in found
+    ], of
+
+
+def strips(chart: Chart) -> list[Shares]:
+    """Return the shares of the slot of each operation when only other engines run; none for the second of a pair."""
+    found, of = _distinct(chart)
+    every = [_marked(chart, slot, took) for slot, took in found]
+    second = chart.schedule.joined.tolist()
+    return [() if at < 0 or joined else every[at] for at, joined in zip(of, second, strict=True)]
+
+
+def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
+    """Return the exposed shares of a slot. took: its ticks; if they do not follow from its parts, it is not known when
+    other engines run without the own one, and the share is at the end.
+    """
+    unit = chart.unit.seconds / slot.unit.seconds if chart.unit and slot.unit else Fraction(1)
+    time = Fraction(took, chart.scale) * unit
+    if time == slot.length:
+        return [(low / time, high / time) for low, high in slot.exposed]
+    return [(slot.load(OWN) / time, Fraction(1))] if time > slot.load(OWN) else ()
+
+
+def _distinct(chart: Chart) -> tuple[list[tuple[Slot, int]], list[int]]:
+    """Return the distinct slots and their ticks, and for each operation the number of its slot, -1 for none."""
     schedule, parts = chart.schedule, of_options(chart.analysis, chart.schedule.placement)
     stages, index = made(parts, schedule)
     kinds, on = [Op(op).name for op in schedule.op.tolist()], [index[s] for s in schedule.stage.tolist()]
     joined = [*schedule.joined.tolist(), False]
-    found: list[dict[str, object]] = []
-    numbers: dict[tuple[str, int, int], int] = {}
+    took = (chart.times.end - chart.times.start).tolist()
+    found: list[tuple[Slot, int]] = []
+    numbers: dict[tuple[str, int, int, int], int] = {}
     of: list[int] = []
     for i in range(len(schedule)):
         if not joined[i]:
             last = i + joined[i + 1]
-            key = "".join(kinds[i : last + 1]), on[i], on[last]
+            key = "".join(kinds[i : last + 1]), on[i], on[last], took[i]
             if key not in numbers:
                 numbers[key] = -1
                 with suppress(TooLong, KeyError):
-                    inset = _inset(_slot("", 0, parts.unit, key[0], (stages[key[1]], stages[key[2]])))
+                    slot = _slot("", 0, parts.unit, key[0], (stages[key[1]], stages[key[2]]))
                     numbers[key] = len(found)
-                    found.append(inset)
+                    found.append((slot, took[i]))
         of.append(numbers[key])
     return found, of
 
@@ -158,7 +188,7 @@ def _inset(slot: Slot) -> dict[str, object]:
             for x in slot.runs
         ],
         "exposed": [[float(low / length), float(high / length)] for low, high in slot.exposed],
-        "colour": _EXPOSED,
+        "colour": STRIP_FILL,
     }
 
 
@@ -244,7 +274,7 @@ def _lines(slot: Slot) -> Iterator[str]:
     yield _text(12, y + 18, "exposed")
     for low, high in slot.exposed:
         shape = f'x="{number(left + scale * low)}" y="{y}" width="{number(scale * (high - low))}" height="{_ROW}"'
-        yield f'<rect {shape} fill="{_EXPOSED}"/>'
+        yield f'<rect {shape} fill="{STRIP_FILL}"/>'
     step = nice(slot.length / _TICKS) if slot.length else Fraction(1)
     for tick in range(int(slot.length / step) + 1):
         yield _text(left + scale * step * tick, foot + 12, number(step * tick))

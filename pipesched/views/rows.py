@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from fractions import Fraction
+from typing import TypeAlias
 
 from pipesched.extension import Codes, Drawing, Lazy, Option, Row, Verb, flag, rows
+
+Shares: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 
 
 class View(Row):
@@ -50,6 +54,17 @@ class Inset(Row):
 
     name: str
     data: Lazy[Callable[..., tuple[object, Sequence[int]]]]
+
+
+class Strip(Row):
+    """Parts of slots that charts mark with a strip. name: in legends.
+
+    parts: takes a chart; returns for each operation the marked parts of its slot, each a pair of shares of its time,
+    from and to. The second operation of a pair has none.
+    """
+
+    name: str
+    parts: Lazy[Callable[..., Sequence[Shares]]]
 
 
 def forms() -> Mapping[str, tuple[str, ...]]:

@@ -32,6 +32,7 @@ from pipesched.views import palette
 from pipesched.views.chart import caption, slots
 from pipesched.views.chart.axis import WHOLE, Viewport, nice, unit
 from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.colours import STRIP_FILL
 from pipesched.views.chart.views import Request
 from pipesched.views.codes import ViewsCode
 from pipesched.views.palette import plain_sheet, sheet
@@ -144,6 +145,7 @@ class _Page:
         drawn = self.cells
         yield from self._rows()
         yield from drawn.slots()
+        yield from drawn.strips()
         yield from drawn.copies()
         if self.how.memory:
             yield from drawn.curves()
@@ -204,7 +206,8 @@ class _Page:
         """Yield the legend of colours and marks, on as many lines as needed."""
         for x, y, kind, words in self.key:
             if kind:
-                hatched = f' style="fill:url(#{scope}h)"' if kind == "x" else ""
+                fills = {"x": f"url(#{scope}h)", "strip": STRIP_FILL}
+                hatched = f' style="fill:{fills[kind]}"' if kind in fills else ""
                 yield f'<rect class="{kind} s"{hatched} x="{x}" y="{y}" width="16" height="12"/>'
             yield f'<text class="t" x="{x + 21 * bool(kind)}" y="{y + 10}">{safe(words, "xml")}</text>'
 
@@ -229,6 +232,8 @@ class _Page:
             yield "", "F9.5: stage 9, microbatch 5"
         if self.chart.schedule.joined.any():
             yield "", "two halves: an overlap"
+        for name in self.chart.strips:
+            yield "strip", name
         if not self.paper:
             yield "", "bars: warm-up | steady | cool-down"
         if self.chart.stepped:

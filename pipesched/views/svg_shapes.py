@@ -25,6 +25,7 @@ from pipesched.support.safe import safe
 from pipesched.views import marks
 from pipesched.views.chart import caption
 from pipesched.views.chart.chart import Chart
+from pipesched.views.chart.colours import STRIP_FILL
 from pipesched.views.chart.slots import phases, steps
 from pipesched.views.palette import Style
 from pipesched.views.places import Places, places
@@ -32,6 +33,7 @@ from pipesched.views.places import Places, places
 _LETTERS, _HALF = 10.5, 8.5  # pixels of a label's letter in a whole cell, and in half of one
 _WIDE = Fraction(62, 100)  # width of a letter, relative to its size
 _MARGIN = 3
+_STRIP = 4  # height of a strip in a slot
 
 
 def _digits(values: Column) -> Column:
@@ -95,6 +97,20 @@ class Cells(Record):
                     x, y = frame.x(min(int(times.end[i]), frame.end)), frame.y(rank) + frame.row
                     yield f'<g><title>STEP</title><path class="t" d="M{number(x)} {y}l-4 6h8z"/></g>'
             yield "</g>"
+
+    def strips(self) -> Iterator[str]:
+        """Yield the marked parts of slots, along the lower edge of their row."""
+        times, frame, rank = self.chart.times, self.frame, self.chart.schedule.rank
+        edges = Fraction(frame.begin), Fraction(frame.end)
+        for name, every in self.chart.strips.items():
+            for i in (i for i, parts in enumerate(every) if parts and times.start[i] >= 0):
+                start, whole = int(times.start[i]), int(times.end[i] - times.start[i])
+                y = frame.y(int(rank[i])) + frame.row - _STRIP
+                for share in every[i]:
+                    low, high = (min(max(start + x * whole, edges[0]), edges[1]) for x in share)
+                    box = f'x="{number(frame.x(low))}" y="{number(y)}" width="{number(frame.length(high - low))}"'
+                    shape = f'<rect {box} height="{_STRIP}" fill="{STRIP_FILL}">'
+                    yield from [f"{shape}<title>{safe(name, 'xml')}</title></rect>"] * (low < high)
 
     def copies(self) -> Iterator[str]:
         """Yield the copies under each rank: copies to the host above copies back."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
@@ -13,6 +15,7 @@ import pytest
 
 import pipesched
 from pipesched import PipeschedError
+from pipesched.__main__ import main
 from pipesched.support.source import Source
 from tests.readers.browser import Page
 
@@ -69,6 +72,15 @@ def exposed(parts: Iterable[tuple[int, float, float]], length: float) -> float:
     return sum(b - a for a, b in pairwise(edges) if not any(begin <= a and b <= end for begin, end in own))
 
 
+COLOURED = """(() => {
+  const paper = document.querySelector("canvas"), all = paper.getContext("2d");
+  const { data } = all.getImageData(0, 0, paper.width, paper.height);
+  let seen = 0;
+  for (let i = 0; i < data.length; i += 4) seen += data[i] === 0x9a && data[i + 1] === 0x6a && data[i + 2] === 0;
+  return seen;
+})()"""
+
+
 @pytest.mark.parametrize("name", ["dualpipe", "zb_v"])
 def test_a_chosen_operation_opens_its_slot(name: str, tab: Page, tmp_path: Path) -> None:
     """In the page: a rectangle for each part as in `show --slot`, a lane per engine, and the exposed times."""
@@ -79,6 +91,8 @@ def test_a_chosen_operation_opens_its_slot(name: str, tab: Page, tmp_path: Path)
     tab.open(path)
     tab.settle()
     assert tab.evaluate("document.getElementById('slot')") is None
+    assert "exposed" in tab.evaluate("document.getElementById('legend').textContent")
+    assert tab.evaluate(COLOURED) > 0
     for index in range(0, 40, 7):
         x, y = tab.evaluate(f"pipesched.middle({index})")
         tab.mouse("mousePressed", x, y, button="left", clickCount=1)
@@ -111,6 +125,51 @@ def test_a_chosen_operation_opens_its_slot(name: str, tab: Page, tmp_path: Path)
         left = exposed(runs, float(Fraction(made["time"])))
         assert sum(x[2] for x in drawn if not x[0]) / whole == pytest.approx(left / float(Fraction(made["time"])))
     assert tab.complaints == []
+
+
+STRIP = "#9a6a00"
+
+
+@pytest.mark.parametrize("more", [[], ["--cost=FB=129"]], ids=["derived", "measured"])
+@pytest.mark.parametrize("style", ["default", "megatron"])
+def test_strips_of_a_figure_are_the_exposed_time(more: list[str], style: str, tmp_path: Path) -> None:
+    """Their widths on a rank are its exposed time, also where --cost replaces the time of a pair."""
+    arguments = ["dualpipe", "--p=4", "--m=8", "--parts=deepseek-v3", *more]
+    file, told = tmp_path / "figure.svg", tmp_path / "told.json"
+    assert main(["show", *arguments, f"--style={style}", "-o", str(file)]) == 0
+    assert main(["verify", *arguments, "--json", "-o", str(told)]) == 0
+    value = json.loads(told.read_text())
+    drawn = [*ElementTree.parse(file).getroot().iter("{http://www.w3.org/2000/svg}rect")]
+    strips = [x for x in drawn if x.get("fill") == STRIP]
+    slots = [x for x in drawn if re.fullmatch(r"[FIWB]\d s", x.get("class", "")) and x.get("width") != "16"]
+    edges = [(float(x.get("x", 0)), float(x.get("x", 0)) + float(x.get("width", 0))) for x in slots]
+    pixels = (max(b for _, b in edges) - min(a for a, _ in edges)) / float(Fraction(value["time"]["makespan"]))
+    rows = sorted({x.get("y", "") for x in strips}, key=float)
+    wide = [sum(float(x.get("width", 0)) for x in strips if x.get("y") == row) / pixels for row in rows]
+    assert wide == pytest.approx([float(Fraction(x)) for x in value["exposed"]["exposed"]], rel=1e-3)
+    assert ">exposed</text>" in file.read_text()
+
+
+def test_strips_of_a_text() -> None:
+    """The signs are those columns of a slot in which no part runs on the rank's own engine, behind the label."""
+    drawn = str(pipesched.show(JOINED, width=200)).splitlines()
+    (row,) = (line for line in drawn if line.startswith("rank 0") and "F0" in line)
+    columns, units = re.findall(r"(\d+) columns? = ([\d.]+) unit", drawn[1])[0]
+    step = Fraction(units) / int(columns)
+    slot: Any = pipesched.show(JOINED, slot="F0.0").to_json()["slot"]
+    own = [(Fraction(x["begin"]), Fraction(x["end"])) for x in slot["parts"] if x["engine"] == "compute"]
+    width, left = int(Fraction(slot["time"]) / step), len("rank 0 ")
+    for k, sign in enumerate(row[left : left + width]):
+        at = (k + Fraction(1, 2)) * step
+        assert k < len("F0") or sign == (" " if any(begin <= at < end for begin, end in own) else "-"), (k, row)
+    assert "-" in row[left : left + width] and any("- exposed" in line for line in drawn[-3:])
+
+
+@pytest.mark.parametrize("form", ["text", "svg"])
+def test_charts_without_parts_have_no_strips(form: str) -> None:
+    """Neither the sign or colour, nor the entry of the legend."""
+    drawn = str(pipesched.show("dualpipe", form, p=4, m=8))
+    assert "exposed" not in drawn and STRIP not in drawn
 
 
 def test_a_page_without_parts_has_no_slots() -> None:

@@ -9,13 +9,14 @@ An order in which ranks wait for each other is drawn as far as it runs, and a pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
+from pipesched.extension import counting
 from pipesched.model.columns import Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
@@ -23,6 +24,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
 from pipesched.schedule_analysis import Analysis
 from pipesched.support.record import Record
+from pipesched.views.rows import Shares, Strip
 
 
 class Chart(Record):
@@ -67,6 +69,12 @@ class Chart(Record):
         """The operations that a STEP inside the order follows."""
         steps = self.schedule.steps
         return frozenset() if steps is None else frozenset((steps.at - 1).tolist())
+
+    @cached_property
+    def strips(self) -> Mapping[str, Sequence[Shares]]:
+        """The marked parts of the slot of every operation, by their name in the legend."""
+        made = {row.name: row.parts.load()(self) for row in counting(Strip, self.analysis)}
+        return {name: parts for name, parts in made.items() if any(parts)}
 
     def part(self, rank: int) -> slice:
         """Return the range of a rank's operations."""

@@ -25,6 +25,7 @@ OTHER = "#999999"  # the colour of a class without one
 
 LIGHTEN = 0.6  # how close to white the last chunk is
 MIXED = 245  # forwards and backwards in one character
+STRIP, STRIP_FILL = 94, "#9a6a00"  # strips that mark parts of slots; no kind has this colour
 _BLACK = 16
 _ALARM = 160  # waits without end
 _LEVELS = (0, 95, 135, 175, 215, 255)  # levels of the colours 16 to 231 of a terminal, a cube

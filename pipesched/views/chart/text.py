@@ -29,7 +29,7 @@ from pipesched.model.ops import COMPUTES, Op
 from pipesched.views.chart import caption
 from pipesched.views.chart.axis import ruler
 from pipesched.views.chart.chart import Chart
-from pipesched.views.chart.colours import MIXED, alarm, paint, terminal
+from pipesched.views.chart.colours import MIXED, STRIP, alarm, paint, terminal
 from pipesched.views.chart.columns import IDLE, shares, spans
 from pipesched.views.chart.slots import KINDS, highest
 from pipesched.views.chart.text_layout import Bars, Layout, Text
@@ -84,10 +84,15 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
             (layout.how.sign("idle"), True) if i == IDLE else (_mark(layout, i), False)
             for i in shares(layout, bars, number)
         ]
+
+    def filled(i: int, first: int, last: int) -> str:
+        text = layout.fill(i, last - first)
+        return layout.stripped(i, first, text) if layout.chart.strips and bars is layout.slots else text
+
     every = layout.axis.unit or 1  # a dot for each unit of time; in every column if time is scaled
     dots = "".join(" " if column % every else layout.how.sign("idle") for column in range(layout.axis.columns))
     return [
-        (dots[first:last], True) if i == IDLE else (_painted(layout, i, layout.fill(i, last - first)), False)
+        (dots[first:last], True) if i == IDLE else (_painted(layout, i, filled(i, first, last)), False)
         for i, first, last in spans(layout, bars, number)
     ]
 
@@ -103,7 +108,9 @@ def _painted(layout: Layout, index: int, text: str) -> str:
 
     def shaded(part: str, i: int) -> str:
         colour = terminal(Op(int(chart.schedule.op[i])), int(chart.chunk[i]), chart.chunks)
-        return paint(part, colour, bold=bool(chart.schedule.microbatch[i] % 2))
+        bold = bool(chart.schedule.microbatch[i] % 2)
+        runs = re.split(f"({layout.how.sign('strip')}+)", part)
+        return "".join(paint(run, STRIP if k % 2 else colour, bold=bold) for k, run in enumerate(runs))
 
     if KINDS[layout.kinds[index]] != "+":
         return shaded(text, index)
@@ -186,6 +193,7 @@ def legend(layout: Layout) -> Iterator[str]:
     """Yield the letters that occur, and signs that need an explanation."""
     seen = set(np.unique(layout.kinds).tolist())
     texts = [f"{letter} {_WORDS[letter]}" for i, letter in enumerate(KINDS) if i in seen]
+    texts += [] if layout.mixed else [f"{layout.how.sign('strip')} {name}" for name in layout.chart.strips]
     whole = "   ".join(text.replace(" ", "\0") for text in [*texts, f"{layout.how.sign('idle')} idle"])
     for line in wrap(whole, layout.how.width, break_on_hyphens=False):
         yield "   ".join(_swatch(layout, text) for text in line.replace("\0", " ").split("   "))
@@ -225,6 +233,8 @@ def wrapped(layout: Layout, text: str) -> list[str]:
 def _swatch(layout: Layout, text: str) -> str:
     """Return the letter in its colour; an overlap has the colours of its parts."""
     letter = text[0]
+    if layout.how.color and letter == layout.how.sign("strip"):
+        return paint(letter, STRIP) + text[1:]
     if not layout.how.color or letter not in Op.__members__:
         return text
     return paint(letter, terminal(Op[letter], 0, 1)) + text[1:]

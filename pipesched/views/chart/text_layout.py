@@ -22,8 +22,9 @@ from pipesched.support.record import Record
 from pipesched.views.chart.axis import WHOLE, Axis, Viewport, axis
 from pipesched.views.chart.chart import Chart, shortest
 from pipesched.views.chart.slots import KINDS, phases, widest
+from pipesched.views.rows import Shares
 
-SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|"}
+SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|", "strip": "--"}
 """The characters by meaning: the usual one, and its ASCII substitute."""
 
 
@@ -37,7 +38,9 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank in the cycle, a rank that waits for it, or the end of a phase."""
+        """Return the character for idle time, a rank in the cycle, a rank that waits for it, the end of a phase, or a
+        strip.
+        """
         return SIGNS[meaning][self.ascii]
 
 
@@ -183,6 +186,19 @@ class Layout(Record):
         text = next((choice for choice in choices if len(choice) <= width), filler * width)
         last = index + int(self.chart.schedule.paired[index])
         return text.ljust(width) if len(text) == width or last not in self.chart.stepped else f"{text:<{width - 1}}!"
+
+    def stripped(self, index: int, first: int, text: str) -> str:
+        """Mark the strips of a slot in its text, which begins in the column `first`, where it has no label."""
+        begin, end = (int(column[index]) for column in (self.chart.times.start, self.chart.times.end))
+        parts = [(begin + low * (end - begin), begin + high * (end - begin)) for low, high in self.strips(index)]
+        middles = [self.axis.begin + (first + k + Fraction(1, 2)) * self.axis.step for k in range(len(text))]
+        inside = [any(low <= at < high for low, high in parts) for at in middles]
+        mark = self.how.sign("strip")
+        return "".join(mark if here and x == " " else x for x, here in zip(text, inside, strict=True))
+
+    def strips(self, index: int) -> Shares:
+        """Return the marked parts of a slot, as shares of its time."""
+        return [each for parts in self.chart.strips.values() for each in parts[index]]
 
     @cached_property
     def _form(self) -> int:

@@ -26,6 +26,13 @@ function describeLegend() {
     item.append(patch, meta.words[name]);
     return item;
   }));
+  const exposed = slotOf && meta.slots.find((slot) => slot.marked.length);
+  if (exposed) {
+    const item = document.createElement("span"), patch = document.createElement("i");
+    patch.style.background = exposed.colour;
+    item.append(patch, "exposed");
+    element("legend").append(item);
+  }
   if (SHADES > 1) element("legend").append(`paler: ${meta.later}`);
   if (steps.size) element("legend").append("triangles: STEP");
 }

@@ -220,6 +220,7 @@ function paint() {
   paper.rect(GUTTER, AXIS, view.width, view.height);
   paper.clip();
   if (!mixed) paintBoxes(low, high);
+  if (!mixed && slotOf) paintExposed(low, high);
   paintCopies(low, high);
   if (meta.stops.length) paintStops();
   paper.restore();

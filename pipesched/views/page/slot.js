@@ -41,3 +41,16 @@ function slotElement(index) {
   all.append(`slot ${[head(index), partner(head(index))].filter((i) => i >= 0).map(labelOf).join("+")}: ${found.times}`, svg);
   return all;
 }
+
+// The times of slots when only other engines run, as strips along the lower edge of their row.
+function paintExposed(low, high) {
+  const right = timeOf(view.width), h = Math.max(1, 0.14 * barHeight());
+  for (let r = low; r < high; r++) {
+    const y = yOf(r) + gap() / 2 + barHeight() - h;
+    for (let i = head(Math.max(first(r), lastAt(begin, first(r), last(r), view.left))); i < last(r) && begin[i] < right; i++) {
+      const found = second[i] ? null : meta.slots[slotOf[i]], x = xOf(begin[i]), w = xOf(end[i]) - x;
+      paper.fillStyle = found?.colour;
+      for (const [from, to] of found?.marked ?? []) paper.fillRect(x + from * w, y, (to - from) * w, h);
+    }
+  }
+}
