@@ -6,15 +6,18 @@
 The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for others; one
 of these has all its inputs, unless a slot needs itself. That slot moves earlier, and the lists run again. A slot that
 moves a second time goes exactly where its rank is stuck, so each run gets further.
+
+Then single slots of the longest chains move earlier or later, as long as the run gets shorter and holds no more
+activations than the given order.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 
 import numpy as np
 
@@ -25,6 +28,10 @@ from pipesched.schedule_analysis import Analysis
 
 MOST = 5_000_000
 """The most slots of one repair, summed over all its runs."""
+TRIES = 2000
+"""The most runs in a row that do not shorten an order."""
+STARTS = 2
+"""The most orders that are shortened, of which the best is taken."""
 NEAR = 12
 """Most places by which a slot moves at once to shorten the run."""
 
@@ -115,17 +122,33 @@ class _Run:
         return self.makespan, ends, sum(self.end)
 
     def critical(self) -> list[int]:
-        """Return the slots of the longest chain, last first."""
-        slots, found = self.slots, list[int]()
-        slot = max(range(len(self.end)), key=self.end.__getitem__, default=-1)
-        place = {slot: at for row in self.lists for at, slot in enumerate(row)}
-        while slot >= 0:
-            found.append(slot)
-            begin, row = self.end[slot] - slots.costs[slot], self.lists[slots.rank[slot]]
-            before = row[place[slot] - 1] if place[slot] else -1
-            needs = [need for need, delay in slots.needs[slot] if self.end[need] + delay == begin]
-            slot = before if before >= 0 and self.end[before] == begin else needs[0] if needs else -1
-        return found
+        """Return the slots of all longest chains, last first."""
+        slots, makespan = self.slots, self.makespan
+        found = [slot for slot, end in enumerate(self.end) if end == makespan]
+        seen, ahead = set(found), {after: slot for row in self.lists for slot, after in pairwise(row)}
+        for slot in found:
+            begin = self.end[slot] - slots.costs[slot]
+            needs = slots.needs[slot] + ([(ahead[slot], 0)] if slot in ahead else [])
+            new = {need for need, delay in needs if self.end[need] + delay == begin} - seen
+            seen |= new
+            found += sorted(new)
+        return sorted(found, key=lambda slot: (-self.end[slot], slot))
+
+    def near(self) -> Iterator[_Run]:
+        """Yield the runs that end and have one critical slot moved earlier, then those that have one moved later."""
+        for step, slot in product((-1, 1), self.critical()):
+            rank = self.slots.rank[slot]
+            row = self.lists[rank]
+            at = row.index(slot)
+            rest = [*row[:at], *row[at + 1 :]]
+            for place in range(at + step, at + step * NEAR, step):
+                if not 0 <= place < len(row):
+                    break
+                moved = [*rest[:place], slot, *rest[place:]]
+                tried = _Run.of(self.slots, [*self.lists[:rank], moved, *self.lists[rank + 1 :]])
+                if not tried.finished:
+                    break
+                yield tried
 
     @property
     def finished(self) -> bool:
@@ -157,50 +180,45 @@ def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
     The result is None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
     """
     slots = Slots.of(made)
+    bounds, most = np.append(slots.head[1:], len(made.schedule)), max(made.memory.peak)
+
+    def entries(run: _Run) -> Ints:
+        order = [slot for row in run.lists for slot in row]
+        return np.concatenate([np.arange(slots.head[slot], bounds[slot]) for slot in order])
+
+    def fits(run: _Run) -> bool:
+        return max(replace(made, schedule=made.schedule.with_program(None).taken(entries(run))).memory.peak) <= most
+
     both = (slots.lists, _ascending(slots))
     found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
-    ends = [one for one in found if one is not None]
-    if not ends:
+    ends = [run for at, run in enumerate(found) if run is not None and run not in found[:at]]
+    within = sorted((run for run in ends if fits(run)), key=lambda run: run.makespan)
+    runs = [_shortened(run, fits) for run in within[:STARTS]] or ends
+    if not runs:
         return None
-    ends.append(_shortened(slots, min(ends, key=lambda one: one.makespan)))
-    bounds = np.append(slots.head[1:], len(made.schedule))
-    tried: list[tuple[bool, int, int, Ints, list[list[int]]]] = []
-    for run in ends:
-        order = [slot for row in run.lists for slot in row]
-        entries = np.concatenate([np.arange(slots.head[slot], bounds[slot]) for slot in order])
-        peak = max(replace(made, schedule=made.schedule.with_program(None).taken(entries)).memory.peak)
-        tried.append((peak > max(made.memory.peak), run.makespan, len(tried), entries, run.lists))
-    _, _, _, entries, lists = min(tried)
-    moved = [pair for row in lists for pair in _moved(row)]
-    return entries, [(int(slots.head[slot]), int(slots.head[before])) for slot, before in moved]
+    best = min(runs, key=lambda run: run.makespan)
+    moved = [pair for row in best.lists for pair in _moved(row)]
+    return entries(best), [(int(slots.head[slot]), int(slots.head[before])) for slot, before in moved]
 
 
-def _shortened(slots: Slots, run: _Run) -> _Run:
-    """Return a run in which slots of the longest chain run earlier or later, as long as that helps."""
-    budget = MOST // max(1, len(slots.costs))
-    while budget > 0:
-        shorter = None
-        for lists in islice(_moves(run), budget):
-            tried, budget = _Run.of(slots, lists), budget - 1
-            if tried.finished and tried.score < run.score:
-                shorter = tried
-                break
-        if shorter is None:
-            break
-        run = shorter
-    return run
+def _shortened(run: _Run, fits: Callable[[_Run], bool]) -> _Run:
+    """Return the shortest run that is found by moves of single slots, among those that fit.
 
-
-def _moves(run: _Run) -> Iterator[list[list[int]]]:
-    """Yield the lists with one slot of the longest chain at another place, near ones first."""
-    for slot in run.critical():
-        rank = run.slots.rank[slot]
-        row = run.lists[rank]
-        at = row.index(slot)
-        for place in sorted(range(max(0, at - NEAR), min(len(row), at + NEAR + 1)), key=lambda x: abs(x - at)):
-            if place != at:
-                left = [*row[:at], *row[at + 1 :]]
-                yield [*run.lists[:rank], [*left[:place], slot, *left[place:]], *run.lists[rank + 1 :]]
+    A move that keeps the makespan but lets slots end earlier may make way for another; if none does, it is not made.
+    """
+    best, left, budget = run, TRIES, MOST // max(1, len(run.end))
+    while True:
+        better = run
+        for tried in islice(run.near(), min(left, budget)):
+            left, budget = left - 1, budget - 1
+            if tried.score < better.score and fits(tried):
+                better = tried
+                if better.makespan < best.makespan:
+                    best, left = better, TRIES
+                    break
+        if better is run:
+            return best
+        run = better
 
 
 def _moved(row: list[int]) -> list[tuple[int, int]]:
