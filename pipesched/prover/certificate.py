@@ -25,7 +25,18 @@ from pipesched.prover.certificate_read import Certificate, damaged, part
 from pipesched.prover.codes import ProverCode
 from pipesched.prover.evidence import Evidence, Shown
 from pipesched.prover.presburger import isl
-from pipesched.prover.prove import OPEN, PROVED, REFUTED, STRUCTURE, domain_of, proved, said, values
+from pipesched.prover.prove import (
+    OPEN,
+    PROVED,
+    REFUTED,
+    STRUCTURE,
+    domain_of,
+    ordered,
+    proved,
+    said,
+    values,
+    whole_or_cases,
+)
 from pipesched.prover.prove_report import Answer, Finding, Theorems
 from pipesched.prover.question import Question, asked
 from pipesched.prover.refute import NO_FAULT, Counterexample, Small
@@ -207,9 +218,8 @@ class Checker:
     def _proved(self, number: int, question: Question, place: str) -> Finding:
         try:
             if number < len(STRUCTURE):
-                name, ask = STRUCTURE[number]
-                return Finding(number, name, PROVED, question.settled(lambda: ask(question)))
-            return proved(question, number, self._claims[number - len(STRUCTURE)])
+                return ordered(number, question, whole_or_cases)
+            return proved(question, number, self._claims[number - len(STRUCTURE)], whole_or_cases)
         except Damaged as error:
             raise self.damaged(error.place, error.reason) from None
         except (Unsettled, NotAffine) as error:

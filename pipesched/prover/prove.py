@@ -1,14 +1,16 @@
 """The properties of a file at every size: each is proved, refuted at its smallest size, or not settled.
 
-First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately.
+First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately. A question on one p
+may be decided in cases of m, which together are all its sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import checked, reader_of
@@ -22,7 +24,7 @@ from pipesched.prover.forms import UNIT, parts
 from pipesched.prover.model import SIZES
 from pipesched.prover.presburger import isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
-from pipesched.prover.question import Question, asked
+from pipesched.prover.question import FEW, Found, Question, asked
 from pipesched.prover.refute import MOST, SOME, Small, interior
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.scope import NotAffine
@@ -32,6 +34,8 @@ ONE_BY_ONE = (2, 3, 4)
 TIMES, COSTS_TRIED = tuple("FBIWOLC"), 16
 MOST_PIECES = 100  # most statements at one p, unless a user requests this p
 PROVED, REFUTED, OPEN = "proved", "refuted", "not settled"
+
+Asks: TypeAlias = "Callable[[Question, Callable[[Question], Any]], list[Any]]"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
@@ -106,10 +110,10 @@ class _Prover:
 
     def _findings(self, question: Question, only: set[int] | None) -> Iterator[Finding]:
         sound = True
-        for number, (name, ask) in enumerate(STRUCTURE):
+        for number, (name, _) in enumerate(STRUCTURE):
             if sound:
                 try:
-                    yield Finding(number, name, PROVED, question.settled(lambda own=ask: own(question)))  # type: ignore[misc]
+                    yield ordered(number, question, self._in_cases(question))
                 except Unsettled as error:
                     yield Finding(number, name, OPEN, f"{error}; {self._tried}")
                     sound = False
@@ -117,6 +121,12 @@ class _Prover:
             number = at + len(STRUCTURE)
             if only is None or number in only:
                 yield self._claim(number, at, claim, question, sound=sound)
+
+    def _in_cases(self, question: Question) -> Asks:
+        """Return how a question is asked: in cases of m too if a user gave its p, at once if they are many."""
+        if question is not self.question:
+            return whole
+        return in_cases if len(question.cases) > FEW else whole_or_cases
 
     @cached_property
     def _tried(self) -> str:
@@ -133,7 +143,7 @@ class _Prover:
         why, failed = "the order is not proved", None
         if sound:
             try:
-                return proved(question, number, claim)
+                return proved(question, number, claim, self._in_cases(question))
             except (Unsettled, NotAffine) as error:
                 why, failed = str(error), error if isinstance(error, Fails) else None
         tried = self._priced(question, claim)
@@ -204,17 +214,73 @@ def said(claim: ast.Claim) -> str:
     return " ".join(claim.span.text.split()).removeprefix("claim ")
 
 
-def proved(question: Question, number: int, claim: ast.Claim) -> Finding:
+def whole(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
+    """Return the answer of a question."""
+    return [ask(question)]
+
+
+def in_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
+    """Return the answers of a question's cases.
+
+    Raises:
+        Unsettled: a case is not settled; its text names it.
+    """
+    if not question.cases or not question.settled(question.covered):
+        raise Unsettled("there are no cases of m")
+    found = []
+    for case in question.cases:
+        try:
+            found.append(ask(case))
+        except Fails:
+            raise
+        except Unsettled as error:
+            raise Unsettled(f"where {case.evidence.where}: {error}") from None
+    return found
+
+
+def whole_or_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
+    """Return the answer of a question or, if it is not settled and has cases of m, those of the cases."""
+    try:
+        return whole(question, ask)
+    except Unsettled as error:
+        if isinstance(error, Fails) or not question.cases:
+            raise
+        return in_cases(question, ask)
+
+
+def ordered(number: int, question: Question, asks: Asks) -> Finding:
+    """Return the outcome of a property of the order.
+
+    Raises:
+        Unsettled: it is not proved.
+    """
+    name, ask = STRUCTURE[number]
+    found = asks(question, lambda own: own.settled(lambda: ask(own)))
+    return Finding(number, name, PROVED, _detail(found, len(found)))
+
+
+def proved(question: Question, number: int, claim: ast.Claim, asks: Asks) -> Finding:
     """Return the outcome of a claim.
 
     Raises:
         Unsettled: if it is not proved.
         NotAffine: if its condition has no supported form.
     """
-    proof = Proof(question, claim)
-    cones = proof.prove()
-    costs = tuple(tuple(x.items()) for cone in cones for x in cone.generators)
-    return Finding(number, said(claim), PROVED, proof.where, costs=costs)
+
+    def ask(own: Question) -> tuple[Proof, list[Cone]]:
+        proof = Proof(own, claim)
+        return proof, proof.prove()
+
+    found = asks(question, ask)
+    costs = dict.fromkeys(tuple(x.items()) for _, cones in found for cone in cones for x in cone.generators)
+    proofs = [proof for proof, _ in found if proof.applies] or [found[0][0]]
+    return Finding(number, said(claim), PROVED, _detail([x.where for x in proofs], len(found)), costs=tuple(costs))
+
+
+def _detail(found: Sequence[str], cases: int) -> str:
+    """Return the details of a proof, each once, and the number of its cases."""
+    also = [f"in {cases} cases of m"] if cases > 1 else []
+    return "; ".join([*dict.fromkeys(filter(None, found)), *also])
 
 
 def _complete(question: Question) -> str:

@@ -9,21 +9,25 @@ from textwrap import shorten
 from typing import TypeVar
 
 from pipesched.language import ast
+from pipesched.language.parser import parse
 from pipesched.prover.digits import Uncarried
 from pipesched.prover.evidence import Evidence
 from pipesched.prover.facts import Facts
 from pipesched.prover.flow import Flow, complete
 from pipesched.prover.model import SIZES, Model
-from pipesched.prover.presburger import TooHard, bounded, isl
+from pipesched.prover.presburger import Set, TooHard, bounded, isl, smallest
 from pipesched.prover.relations import Relations, Unsettled
 from pipesched.prover.replay import Costs, Replay
 from pipesched.prover.sampling import Sample, Stuck, sizes
-from pipesched.prover.scope import Divides, NotAffine
+from pipesched.prover.scope import Divides, NotAffine, evaluate
 from pipesched.prover.timeline import Timeline, Times, clock
 from pipesched.prover.written import conditions
+from pipesched.support.source import Source
 
 Found = TypeVar("Found")
 _WIDE = 150  # most characters of a quoted line
+ROUNDS = ("m % p == 0", "m % p != 0 and m < 2 * p")  # rounds of p microbatches, and one round of another length
+CASES, FEW = 24, 4  # most cases of m, and most that are only tried after the whole
 
 
 def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = None) -> Question:
@@ -40,13 +44,14 @@ def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = 
 class Question:
     """A file and the sizes under question. given: fixed values of parameters; p and m vary unless they are given.
 
-    digits: numbers are in base p.
+    digits: numbers are in base p. limits: the conditions by which it has fewer sizes than the file.
     """
 
     file: ast.File
     given: Mapping[str, int]
     evidence: Evidence = field(default_factory=Evidence)
     digits: bool = False
+    limits: tuple[ast.Expression, ...] = ()
     _narrowed: dict[tuple[ast.Expression, ...], Question] = field(default_factory=dict)
     _timed: dict[tuple[tuple[str, int], ...], object] = field(default_factory=dict)
 
@@ -116,9 +121,49 @@ class Question:
         """The figures: peaks, work, makespan and spans."""
         return Facts(self.relations, self.timeline)
 
+    @cached_property
+    def cases(self) -> tuple[Question, ...]:
+        """The question in cases of m at one p, where rounds have p microbatches, or there is one round, or few sizes
+        are left. No cases if more are left, or one is the whole.
+        """
+        if "p" not in self.given or self.model.varying != ("m",):
+            return ()
+        try:
+            found = self.settled(self._cases)
+        except Unsettled:
+            return ()
+        return found if len(found) > 1 else ()
+
+    def _cases(self) -> tuple[Question, ...]:
+        found, left, rounds = list[Question](), self.model.sizes, [*ROUNDS]
+        while not left.is_empty() and len(found) < CASES:
+            size = _condition(rounds.pop(0) if rounds else f"m == {smallest(isl().Set.from_params(left), 1)[0]}")
+            own = self._where(size)
+            if not own.is_empty():
+                found.append(self.narrowed((size,)))
+                left = left.subtract(own)
+        return tuple(found) if left.is_empty() else ()
+
+    def _where(self, condition: ast.Expression) -> Set:
+        """Return the sizes at which a condition on sizes holds."""
+        scope = self.model.sized(self.model.space_of(), None)
+        return self.model.sizes.intersect(scope.holding(evaluate(condition, scope)).params())
+
+    def covered(self) -> bool:
+        """Return True if every size is in a case."""
+        together = self.model.sizes.subtract(self.model.sizes)
+        for case in self.cases:
+            together = together.union(self._where(case.limits[-1]))
+        return self.evidence.holds("every size is in a case of m", self.model.sizes, together)
+
     def statements(self) -> list[dict[str, object]]:
-        """Return the operations of the file, each with the points at which it runs, as a JSON object."""
-        domains = self.settled(lambda: self.relations.domains)
+        """Return the operations of the file, each with the points at which it runs, as a JSON object; by cases if they
+        are not known for the whole.
+        """
+        try:
+            domains = self.settled(lambda: self.relations.domains)
+        except Unsettled:
+            return [{"case": case.evidence.where, **each} for case in self.cases for each in case.statements()]
         return [
             {
                 "name": x.name,
@@ -152,7 +197,7 @@ class Question:
             more = tuple(ast.Require(each.span, each, None) for each in conditions)
             fewer = replace(self.file, items=(*self.file.items, *more))
             own = self.evidence.under(" and ".join(" ".join(each.span.text.split()) for each in conditions))
-            self._narrowed[conditions] = Question(fewer, self.given, own, self.digits)
+            self._narrowed[conditions] = Question(fewer, self.given, own, self.digits, (*self.limits, *conditions))
         return self._narrowed[conditions]
 
     def times(self, generators: Sequence[Costs]) -> Times:
@@ -173,3 +218,10 @@ class Question:
             raise found
         assert isinstance(found, Times)
         return found
+
+
+def _condition(text: str) -> ast.Expression:
+    """Return a condition on p and m, as it is written in a file."""
+    (found,) = (x for x in parse(Source("cases", f"schedule cases(p, m)\nrequire {text}\n")).items)
+    assert isinstance(found, ast.Require)
+    return found.condition

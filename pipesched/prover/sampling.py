@@ -26,6 +26,7 @@ from pipesched.prover.statements import Statement
 OF = {"W": "I", "R": "F"}
 """The kinds that take the oldest instance of another kind."""
 RANKS, MICROBATCHES = 6, 40
+LARGER = 80  # microbatches of the samples at one p that has no smaller size
 FEW, MANY = (9, 4, 40), (6, 5, 30)  # in base p: ranks, groups of p microbatches, microbatches in groups
 FEW_CHUNKS = 2  # of a rank, with which a sample may have more sizes
 
@@ -194,7 +195,8 @@ def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) ->
     rows = np.array(box, dtype=np.int64).reshape(len(box), len(model.parameters))
     found = [tuple(row) for row in points(model.sizes, rows).tolist()]
     if "p" not in model.varying:
-        return tuple(found[:20])
+        larger = LARGER if model.varying and not found and microbatches < LARGER else 0
+        return sizes(model, ranks, larger) if larger else tuple(found[:20])
     chosen: list[Point] = []
     for p in [*dict.fromkeys(size[0] for size in found)][:ranks]:
         own = [size for size in found if size[0] == p]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 import pipesched
 from pipesched.__main__ import main
 from pipesched.language.typecheck import check_text
+from pipesched.library.assets import asset
 from pipesched.library.inputs import read
 from pipesched.prover import statements
 from pipesched.prover.presburger import TooHard, bounded
 from pipesched.prover.prove_report import Theorems
 from pipesched.prover.question import Question
 from pipesched.support.source import Source
+from tests.depth import deep
 
 pytest.importorskip("islpy")
 
@@ -324,6 +327,86 @@ def test_a_quotient_by_few_values_is_known_at_one_p() -> None:
     """At p = 2 a round has 2 or 3 microbatches, so that `m // n` has a form; the text of the domain is as wide."""
     found = pipesched.prove("interleaved_n", p=2)
     assert found.ok and "(m <= 3 or (m % 2 == 0 and m >= 4))" in found.answers[0].domain
+
+
+ROUNDS = """\
+schedule rounds(p, m)
+let n = m // max(1, m // p)
+require m % n == 0
+stage s in 0 .. p on rank s
+rank r {
+  repeat m { F }
+  repeat m { B }
+}
+claim peak(r) == m * tM
+claim makespan == (m + p - 1) * (tF + tB) when tC == 0
+"""
+SINGLE = [m for m in range(10, 400) if m % 5 and m % (m // (m // 5)) == 0]
+
+
+def test_sizes_with_other_rounds_are_cases_at_one_p() -> None:
+    """At p = 5, rounds have 5 microbatches, or there is one round, or m is one of a few: each is a case of its own, and
+    all of them together are every m that the file accepts.
+    """
+    from pipesched.formats.readers import checked
+    from pipesched.prover.question import asked
+
+    found = theorems(ROUNDS, p=5)
+    assert found.ok and len(SINGLE) == 4 and "once, on its rank; in 6 cases of m" in str(found)
+    cases = asked(checked(Source("mine.ps", ROUNDS)).file, {"p": 5}).cases
+    assert [x.evidence.where for x in cases] == [
+        "m % p == 0",
+        "m % p != 0 and m < 2 * p",
+        *(f"m == {m}" for m in SINGLE),
+    ]
+
+
+@pytest.mark.parametrize("m", [SINGLE[-1], 25])
+def test_a_claim_that_is_false_in_one_case_is_refuted_there(m: int) -> None:
+    """One size in any of the cases makes a claim false; the others stay proved."""
+    found = theorems(ROUNDS.replace("m * tM", f"(m + (if m == {m} then 1 else 0)) * tM"), p=5)
+    assert outcomes(found) == [["proved", "proved", "refuted", "proved"]]
+    counterexample = found.answers[0].findings[2].counterexample
+    assert counterexample is not None and counterexample.parameters == {"p": 5, "m": m}
+
+
+def test_an_order_that_is_wrong_in_one_case_is_not_proved() -> None:
+    """The size is beyond those that are tried; the case that is not settled is named. A certificate of the right order
+    is refused with the text of this one.
+    """
+    far = SINGLE[2]
+    wrong = ROUNDS.replace("repeat m { B }", f"repeat m - (if m == {far} then 1 else 0) {{ B }}")
+    found = theorems(wrong, p=5)
+    assert not any("proved" in x for x in outcomes(found)) and f"where m == {far}: " in str(found)
+    entries = theorems(ROUNDS, p=5).to_json()
+    assert pipesched.verify(Source("cert.json", json.dumps(entries))).exit_status == 0
+    entries["schedule"] = {"text": wrong, "sha256": sha256(wrong.encode()).hexdigest()}
+    assert "PS721" in str(pipesched.verify(Source("cert.json", json.dumps(entries))))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(p - 1 - r) + (v", "(p - 2 - r) + (v"),
+        ("v - 1 - fwd", "fwd"),
+        ("k // n % v else", "k // p % v else"),
+        ("F[fwd(warmup + k)]", "F[fwd(k)]"),
+        (" .. warmup ", " .. warmup - 1 "),
+    ],
+)
+def test_a_wrong_order_of_rounds_is_refuted_at_one_p(old: str, new: str) -> None:
+    """One changed word of the interleaved order in groups of n, at p = 5."""
+    text = asset("schedules", "interleaved_n.ps").read_text("utf-8")
+    found = theorems(text.replace(old, new), p=5)
+    assert old in text and not any("proved" in x for x in outcomes(found)) and found.exit_status == 1
+
+
+@pytest.mark.parametrize("name", ["interleaved_n", "interleaved_zb"])
+def test_interleaved_rounds_are_proved_at_one_p(name: str) -> None:
+    """All claims at p = 5, for every m."""
+    if deep(1) < 2:
+        pytest.skip("with --depth 2")
+    assert pipesched.prove(name, p=5).ok
 
 
 LINEAR = "stage s in 0 .. p on rank s\nrank r { repeat m { F B } }\n"
