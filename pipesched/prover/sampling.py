@@ -195,8 +195,7 @@ def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) ->
     rows = np.array(box, dtype=np.int64).reshape(len(box), len(model.parameters))
     found = [tuple(row) for row in points(model.sizes, rows).tolist()]
     if "p" not in model.varying:
-        larger = LARGER if model.varying and not found and microbatches < LARGER else 0
-        return sizes(model, ranks, larger) if larger else tuple(found[:20])
+        return tuple(found[:20]) if found or microbatches == LARGER else sizes(model, ranks, LARGER)
     chosen: list[Point] = []
     for p in [*dict.fromkeys(size[0] for size in found)][:ranks]:
         own = [size for size in found if size[0] == p]
