@@ -21,8 +21,10 @@ def test_equals_a_search_by_single_ticks() -> None:
         assert pair(a, b) == shortest(a, b) == pair(b, a), (a, b)
 
 
-def test_starts_are_an_order_of_that_length() -> None:
+@pytest.mark.parametrize("few", [0, 1000], ids=["by rows", "by bounds"])
+def test_starts_are_an_order_of_that_length(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chain in order, one part at a time on an engine, the last end at the least time."""
+    monkeypatch.setattr("pipesched.engines.pair._FEW", few)
     rng = random.Random(1957)
     for _ in range(deep(250)):
         chains = [[(rng.randint(1, 5), rng.choice("xy")) for _ in range(rng.randint(0, 8))] for _ in range(2)]
@@ -53,3 +55,13 @@ def test_chains_of_64_layers() -> None:
     assert pair(layer * 64, alone * 64) == 25 * 64
     assert pair(alone * 64, alone * 64) == 2 * 25 * 64
     assert 25 * 64 <= pair(layer * 64, layer[::-1] * 64) <= 2 * 25 * 64
+
+
+def test_chains_in_no_pattern() -> None:
+    """Some 200 parts a chain: the search by bounds and the one by rows find the same time, for huge ticks too."""
+    rng = random.Random(11)
+    a, b = ([(rng.randint(1, 99), rng.choice("xyz")) for _ in range(200)] for _ in range(2))
+    by_rows, by_bounds = pair(a, b), pair([*a, *[(1, "n")] * 2000], [*b, *[(1, "m")] * 2000])
+    assert by_bounds == by_rows + 2000
+    huge = 10**20
+    assert pair([(x * huge, on) for x, on in a], [(x * huge, on) for x, on in b]) == by_rows * huge
