@@ -171,11 +171,7 @@ class _Shop:
                 corner += columns
                 if (then := max(x[n + 1] + u, y[m] + v)) < times[corner]:
                     times[corner], came[corner] = then, here
-        path = [last]
-        while path[-1]:
-            path.append(came[path[-1]])
-        at = [divmod(here, width) for here in path]
-        return {state: times[here] for state, here in zip(at, path, strict=True)}, dict(pairwise(at))
+        return _traced(times, came, width)
 
     def starts(self, best: Times, came: Steps) -> tuple[list[int], list[int]]:
         """Return the starts of the parts of both chains, which do not wait between one state and the next."""
@@ -187,3 +183,12 @@ class _Shop:
                 starts[low:high] = [best[before] + sums[k] - sums[low] for k in range(low, high)]
             at = before
         return found
+
+
+def _traced(times: Sequence[int], came: Sequence[int], width: int) -> tuple[Times, Steps]:
+    """Return the states of the best path to the last state, from the times and steps of all states, row by row."""
+    path = [len(times) - 1]
+    while path[-1]:
+        path.append(came[path[-1]])
+    at = [divmod(here, width) for here in path]
+    return {state: times[here] for state, here in zip(at, path, strict=True)}, dict(pairwise(at))
