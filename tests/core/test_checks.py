@@ -30,7 +30,8 @@ ROWS = [*checks.ORDER_CHECKS, *checks.PROGRAM_CHECKS, *ADDED]
 CSV = "0F0,0B0\n1F0,1B0\n"
 INTEROP = FOLDER.parent / "interop"
 FILES = [*FOLDER.glob("*.py")]
-OTHERS = [FOLDER.parent / f"{name}.py" for name in sorted({module_of(row).replace(".", "/") for row in ADDED})]
+MODULES = sorted({module_of(row).replace(".", "/") for row in ADDED})
+OTHERS = [FOLDER.parent / f"{name}.py" for name in (*MODULES, "engines/meetings")]  # which finds for engines.launched
 
 
 def _short(subject: Subject) -> Iterator[Diagnostic]:

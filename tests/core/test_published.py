@@ -193,7 +193,7 @@ def test_a_size_that_is_refused_has_a_remedy(name: str) -> None:
             options = re.findall(r"(?:--|-D )(\w)[ =](\d+)", told.help)
             assert options
             for option, x in options:
-                load(name, **({} if "left out" in told.help else {"p": p, "m": m}) | {option: int(x)})
+                load(name, **({} if "omitted" in told.help else {"p": p, "m": m}) | {option: int(x)})
                 for between in range(min(m, int(x)) + 1, max(m, int(x))) if option == "m" else ():
                     with pytest.raises(pipesched.PipeschedError, match="PS209"):
                         load(name, p=p, m=between)

@@ -75,7 +75,7 @@ def test_a_shape_that_is_taken_for_another() -> None:
     assert [x.message for x in swapped] == [
         "message 1 from rank 0 to rank 1 is 0SEND_SHAPE_F0, received as 3RECV_SHAPE_F0"
     ]
-    assert "takes the shape of the activation of stage 0" in swapped[0].labels[0].message
+    assert "gets the shape of the activation of stage 0" in swapped[0].labels[0].message
 
 
 @pytest.mark.parametrize("target", ["stream", "torch-comms"])

@@ -13,7 +13,7 @@ import pipesched
 from pipesched.__main__ import main
 
 PAGE = (Path(pipesched.__file__).parent / "planning" / "README.md").read_text("utf-8")
-SECTION = PAGE.partition("## The literature's quantities")[2].partition("\n## ")[0]
+SECTION = PAGE.partition("## Quantities from the literature")[2].partition("\n## ")[0]
 ROWS = re.findall(r"^\| ([^|`]+) \| [^|]+ \| `(pipesched [^`]+)` \| `([^`]+)` \|$", SECTION, re.M)
 UNITS = {"TFLOP": 1e12, "GB": 1e9, "MB": 1e6, "B": 1e9, "days": 1, "": 1}
 LAYERS, H, A, V, S, T, BATCH, GPUS = 96, 12288, 96, 51200, 2048, 8, 1536, 1024

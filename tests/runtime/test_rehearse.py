@@ -246,7 +246,7 @@ stage s in 0 .. p on rank s
 stage 2 on rank 2 reads 1, 0
 rank r { repeat m { F } repeat m { B } }
 """
-    with pytest.raises(pipesched.PipeschedError, match=r"PS814: .*are not rehearsed"):
+    with pytest.raises(pipesched.PipeschedError, match=r"PS814: .*cannot be rehearsed"):
         pipesched.run_rank(pipesched.Source("skip.ps", text), 0, STAGES)
 
 

@@ -178,7 +178,7 @@ ROWS: dict[str, tuple[Any, str]] = {
 
 def test_every_row_has_a_test() -> None:
     """And each of these tests has a row."""
-    table = README.read_text("utf-8").partition("## What it supports")[2].partition("## Messages")[0]
+    table = README.read_text("utf-8").partition("## Supported features")[2].partition("## Messages")[0]
     assert re.findall(r"^\| ([^|]+) \| ", table, re.M)[1:] == list(ROWS)
     for test, parameter in ROWS.values():
         values = [value for mark in getattr(test, "pytestmark", ()) for value in mark.args[1]]

@@ -201,7 +201,7 @@ def _layers(said: object, stages: int) -> Callable[[int], int]:
     """
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
-        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages as in Ett+t++L, a t for each layer")
+        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages as in Ett+t+L, a t for each layer")
     return lambda stage: each[stage % len(each)]
 
 
