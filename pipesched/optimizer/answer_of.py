@@ -7,7 +7,7 @@ best orders ──> schedule ──> certificate ──> the checker's verdict �
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,37 @@ def answer_of(
         notes=(*said, *found.notes, *more),
         source=text,
         certificate=written | verdict,
+        checked=report,
+    )
+
+
+def answered(
+    request: Request,
+    instance: Instance,
+    schedule: Schedule,
+    written: Mapping[str, object],
+    *,
+    source: str,
+    stopped: str,
+    said: Sequence[str],
+) -> Optimum:
+    """Build the answer of a search of its own: the schedule and its certificate are judged, printed and checked.
+
+    source: the search that found the schedule; stopped: the reason why it may not be the best; said: the notes.
+    """
+    told = judge(schedule, instance, written).accepted()
+    made, text, report = printed(schedule, instance, told, request.name)
+    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
+    return Optimum(
+        instance,
+        judged=told,
+        analysis=made,
+        reason=stopped if told.status == FOUND else "",
+        found_by=source,
+        seed=request.limits.seed,
+        notes=tuple(said),
+        source=text,
+        certificate={**written, **verdict},
         checked=report,
     )
 

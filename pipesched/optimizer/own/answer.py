@@ -23,19 +23,18 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.baselines import relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import costs_of, require_costs, require_right, whole
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.own.search import Search
-from pipesched.optimizer.printed import printed
-from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.own_order import OWN, Arcs, least
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, SEARCHED, Instance
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.search.state import INTERRUPTED
-from pipesched.optimizer.verdict import FOUND, kinds_of
+from pipesched.optimizer.verdict import kinds_of
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
@@ -126,7 +125,13 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
     if search.given is not None and search.given > search.value:
         value = instance.costs.unit.text(Fraction(search.given, made.ticks.scale))
         said.append(f"in the order of {called}, the {request.objective} is {value}")
-    return _answer(instance, _schedule(schedule, arcs, search.best), search.source, stopped, request, said)
+    best = _schedule(schedule, arcs, search.best)
+    made = Analysis(best, instance.costs, instance.release)
+    assert made.idle is not None, "its orders run"
+    least_found = made.idle.span if span else made.idle.makespan
+    written = {"objective": instance.objective, "backward": OWN, "schedule": plain(least_found)}
+    said += instance.costs.doubts(instance.kinds)
+    return answered(request, instance, best, written, source=search.source, stopped=stopped, said=said)
 
 
 def _library(
@@ -191,28 +196,3 @@ def _schedule(schedule: Schedule, arcs: Arcs, orders: Orders) -> Schedule:
     at = [i for order in orders for x in order for i in range(head[x], head[x + 1])]
     columns = {name: getattr(schedule, name)[at] for name in ("op", "stage", "microbatch", "second")}
     return replace(schedule, **columns, origin=Nowhere())
-
-
-def _answer(
-    instance: Instance, schedule: Schedule, source: str, stopped: str, request: Request, said: list[str]
-) -> Optimum:
-    """Judge the best order, print it, and check the printed file."""
-    made = Analysis(schedule, instance.costs, instance.release)
-    assert made.idle is not None, "its orders run"
-    value = made.idle.span if instance.objective == "span" else made.idle.makespan
-    written: dict[str, object] = {"objective": instance.objective, "backward": OWN, "schedule": plain(value)}
-    told = judge(schedule, instance, written).accepted()
-    made, text, report = printed(schedule, instance, told, request.name)
-    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
-    return Optimum(
-        instance,
-        judged=told,
-        analysis=made,
-        reason=stopped if told.status == FOUND else "",
-        found_by=source,
-        seed=request.limits.seed,
-        notes=(*said, *instance.costs.doubts(instance.kinds)),
-        source=text,
-        certificate=written | verdict,
-        checked=report,
-    )

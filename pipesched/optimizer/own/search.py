@@ -126,22 +126,31 @@ class Search:
         self.impossible = slots.too_large
         if self.impossible:
             return
-        first: Orders | None = None
-        for name, orders in known:
-            self.meter.spend(each)
-            if all(slots.fits(rank, order) for rank, order in enumerate(orders)):
-                self._offer(orders, name)
-                self.given = self.value if first is None else self.given
-            first = orders if first is None else first
-            if self.best is not None and self.value <= self.bound:
-                return
-        assert first is not None, "an order is at hand"
+        first = self._offered(known, each)
         for way, turn, window in self._turns(first):
-            if self.best is None or (self.value > self.bound and (each < _FEW or self.meter.left > 4 * each)):
+            if self.best is None or (not self.done and (each < _FEW or self.meter.left > 4 * each)):
                 self.meter.spend(4 * each)
                 self._offer(Listing(slots, turn, window).orders(), f"list schedule by {way}")
-        if self.best is not None and self.value > self.bound:
+        if self.best is not None and not self.done:
             self._move(random.Random(self.seed), each)
+
+    @property
+    def done(self) -> bool:
+        """True if the best order attains the bound."""
+        return self.best is not None and self.value <= self.bound
+
+    def _offered(self, known: Iterable[tuple[str, Orders]], each: int) -> Orders:
+        """Offer the known orders until one attains the bound, and return the first of them."""
+        first: Orders = []
+        for name, orders in known:
+            self.meter.spend(each)
+            if all(self.slots.fits(rank, order) for rank, order in enumerate(orders)):
+                self._offer(orders, name)
+                self.given = self.value if not first else self.given
+            first = first or orders
+            if self.done:
+                break
+        return first
 
     def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int], int]]:
         """Yield the turns of slots for list schedules, with their names and windows."""

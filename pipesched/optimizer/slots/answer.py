@@ -25,12 +25,11 @@ from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import require_costs
-from pipesched.optimizer.printed import printed
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
-from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.slot_terms import Question
 from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.slots.judged import other_kinds
@@ -42,7 +41,6 @@ from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, 
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.search.state import State
-from pipesched.optimizer.verdict import FOUND
 from pipesched.planning.workload import own_costs
 from pipesched.schedule_analysis import Analysis
 
@@ -286,18 +284,6 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
     written: dict[str, object] = {"objective": "makespan", "backward": backward, "bound": None, "every": None}
     written |= {"recompute": instance.again} if instance.again else {}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
-    told = judge(schedule, instance, written).accepted()
-    made, text, report = printed(schedule, instance, told, request.name)
-    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
-    return Optimum(
-        instance,
-        judged=told,
-        analysis=made,
-        reason=_stopped(request) if told.status == FOUND else "",
-        found_by=search.source,
-        seed=request.limits.seed,
-        notes=tuple(search.notes),
-        source=text,
-        certificate=written | verdict,
-        checked=report,
+    return answered(
+        request, instance, schedule, written, source=search.source, stopped=_stopped(request), said=search.notes
     )
