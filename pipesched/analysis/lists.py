@@ -39,7 +39,7 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 
 class Lists(Record):
-    """The lists. cost: the cost of each entry. cut: the entries by list.
+    """Lists of entries, such as the operations of each rank. cost: the cost of each entry. cut: where each list begins.
 
     inputs: columns with the entry for which each one waits, and its delay or None; entry len(cost) ends at 0. further:
         the other inputs of entries that wait for several.

@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(
-        "calls of expert peers agree, and none waits for itself",
+        "calls of expert peers agree, and no call waits for itself",
         ("PS407", "PS408"),
         Lazy("engines.launched:check"),
         place=85,

@@ -242,7 +242,7 @@ def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
 # names first + k * step.  B(7)  B(6)  B(5)  B(4)  B(3)  B(2)  B(1)  B(0)        for i in 0 .. 8 { B(7 - i) }
 
 LEAST = 4
-"""The least length of a series; a shorter one may be chance."""
+"""Minimum length of a series; a shorter one may be a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ class Terms:
         for rank in range(placement.ranks) if self.caps is not None else ():
             of = {bool(kept[stage]) for _, stage in placement.chunks(rank)}
             if len(of) > 1:
-                return f"a cap on rank {rank}, which has stages with a backward and without"
+                return f"a cap on rank {rank}, which has stages both with and without a backward"
         return ""
 
     def _read(self, key: str) -> str:

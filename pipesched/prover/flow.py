@@ -43,7 +43,7 @@ def complete(rel: Relations) -> str:
     """
     keys = rel.union(rel.keys.values())
     if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):
-        raise Unsettled("complete: an operation is of no stage of its rank")
+        raise Unsettled("complete: an operation belongs to no stage of its rank")
     every, frozen = every_key(rel), rel.model.placing.frozen
     trained = every.subtract(frozen.insert_dims(isl().dim_type.set, 1, rel.space.width))
     letters = {x.letter for x in rel.statements}

@@ -134,6 +134,18 @@ def _scaled(found: list[tuple[list[Form], Form]], number: Fraction) -> list[tupl
     return [(where, {name: number * x for name, x in form.items()}) for where, form in found]
 
 
+def _constant(node: ast.Expression, scope: Scope) -> Form:
+    """Return an expression without costs as a form.
+
+    Raises:
+        NotAffine: its value is not a number.
+    """
+    value = evaluate(node, scope)
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        return {UNIT: Fraction(value)} if value else {}
+    raise NotAffine(node.span, "it is not a sum of costs")
+
+
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
     """Return an expression of costs as pieces: a linear form, and the forms that are at least 0 where it applies.
 
@@ -141,10 +153,7 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
         NotAffine: a weight of a cost varies with sizes, or the expression is not a sum of costs.
     """
     if not costs_in(node):
-        value = evaluate(node, scope)
-        if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
-            return [([], {UNIT: Fraction(value)} if value else {})]
-        raise NotAffine(node.span, "it is not a sum of costs")
+        return [([], _constant(node, scope))]
     match node:
         case ast.Name(id=name):
             return [([], {COSTS[name]: Fraction(1)})]

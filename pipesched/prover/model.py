@@ -122,7 +122,7 @@ class Model:
             return 1
         count = evaluate(lines[0].count, self.names(self.space_of()))
         if not isinstance(count, int) or count < 1 or len(lines) > 1 or self.routes:
-            raise NotAffine(lines[0].span, "how many slices a sequence has varies, or there are routes")
+            raise NotAffine(lines[0].span, "the number of slices of a sequence varies, or there are routes")
         if self.digits:
             raise NotAffine(lines[0].span, "slices in base p")
         space = self.space_of("s")

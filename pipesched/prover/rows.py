@@ -1,4 +1,4 @@
-"""The rows that add `pipesched prove`, `--smallest`, and theorems to the verdicts on library schedules."""
+"""Rows for `pipesched prove` and `--smallest`, and for the theorems in verdicts on library schedules."""
 
 import re
 

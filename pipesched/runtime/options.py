@@ -14,7 +14,7 @@ _INSTANTS = "Write the begin and end of each instruction, for Perfetto and `cali
 
 RUN = (
     Option("net", choices=("mlp", "transformer"), default="mlp"),
-    Option("samples", counts, "Samples of each microbatch [default: 4 each].", "N0,N1,..."),
+    Option("samples", counts, "Samples per microbatch [default: 4].", "N0,N1,..."),
     Option("steps", whole, "Training steps.", "N", 3),
     Option("backend", text, "Backend of torch.distributed: gloo, nccl.", "NAME", "gloo"),
     Option("device", choices=("cpu", "cuda"), default="cpu"),

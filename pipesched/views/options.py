@@ -20,7 +20,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
     FILE,
     Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
-    Option("begin", values.instant, _for("begin") + "Start of the drawn interval of time.", "T", flags=("--from",)),
+    Option("begin", values.instant, _for("begin") + "Start of the time interval to draw.", "T", flags=("--from",)),
     Option(
         "end",
         values.end,

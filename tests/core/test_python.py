@@ -99,7 +99,7 @@ def test_a_generator_that_gives_another_size_is_shown_where_it_yields(
     report = pipesched.verify("python:gen.py:order", p=2, m=2)
     (found,) = report.diagnostics
     assert found.code == "PS803" and f"gen.py:{line}" in found.labels[0].message
-    assert found.help == "it was called with p = 2, m = 2: correct its result"
+    assert found.help == "it was called with p = 2, m = 2; correct the value it returns"
 
 
 def test_work_that_tells_nothing_is_visible_after_a_second(

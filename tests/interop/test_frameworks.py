@@ -234,7 +234,7 @@ def test_a_database_of_its_own_is_no_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("takes_memory", "MemoryError: a process has 4 GiB"), ("takes_disk", "OSError")]
+    ("name", "said"), [("takes_memory", "MemoryError: a process is limited to 4 GiB"), ("takes_disk", "OSError")]
 )
 def test_memory_and_files_have_a_limit(name: str, said: str) -> None:
     """Exceeding the limit is an error of the generator's code."""

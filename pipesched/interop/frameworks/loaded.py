@@ -79,7 +79,7 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
         made = row.read.load()(named, parameters=sizes, max_ops=max_ops, **given)
     except PipeschedError as error:
         asked = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        help = f"it was called with {asked}: correct its result"
+        help = f"it was called with {asked}; correct the value it returns"
         found = error.diagnostics
         raise PipeschedError(replace(d, help=help) if d.code is Code.FILE_DISAGREES else d for d in found) from None
     assert isinstance(made, Loaded)

@@ -307,7 +307,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, (Unknown, Nonsense, Refused)):
         return text
     if isinstance(error, MemoryError):
-        text = text or f"a process has {fence.MEMORY >> 30} GiB"
+        text = text or f"a process is limited to {fence.MEMORY >> 30} GiB"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

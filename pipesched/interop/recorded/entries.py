@@ -226,7 +226,7 @@ class _Walk:
         return end if there.all() else np.where(there, end, at)
 
     def _inside(self, at: Ints) -> Ints:
-        """Return the places, none of them behind the file; an entry that is cut off is not good."""
+        """Return the offsets, none past the end of the file, and mark entries that are cut off as not good."""
         if len(at) and int(at.max()) > self.last:
             self.good &= at <= self.last
             return np.minimum(at, self.last)

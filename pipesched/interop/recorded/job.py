@@ -262,7 +262,7 @@ class _Table:
         return found[0]
 
     def call(self, group: Group, rank: int, name: str, tensor: str) -> tuple[int, int, int, int]:
-        """Return the numbers of a call and its way, peer and group."""
+        """Return the index of a call in `calls`, its direction, its peer and the index of its group."""
         (number, shape), (sends, _, other) = self.groups[group], end_of(name)
         if sends < 0 and name.endswith(":coalesced"):
             return -1, _END, -1, number

@@ -102,7 +102,9 @@ def lost(given: Given) -> tuple[int, int] | None:
     for option in [name.replace("_", "-") for name, value in others.items() if value]:
         raise fail(Code.USAGE, f"--lost contradicts --{option}", help=f"leave out --lost, or --{option}")
     if pipelines is not None and pipelines < 1:
-        raise fail(Code.USAGE, f"{pipelines} pipelines", help="give the number that train one model, from 1 up")
+        raise fail(
+            Code.USAGE, f"{pipelines} pipelines", help="give the number of pipelines that train one model, at least 1"
+        )
     return rank, pipelines or 1
 
 

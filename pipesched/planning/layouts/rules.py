@@ -121,7 +121,7 @@ RULES = (
         lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
     ),
     Rule(
-        "several stages per rank if there are fewer microbatches than that",
+        "several stages per rank if there are fewer microbatches than 4 per rank",
         "Narayanan et al., SC 2021, section 2.2",
         lambda search, best: _pipeline(search, best) or _lacks("there are not fewer", best.m < 4 * best.p),
         lambda search, best: best.v == 1,

@@ -91,7 +91,7 @@ def _llama(x: Counts) -> Mapping[str, int]:
 
 
 def _by_head(x: Counts) -> Mapping[str, int]:
-    """Return the norms of the queries and keys of each head, shared by all heads."""
+    """Return the norms of queries and keys, applied to each head with one weight for all heads."""
     return {"of_attention": 2 * x["head_size"] + (_projected(x) + x["hidden"]) * x["attention_bias"]}
 
 

@@ -173,7 +173,7 @@ RULES = (
         "training.sequence_parallel",
         lambda a, x, s: x.sequence_parallel and a.sequence % x.context == 0 and _uncut(a, x),
         lambda a, x, s: (
-            f"sequence parallelism cuts {_uncut(a, x):,} tokens by tensor {x.tensor}, which does not divide them"
+            f"sequence parallelism splits {_uncut(a, x):,} tokens over tensor {x.tensor}, which does not divide them"
         ),
     ),
     Rule(

@@ -193,9 +193,7 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     made.launched(14, 20, 4)
     made.forward += on.host // 3
     made.input += on.host - on.host // 3
-    if on.trainer.adds and not x.lora:
-        held = (a.heads + a.kv_heads) * 2 * a.head_size * h + h * a.feed_forward * (3 if a.gated else 2)
-        made.weights += round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, t) / on.memory_rate)
+    made.weights += _added(a, x, on)
     tensor, ring = _tensor(on, a, x, n * h, made.bytes_each), _ring(on, a, x, n)
     shown = round(sent * c["experts_shown"])
     scores = 0 if x.attention == "flash" else attending  # without scores none are recomputed
@@ -204,6 +202,14 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
     again = {"none": 0, "selective": scores, "full": made.forward + tensor + ring + shown}
     again["operations"] = second + 14 * on.launch + tensor // 2
     return Layer(made.forward, made.input, made.weights, again[x.recompute], tensor=tensor, context=ring, experts=shown)
+
+
+def _added(a: Transformer, x: Training, on: Machine) -> int:
+    """Return the time to add the gradients of a layer to earlier ones, if that is a pass of its own."""
+    if not on.trainer.adds or x.lora:
+        return 0
+    held = (a.heads + a.kv_heads) * 2 * a.head_size * a.hidden + a.hidden * a.feed_forward * (3 if a.gated else 2)
+    return round(PICO * (10 if x.gradient_bytes > 2 else 6) * Fraction(held, x.tensor) / on.memory_rate)
 
 
 def _projections(made: _Sum, a: Transformer, n: int, t: int) -> None:

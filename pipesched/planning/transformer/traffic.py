@@ -31,8 +31,8 @@ from pipesched.planning.transformer.state import copies
 
 Seconds = TypeVar("Seconds", Fraction, float)
 Shares: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction], Fraction]
-"""Seconds of a gather and of a scatter between copies for each parameter: of other parts, and of experts; of the gather
-of a frozen one.
+"""Seconds per parameter of an all-gather and of a reduce-scatter over the data-parallel copies: of parts without
+experts, and of experts; then of the all-gather of a frozen parameter.
 """
 
 

@@ -130,7 +130,7 @@ class _Watch:
 
 
 class _Clock:
-    """The seconds of each compute."""
+    """A clock that records the seconds of each compute."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._began = device, 0.0

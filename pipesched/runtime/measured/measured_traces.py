@@ -209,7 +209,7 @@ def together(records: Sequence[Record]) -> Measured:
         orders[row[found[0].rank]].append(slot)
     schedule = _schedule(orders)
     if schedule.stages > _STAGES:
-        raise budget.Spent(f"its {schedule.stages:,} stages are more than the {_STAGES:,} that are fitted one by one")
+        raise budget.Spent(f"it has {schedule.stages:,} stages; at most {_STAGES:,} are fitted one by one")
     _require_all(schedule)
     zero = min(record.begin for record in records)
     listed = [slots[slot] for order in orders for slot in order for _ in slot]

@@ -44,7 +44,7 @@ def timeless(chart: Chart) -> int:
 
 
 def stopped(chart: Chart, stop: Standstill) -> str:
-    """Describe a standstill: its code, its model, the ranks that wait, and when they stop."""
+    """Describe a deadlock: its code, its communication model, the ranks that wait, and when they stop."""
     when = f"stops at {chart.unit.text(chart.makespan)}"
     if stop.cycle:
         return f"deadlock {stop.code} {stop.under}: {together(stop.ranks)}; {when}"

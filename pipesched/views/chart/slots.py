@@ -44,7 +44,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the instants in ticks, and the memory held from each on, in parts; the first is at 0, with no memory.
+    """Return the times at which memory changes, in ticks, and the memory held from each on, in parts; the first is 0.
 
     Only operations that run count. Several steps may share an instant; the last one counts.
     """

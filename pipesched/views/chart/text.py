@@ -200,7 +200,7 @@ def legend(layout: Layout) -> Iterator[str]:
     yield from wrapped(layout, _letters(layout))
     unseen = caption.timeless(layout.chart)
     if unseen:
-        yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} of no duration cannot be seen")
+        yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} without duration cannot be seen")
     if layout.chart.stepped and not layout.mixed:
         yield from wrapped(layout, "! STEP, which takes no time; shown after operations with enough columns")
     if any(layout.phases):

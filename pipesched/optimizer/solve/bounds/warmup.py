@@ -172,8 +172,8 @@ def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """Return the pairs (W, I) of remaining operations, I <= W; for each W only the largest I, if more I do not hold
-    more memory.
+    """Return the pairs (W, I) of remaining operations, I <= W; for each W only the largest I, provided that more
+    I do not hold more memory.
     """
     w = np.arange(n)
     if chunk.change[1] >= 0:

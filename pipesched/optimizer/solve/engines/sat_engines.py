@@ -140,7 +140,7 @@ def truth(variables: int, model: Sequence[int]) -> Bools:
 
 
 def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
-    """Decide clauses by Z3, in slices of its own count of resources, each twice as large as the one before.
+    """Decide clauses by Z3, in slices measured by its `rlimit`, each twice as large as the one before.
 
     Raises:
         UnknownError: Z3 cannot decide, or the limit is reached.

@@ -27,7 +27,7 @@ EVENT = 4  # steps per event
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """Return orders by keys, int64, shape (operations,); None if no schedule is within the caps, or time is up."""
+    """Return list schedules by keys, int64, shape (operations,); None if none is found within the caps and in time."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None
