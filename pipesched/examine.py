@@ -8,7 +8,7 @@ for a correct order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -62,6 +62,8 @@ class Options(Extended):
     def beside(self, loaded: Loaded) -> Self:
         """Return the options, completed by the values of the file's statements."""
         own, of_file = {*map(type, self.owned)}, loaded.unit.owned if loaded.unit else ()
+        if not of_file:
+            return self
         return replace(self, owned=(*self.owned, *(value for value in of_file if type(value) not in own)))
 
     def counted(self, loaded: Loaded) -> Costs:
@@ -89,12 +91,11 @@ class Examination(Record):
             PipeschedError: PS222, PS225, options that do not fit it.
         """
         model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), self.caps
-        asked, schedule = self.options.costs or Costs(), self.loaded.schedule
-        stages, microbatches = schedule.stages, schedule.microbatches
         try:
-            if asked.given:
-                asked.require_fit(stages, microbatches)
-                asked.held(stages, microbatches)
+            if (asked := self.options.costs) and asked.given:
+                size = self.loaded.schedule.stages, self.loaded.schedule.microbatches
+                asked.require_fit(*size)
+                asked.held(*size)
         except PipeschedError as error:  # the command line is at fault, not the file
             raise of_the_caller(error) from None
         costs = self.options.counted(self.loaded)
@@ -136,7 +137,8 @@ class Examination(Record):
         more = tuple(part for part in measured if isinstance(part, Part))
         found, sound = checks.findings(self.judged)
         communication, messages = self._communication()
-        claims = self._claims(sound)
+        stated = loaded.unit.checked.claims if loaded.unit else ()
+        claims = self.claims if sound and made.finished else [Verdict(x, None, "the order is wrong") for x in stated]
         found += _failed(claims)
         made.forget("program")  # the lowering is for the checks; pictures and tables need only the order
         return Report(
@@ -156,7 +158,7 @@ class Examination(Record):
                 more=more,
             ),
             tuple(found),
-            claims=tuple(Claim(v.claim.text, v.holds, v.detail) for v in claims),
+            claims=tuple([Claim(v.claim.text, v.holds, v.detail) for v in claims]),
             subject=self._subject(),
             forward_only=schedule.forward_only and len(schedule) > 0,
             frozen=schedule.placement.frozen,
@@ -197,17 +199,14 @@ class Examination(Record):
         schedule = made.schedule if stopped else made.schedule.with_program(None)
         return Analysis(schedule, made.costs, made.release, made.model, owned=made.owned)
 
-    def _claims(self, sound: bool) -> list[Verdict]:
-        """Return the verdict on each claim; not applicable if the order itself is wrong."""
+    @cached_property
+    def claims(self) -> Sequence[Verdict]:
+        """The verdict on each claim, of a correct order."""
         unit = self.loaded.unit
-        if unit is None:
-            return []
-        if not sound or not self.analysis.finished:
-            return [Verdict(claim, None, "the order is wrong") for claim in unit.checked.claims]
-        return judge_all(unit.checked.claims, self.analysis, unit.names)
+        return [] if unit is None else judge_all(unit.checked.claims, self.analysis, unit.names)
 
 
-def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
+def _failed(claims: Sequence[Verdict]) -> Iterator[Diagnostic]:
     for verdict in claims:
         if verdict.error is not None:
             yield verdict.error
@@ -219,20 +218,15 @@ def _failed(claims: list[Verdict]) -> Iterator[Diagnostic]:
 
 
 def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
-    spent, costs = made.idle, made.costs
+    spent, costs, used = made.idle, made.costs, made.costs_used
     if spent is None:
         return None
-    used = made.costs_used
+    if used not in costs.said:  # schedules of a sweep share their costs
+        costs.said[used] = costs.to_json(), costs.assumed_of(used), made.remarks, made.rests_on, (*costs.doubts(used),)
+    given, assumed, said, rests_on, doubts = costs.said[used]
+    times = spent.makespan, spent.spans, spent.work
     return Time(
-        spent.makespan,
-        spent.spans,
-        spent.work,
-        costs.to_json(),
-        costs.assumed_of(used),
-        remarks=(*made.remarks, *remarks),
-        rests_on=made.rests_on,
-        doubts=(*costs.doubts(used), *remarks),
-        unit=costs.unit,
+        *times, {**given}, {**assumed}, (*said, *remarks), rests_on, doubts=(*doubts, *remarks), unit=costs.unit
     )
 
 

@@ -68,7 +68,7 @@ class Row(Record):
 
 Kind = TypeVar("Kind", bound=Row)
 _registered: tuple[str, ...] = ()
-_of_kind: dict[type[Row], Sequence[Row]] = {}
+_of_kind: dict[type[Row], tuple[Row, ...]] = {}
 
 
 def register(*names: str) -> None:
@@ -87,8 +87,8 @@ def registered() -> tuple[str, ...]:
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
     """Return the rows of one kind from all extensions, by place."""
     if (found := _of_kind.get(kind)) is None:
-        found = _of_kind[kind] = sorted((row for row in _all() if isinstance(row, kind)), key=lambda row: row.place)
-    return tuple(cast("list[Kind]", found))
+        found = _of_kind[kind] = (*sorted((x for x in _all() if isinstance(x, kind)), key=lambda row: row.place),)
+    return cast("tuple[Kind, ...]", found)
 
 
 @cache
@@ -137,7 +137,8 @@ class Option(Row):
 
 def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
     """Return the rows that have no owner, or whose owner's value is present."""
-    return [row for row in rows(kind) if row.owner is None or any(map(row.owner.makes, asked.owned))]
+    owned = asked.owned
+    return [row for row in rows(kind) if row.owner is None or (owned and any(map(row.owner.makes, owned)))]
 
 
 class CostModel(Row):

@@ -397,11 +397,7 @@ def _listed(value: object, path: str, head: Stream) -> Instruction:
     """Return an instruction of a rank's list."""
     made = _instruction(value, path, len(head.placement))
     if made.op == "STEP":
-        _need(
-            (made.stage >= 0) == bool(head.versions),
-            path,
-            f"in version {STEPPED}, and only there, STEP has a stage",
-        )
+        _need((made.stage >= 0) == bool(head.versions), path, f"in version {STEPPED}, and only there, STEP has a stage")
     return made
 
 

@@ -22,6 +22,7 @@ from fractions import Fraction
 import numpy as np
 
 from pipesched.analysis.timeline import Timeline
+from pipesched.model.columns import Ints
 from pipesched.model.costs import Ticks
 from pipesched.model.numbers import over, percent, share
 from pipesched.model.schedule import Schedule
@@ -61,8 +62,8 @@ class Idle:
         return overhead(self.makespan, self.work)
 
 
-def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
-    """Return the times of a schedule that finishes."""
+def busy(schedule: Schedule, times: Timeline) -> tuple[Ints, Ints]:
+    """Return the span and the work of every rank of a schedule that finishes, in ticks."""
     low, high = schedule.start[:-1], schedule.start[1:]
     some = (high > low).nonzero()[0]
     took = times.end - times.start
@@ -70,7 +71,12 @@ def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
     work, spans = np.zeros((2, schedule.ranks), dtype=np.int64)
     work[some] = np.add.reduceat(took, low[some])
     spans[some] = times.end[high[some] - 1] - times.start[low[some]]
-    spent = (tuple(over(x, ticks.scale) for x in row.tolist()) for row in (spans, work))
+    return spans, work
+
+
+def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
+    """Return the times of a schedule that finishes."""
+    spent = (tuple(over(x, ticks.scale) for x in row.tolist()) for row in busy(schedule, times))
     return Idle(over(times.makespan, ticks.scale), *spent)
 
 

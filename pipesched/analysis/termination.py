@@ -14,15 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.analysis.communication import (
-    ASYNC,
-    ONE_STREAM,
-    PAIR_STREAM,
-    STRICT,
-    UNBOUNDED,
-    Model,
-    buffered,
-)
+from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT, UNBOUNDED, Model, buffered
 from pipesched.analysis.events import Events, heads
 from pipesched.analysis.pairing import Pairing, pair
 from pipesched.model.columns import Ints

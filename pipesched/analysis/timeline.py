@@ -78,8 +78,10 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
     """Return the costs that determine the times: of the kinds that run, of given pairs, and FB if F and B overlap."""
+    if not schedule.joined.any():
+        return {key for key, some in zip(LETTERS, schedule.counts, strict=True) if some}
     count, used = np.array(schedule.counts), set()
-    for key in PAIRS if bool(schedule.joined.any()) else ():
+    for key in PAIRS:
         second = np.flatnonzero(paired(schedule, key))
         used |= {key} if len(second) and (key == "FB" or key in costs.given) else set()
         if key in costs.given:

@@ -14,26 +14,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
-from itertools import chain, groupby, pairwise
+from itertools import chain, pairwise
 from time import monotonic
 from typing import TypeVar
 
 import numpy as np
 
 from pipesched.analysis.holdings import Memory
-from pipesched.analysis.idle import Idle
+from pipesched.analysis.idle import Idle, busy
 from pipesched.analysis.lists import run_rounds
 from pipesched.analysis.timeline import timeline
 from pipesched.check.channels import check_channels
 from pipesched.check.checks import Subject
 from pipesched.check.complete import check_placement, whole
 from pipesched.check.dataflow import check_dataflow
+from pipesched.common.joined_claims import Facts, fractions, judge
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination, Options
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.cost_values import Cost, listed
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
+from pipesched.model.numbers import over
 from pipesched.model.ops import BEHIND, FOR_BACKWARDS, MAKERS, SAME
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
@@ -73,9 +75,12 @@ def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, So
 
 def settle(made: Iterable[Examination]) -> None:
     """Derive the facts that reports need, for all similar schedules at once; the others derive them on demand."""
-    found = sorted((one.analysis for one in made if _small(one)), key=_kind)
-    for _, alike in groupby(found, key=_kind):
-        for parts in _apart(list(alike)):
+    alike = dict[tuple[object, ...], list[Examination]]()
+    for one in made:
+        if _small(one):
+            alike.setdefault(_kind(one.analysis), []).append(one)
+    for found in alike.values():
+        for parts in _apart(found):
             if len(parts) > 1:
                 Together.of(parts).settle()
 
@@ -119,14 +124,15 @@ def _kind(made: Analysis) -> tuple[object, ...]:
     return (*rule, placement.routes, routes, placement.slices, made.schedule.forward_only)
 
 
-def _apart(alike: list[Analysis]) -> Iterator[list[Analysis]]:
+def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
     """Yield groups of schedules to join, sorted by their number of microbatches."""
-    parts, size = list[Analysis](), 0
-    for made in sorted(alike, key=lambda made: made.schedule.microbatches):
-        size += len(made.schedule)
-        if parts and (size > AT_ONCE or made.schedule.microbatches > LONGER * parts[0].schedule.microbatches):
+    parts, size, most = list[Examination](), 0, 0.0
+    for microbatches, _, made in sorted((x.loaded.schedule.microbatches, i, x) for i, x in enumerate(alike)):
+        size += (count := len(made.loaded.schedule))
+        if parts and (size > AT_ONCE or microbatches > most):
             yield parts
-            parts, size = [], len(made.schedule)
+            parts, size = [], count
+        most = most if parts else LONGER * microbatches
         parts.append(made)
     yield parts
 
@@ -147,24 +153,28 @@ class Beside(Placement):
 class Together(Record):
     """Joined schedules. ops, ranks, stages: where those of each schedule begin, and the end of the last."""
 
+    made: Sequence[Examination]
     parts: Sequence[Analysis]
+    each: Sequence[Schedule]
     ops: Ints
     ranks: Ints
     stages: Ints
 
     @classmethod
-    def of(cls, parts: Sequence[Analysis]) -> Together:
+    def of(cls, made: Sequence[Examination]) -> Together:
         """Lay schedules side by side."""
-        each = [made.schedule for made in parts]
-        return cls(parts, _ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))
+        parts = [one.analysis for one in made]
+        each = [one.schedule for one in parts]
+        ends = (_ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))
+        return cls(made, parts, each, *ends)
 
     def column(self, name: str) -> Column:
         """Return a column of all schedules, one schedule after another."""
-        return np.concatenate([getattr(made.schedule, name) for made in self.parts])
+        return np.concatenate([getattr(one, name) for one in self.each])
 
     def sizes(self, name: str, ends: Ints) -> Ints:
         """Return a size of the schedule of each entry. ends: where the entries of each schedule begin."""
-        return np.repeat([getattr(made.schedule, name) for made in self.parts], np.diff(ends))
+        return np.repeat([getattr(one, name) for one in self.each], np.diff(ends))
 
     @property
     def in_range(self) -> bool:
@@ -175,11 +185,13 @@ class Together(Record):
     @property
     def schedule(self) -> Schedule:
         """The joined schedule."""
-        places = [made.schedule.placement for made in self.parts]
+        places = [one.placement for one in self.each]
         widest = max(places, key=lambda placement: placement.microbatches)
         homes = np.concatenate([x.rank_of for x in places], axis=1)
         homes = np.where(homes < 0, -1, homes + np.repeat(self.ranks[:-1], np.diff(self.stages)))
         placement = Beside(homes, widest.route_of, int(self.ranks[-1]), slices=widest.slices, first=self.stages)
+        start = np.concatenate([self.ops[:1], *(one.start[1:] for one in self.each)])
+        start[1:] += np.repeat(self.ops[:-1], np.diff(self.ranks))
         return Schedule(
             "side by side",
             {},
@@ -188,16 +200,18 @@ class Together(Record):
             self.column("stage") + np.repeat(self.stages[:-1], np.diff(self.ops)),
             microbatch=self.column("microbatch"),
             second=self.column("second"),
-            start=_ends(np.concatenate([np.diff(made.schedule.start) for made in self.parts]).tolist()),
+            start=start,
         )
 
     @property
     def costs(self) -> Costs:
         """The costs of the joined schedule, by stage if they differ."""
         first, stages = self.parts[0].costs, np.diff(self.stages).tolist()
-        given = [made.costs.given for made in self.parts]
-        if all(x == first.given for x in given) and not any(isinstance(x, tuple) for x in first.given.values()):
+        different = {id(made.costs): made.costs for made in self.parts}
+        alike = all(x.given == first.given for x in different.values())
+        if alike and not any(isinstance(x, tuple) for x in first.given.values()):
             return first
+        given = [made.costs.given for made in self.parts]
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
@@ -214,28 +228,49 @@ class Together(Record):
             return
 
     def _part(self, made: Analysis) -> None:
-        memory, spent = made.memory, made.idle
-        assert spent is not None
-        consumer = made.dependencies.messages().consumer
-        messages = np.diff(np.searchsorted(consumer, self.ops)).tolist()
-        makespan = np.maximum.reduceat(made.timeline.end, self.ops[:-1]).tolist()
+        """Give each schedule its part of the joined facts."""
+        memory, scale = made.memory, made.ticks.scale
+        spans, work = busy(made.schedule, made.timeline)
+        at = np.array(memory.peak_at)
+        makespans = np.maximum.reduceat(made.timeline.end, self.ops[:-1])
+        peaks = np.where(at < 0, 0, memory.held[at]).clip(0).tolist()
+        messages = np.diff(np.searchsorted(made.dependencies.messages().consumer, self.ops)).tolist()
         unit = memory.part / Fraction(made.schedule.ranks, made.schedule.stages)
+        lengths = makespans.tolist()
+        spent = [tuple(over(x, scale) for x in row.tolist()) for row in (spans, work)]
+        joined, verdicts = made.schedule.joined, made.verdicts
         cuts = zip(*(pairwise(ends.tolist()) for ends in (self.ops, self.ranks, self.stages)), strict=True)
-        for number, (ops, ranks, stages) in enumerate(cuts):
-            one, here = self.parts[number], slice(*ranks)
-            held, kept, sizes = memory.held[slice(*ops)], memory.kept[slice(*ops)], memory.sizes.whole[slice(*stages)]
+        parts = list[Fraction]()
+        for number, ((low, high), (first, last), (begin, end)) in enumerate(cuts):
+            one, schedule, here = self.parts[number], self.each[number], slice(first, last)
+            part = over(unit.numerator * (last - first), unit.denominator * (end - begin))
+            parts.append(part)
             own = Memory(
-                one.schedule,
+                schedule,
                 one.release,
-                held,
-                kept,
-                unit * Fraction(one.schedule.ranks, one.schedule.stages),
-                peak_at=tuple(i if i < 0 else i - ops[0] for i in memory.peak_at[here]),
-                sizes=Grid(sizes, memory.sizes.scale),
+                memory.held[low:high],
+                memory.kept[low:high],
+                part,
+                peak_at=tuple(i if i < 0 else i - low for i in memory.peak_at[here]),
+                sizes=Grid(memory.sizes.whole[begin:end], memory.sizes.scale),
             )
-            idle = Idle(made.time(makespan[number]), spent.spans[here], spent.work[here])
-            facts = {"memory": own, "idle": idle, "verdicts": made.verdicts, "messages": messages[number]}
-            one.__dict__.update(facts, finished=True, passed=frozenset(_JUDGED))
+            top, bottom = part.numerator, part.denominator
+            own.__dict__["peak"] = tuple(over(x * top, bottom) for x in peaks[here])
+            schedule.__dict__["joined"] = joined[low:high]
+            idle = Idle(over(lengths[number], scale), spent[0][here], spent[1][here])
+            one.__dict__.update(
+                memory=own, idle=idle, verdicts=verdicts, messages=messages[number], finished=True, passed=_JUDGED
+            )
+        self._judge(Facts(self.ranks, scale, makespans, spans, work, peaks=np.array(peaks), units=fractions(parts)))
+
+    def _judge(self, facts: Facts) -> None:
+        """Judge the claims of each file at all its sizes."""
+        files = dict[int, list[int]]()
+        for number, one in enumerate(self.made):
+            if one.loaded.unit is not None:
+                files.setdefault(id(one.loaded.unit.checked), []).append(number)
+        for numbers in files.values():
+            judge([self.made[x] for x in numbers], facts if len(numbers) == len(self.made) else facts.of(numbers))
 
 
 def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, ...]:
@@ -244,7 +279,7 @@ def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, .
     return tuple(x for row in rows for x in row)
 
 
-_JUDGED = {f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 311, 401, 402, 403, 404, 405, 902)}
+_JUDGED = frozenset(f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 311, 401, 402, 403, 404, 405, 902))
 """The codes that no schedule has if `_right` is true; checks with other codes run on each schedule separately."""
 
 

@@ -20,15 +20,7 @@ from pipesched.model.numbers import whole
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program, Schedule
-from pipesched.stream import (
-    FIELDS,
-    Instruction,
-    Route,
-    Stream,
-    fingerprint,
-    instruction_text,
-    text,
-)
+from pipesched.stream import FIELDS, Instruction, Route, Stream, fingerprint, instruction_text, text
 from pipesched.support.foreign import real
 from pipesched.support.safe import safe
 

@@ -64,7 +64,7 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
     return min(ends), max(ends)
 
 
-def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
+def arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a sum, a difference or a product."""
     least, most = _corners(by, a, b)
     if not -WIDEST < least <= most < WIDEST:
@@ -75,7 +75,7 @@ def _arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(by(a.of, b.of), least, most)
 
 
-def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
+def division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a quotient or a remainder, rounded down."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
@@ -91,7 +91,7 @@ def _division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     return Values(quotient, -widest, widest)
 
 
-def _chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
+def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
     """Return the smallest or the largest of several values."""
     made = parts[0]
     for part in parts[1:]:
@@ -151,7 +151,7 @@ class Lanes:
                 _, makes, by = OPERATORS[sign]
                 if makes == "boolean":
                     return Values(by(a.of, b.of))
-                return _division(by, a, b) if sign in ("//", "%") else _arithmetic(by, a, b)
+                return division(by, a, b) if sign in ("//", "%") else arithmetic(by, a, b)
             case ast.Conditional():
                 return self._conditional(node)
         raise Unsuited
@@ -178,11 +178,11 @@ class Lanes:
             inside.values = {x.id: part for x, part in zip(made.parameters or (), parts, strict=True)}
             return inside.term(made.value)
         if name == "min":
-            return _chosen(min, np.minimum, parts)
+            return chosen(min, np.minimum, parts)
         if name == "max":
-            return _chosen(max, np.maximum, parts)
+            return chosen(max, np.maximum, parts)
         if name == "abs":
-            return _chosen(max, np.maximum, [parts[0], _arithmetic(operator.mul, parts[0], one(-1))])
+            return chosen(max, np.maximum, [parts[0], arithmetic(operator.mul, parts[0], one(-1))])
         raise Unsuited
 
 
@@ -270,7 +270,7 @@ class Expansion:
     def _loop(self, node: ast.For | ast.Repeat, lanes: Lanes) -> tuple[Any, list[Batch]]:
         ends = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
         low, high = (lanes.term(end) for end in ends)
-        length = _chosen(max, np.maximum, [_arithmetic(operator.sub, high, low), one(0)])
+        length = chosen(max, np.maximum, [arithmetic(operator.sub, high, low), one(0)])
         trips = np.broadcast_to(np.asarray(length.of, dtype=np.int64), lanes.count)
         if length.most * lanes.count > MOST and (length.most >= MOST or int(trips.sum()) > MOST):
             raise Unsuited
@@ -283,7 +283,7 @@ class Expansion:
         turn = np.arange(total) - first[index]
         inside = lanes.within(total, index)
         if isinstance(node, ast.For):
-            inside.values[node.variable.id] = _arithmetic(operator.add, low[index], Values(turn, 0, length.most - 1))
+            inside.values[node.variable.id] = arithmetic(operator.add, low[index], Values(turn, 0, length.most - 1))
         each, batches = self.block(node.body, inside)
         if isinstance(each, int):
             before, count = turn * each, trips * each

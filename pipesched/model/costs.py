@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from operator import add, mul, sub
+from typing import TypeAlias
 
 import numpy as np
 
@@ -64,6 +65,10 @@ _DEFAULT: dict[str, Cost] = {"M": Fraction(1), "K": Fraction(0), "C": Fraction(0
 _COARSER, _ROUNDER = "a larger unit of time", "rounder shares"
 _LARGEST = 2**22  # most bytes of a file
 _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas in brackets do not separate
+
+
+Said: TypeAlias = tuple[dict[str, object], dict[str, str], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Costs in JSON, the derived ones with the text of their rule, all remarks, the assumptions among them, and doubts."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,11 @@ class Costs:
 
     @cached_property
     def _scalars(self) -> dict[str, Fraction | None]:
+        return {}
+
+    @cached_property
+    def said(self) -> dict[frozenset[str], Said]:
+        """The words for a report, by the kinds on which times depend."""
         return {}
 
     def differing(self, key: str) -> str:

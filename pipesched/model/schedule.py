@@ -135,6 +135,8 @@ class Schedule(RankLists):
 
     def with_program(self, program: Program | None) -> Schedule:
         """Return the schedule with another program, or without one."""
+        if program is self.program:
+            return self
         made = object.__new__(Schedule)
         made.__dict__.update({name: getattr(self, name) for name in self.__dataclass_fields__}, program=program)
         return made

@@ -19,6 +19,7 @@ from pipesched.extension import Check
 from pipesched.model.costs import Costs
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
+from pipesched.support.source import Source
 from pipesched.verbs.verify import verify, verify_all
 from tests.depth import deep
 
@@ -135,3 +136,39 @@ def test_a_check_that_a_sweep_does_not_know_is_run(table: str, monkeypatch: pyte
     sizes = [Options({"p": 3, "m": m}) for m in (4, 5, 6)]
     reports = verify_all([(read("1f1b"), size) for size in sizes])
     assert [[x.message for x in report.diagnostics] for report in reports] == [[f"found at m = {m}"] for m in (4, 5, 6)]
+
+
+CLAIMS = (
+    "peak(p - 1 - r) <= p and peak == p",
+    "idle / makespan == (p - 1) / (m + p - 1) when tC == 0 and tF + tB > 0",
+    "bubble == 1 - m * (tF + tB) / makespan and span_bubble <= bubble",
+    "span_idle(r) <= idle(r) and abs(span - makespan) == makespan - span",
+    "makespan // 2 + makespan % 2 >= span / 2 when not (m % 2 == 0 or p == 3)",
+    "work(r) == (if r < 2 then m * tF + m * tB else m * (tF + tB))",
+    "max(tF, tB, 1.5) >= min(tF, tB) - -1 / 2",
+    "peak(r) == min(p - r, 2)",
+    "m != 5",
+    "idle * 1000000007 * 1000000007 >= 0",
+    "work(r) / (m - 4) > 0",
+    "twice(m) == 2 * m",
+    "peak(r + m - 3) > 0",
+)
+"""Of 1F1B: the last four have no columns at some sizes."""
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_is_judged_for_many_sizes_as_for_each(claim: str) -> None:
+    """Every size has the verdict and the explanation that it has by itself, whether the claim holds, is false, does not
+    apply or has no value there. Most claims are judged for all sizes at once.
+    """
+    head, _, tail = read("1f1b").text.partition("require")
+    text = f"{head}let twice(k) = 2 * k\nrequire{tail.partition('claim')[0]}claim {claim}\n"
+    source = Source("own.ps", text)
+    sizes = [Options({"p": p, "m": m}) for p in (2, 3, 4) for m in (3, 4, 5)]
+    halves = Costs({"F": Fraction(3, 2), "B": Fraction(5, 3)})
+    for costs in (None, halves):
+        made = [examine(load(source, one), replace(one, costs=costs)) for one in sizes]
+        assert same(made) == len(made)
+        fresh = [examine(one.loaded, one.options) for one in made]
+        side_by_side.settle(fresh)
+        assert costs or claim in CLAIMS[-4:] or any("claims" in one.__dict__ for one in fresh)
