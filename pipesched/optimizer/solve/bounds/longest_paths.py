@@ -62,62 +62,77 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
     )
 
 
+class _Columns(NamedTuple):
+    """Columns of a problem as lists, by sequence. more: the memory that I of a sequence's stage takes, by sequence."""
+
+    op: list[int]
+    stage: list[int]
+    takes: list[int]
+    frees: list[int]
+    duration: list[int]
+    more: list[int]
+
+
+_F, _I, _W = int(Op.F), int(Op.I), int(Op.W)
+
+
 def memory_links(problem: Problem) -> list[Link]:
     """Return the memory links of all ranks without implied links; no links for an F that exceeds the cap by itself."""
-    made: list[Link] = []
-    for rank, held in enumerate(problem.on):
-        for f in held:
-            if problem.op[f] == Op.F:
-                waits = [q for q in held if problem.op[q] != Op.F and problem.route[q] == problem.route[f]]
-                made += _needed(problem, f, waits, int(problem.cap[rank]))
+    table = (problem.op, problem.stage, problem.takes, problem.frees, problem.duration, _taken_by_input(problem))
+    x, route, made = _Columns(*(column.tolist() for column in table)), problem.route.tolist(), list[Link]()
+    for held, cap in zip(problem.on, problem.cap.tolist(), strict=True):
+        for way in sorted({route[q] for q in held}):
+            own = [q for q in held if route[q] == way]
+            forward, waits = [q for q in own if x.op[q] == _F], [q for q in own if x.op[q] != _F]
+            waits.sort(key=lambda q: (x.op[q] != _W, x.stage[q]))
+            for f in forward:
+                made += _needed(x, f, forward, waits, cap)
     return made
 
 
-def _needed(problem: Problem, f: int, waits: list[int], cap: int) -> list[Link]:
-    """Return the memory links of one F, latest waits first: a wait for an earlier backward at no smaller offset is
-    implied.
+def _taken_by_input(problem: Problem) -> Ints:
+    """Return, by sequence, the memory that I of its stage and route takes."""
+    more = np.zeros_like(problem.takes)
+    for q in np.flatnonzero((problem.op == _I) & (problem.frees < 0)).tolist():
+        more[(problem.stage == problem.stage[q]) & (problem.route == problem.route[q])] -= problem.frees[q]
+    return more
+
+
+def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int) -> list[Link]:
+    """Return the memory links of one F; a wait for an earlier backward at no smaller offset is implied. forward, waits:
+    the sequences of its route on its rank, the latest waits first.
     """
-    stage, takes = problem.stage, problem.takes
-    below = [q for q in problem.on[problem.rank[f]] if problem.route[q] == problem.route[f] and problem.op[q] == Op.F]
-    base = sum(int(takes[q]) for q in below if stage[q] <= stage[f])
+    stage, takes = x.stage, x.takes
+    base = sum(takes[q] for q in forward if stage[q] <= stage[f])
     made: list[Link] = []
-    for w in sorted(waits, key=lambda q: (problem.op[q] != Op.W, stage[q])):
-        held = [q for q in below if stage[q] <= min(stage[f], stage[w])]
-        slope = _slope(problem, held, w)
-        least = max(base, _when_it_takes(problem, held, w))
+    for w in waits:
+        held = [q for q in forward if stage[q] <= min(stage[f], stage[w])]
+        slope, least = _slope(x, held, w), base
+        if x.more[w] and any(stage[q] == stage[w] for q in held):
+            least = max(base, sum(takes[q] for q in held) + x.more[w])
         if slope <= 0 or cap < least:
             continue
         offset = (cap - least) // slope + 1
-        if not any(_precedes(problem, w, x.earlier) and x.offset <= offset for x in made):
-            made.append(Link(f, w, offset, int(problem.duration[w])))
+        if not any(_precedes(x, w, link.earlier) and link.offset <= offset for link in made):
+            made.append(Link(f, w, offset, x.duration[w]))
     return made
 
 
-def _slope(problem: Problem, held: list[int], w: int) -> int:
+def _slope(x: _Columns, held: list[int], w: int) -> int:
     """Return the memory that each microbatch holds before its w has ended. held: F up to the stage of w and of the
     waiting F.
     """
-    if problem.op[w] != Op.W:
-        return int(problem.takes[held].sum())
-    own = [q for q in held if problem.stage[q] == problem.stage[w]]
-    return min(int(problem.frees[w]), int(problem.takes[own[0]])) if own else 0
+    if x.op[w] != _W:
+        return sum(x.takes[q] for q in held)
+    own = [q for q in held if x.stage[q] == x.stage[w]]
+    return min(x.frees[w], x.takes[own[0]]) if own else 0
 
 
-def _when_it_takes(problem: Problem, below: list[int], w: int) -> int:
-    """Return the memory that one microbatch holds when I of w's stage ends, I's own included; 0 if I takes none, or if
-    `below` has no F of that stage.
-    """
-    same = [q for q in problem.on[problem.rank[w]] if problem.route[q] == problem.route[w] and problem.op[q] == Op.I]
-    more = sum(max(0, -int(problem.frees[q])) for q in same if problem.stage[q] == problem.stage[w])
-    here = any(problem.stage[q] == problem.stage[w] for q in below)
-    return sum(int(problem.takes[q]) for q in below) + more if more and here else 0
-
-
-def _precedes(problem: Problem, one: int, two: int) -> bool:
+def _precedes(x: _Columns, one: int, two: int) -> bool:
     """Return True if backward `one` of a microbatch precedes `two`: I precedes backwards of earlier stages, and its own
     W.
     """
-    return problem.op[one] != Op.W and bool(problem.stage[one] >= problem.stage[two])
+    return x.op[one] != _W and x.stage[one] >= x.stage[two]
 
 
 _NEVER = np.int64(-(2**40))
@@ -139,6 +154,13 @@ class Paths:
 
 def links(problem: Problem) -> list[Link]:
     """Return the links between sequences for chains, orders and memory."""
+    made = problem.__dict__.get("_links")
+    if made is None:
+        made = problem.__dict__["_links"] = _links(problem)
+    return made
+
+
+def _links(problem: Problem) -> list[Link]:
     table = zip(problem.before.tolist(), problem.after.tolist(), problem.lag.tolist(), strict=True)
     duration = problem.duration.tolist()
     made = [Link(a, b, 0, duration[b] + lag) for b, a, lag in table]

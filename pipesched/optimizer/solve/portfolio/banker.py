@@ -6,6 +6,9 @@ visit.
 A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm). A
 schedule that stays in safe states never deadlocks. In a route the oldest microbatch is finished first, since it needs
 no more than a younger one. If every rank has one stage, and I takes no memory, all states are safe.
+
+With one route, a forward that starts in a safe state adds memory on its own rank only, and only to what the microbatches
+before it must wait for: itself and the older ones are checked again, on that rank.
 """
 
 from __future__ import annotations
@@ -52,10 +55,14 @@ class Room:
         self.always = bool((taking <= 1).all() and (problem.frees >= 0).all())
         ways = [] if self.always else [alone(problem, r) for r in sorted(set(problem.route.tolist()))]
         self.place = {q: (way, c) for way, one in enumerate(ways) for c, q in enumerate(one.chain)}
+        self.held_on = [one.held.T.tolist() for one in ways]
+        self.need_on = [one.need.T.tolist() for one in ways]
         self.holds = [[_amounts(row) for row in one.held] for one in ways]
         self.needs = [[_amounts(row) for row in one.need] for one in ways]
         self.counts = [[int(problem.length[one.chain[0]]), *[0] * len(one.chain)] for one in ways]
         self.total = [0] * problem.ranks
+        self.steps = 0
+        """The work of `safe` so far: entries of chains that were read."""
 
     def fits(self, q: int) -> bool:
         """Return True if the rank of sequence q has room for its next operation."""
@@ -67,7 +74,7 @@ class Room:
         if self.always or not self.takes[q]:
             return True
         self._step(q, 1)
-        answer = self._finishes()
+        answer = self._finishes() if len(self.counts) > 1 else self._older_finish(q)
         self._step(q, -1)
         return answer
 
@@ -85,9 +92,24 @@ class Room:
         for rank, parts in self.holds[way][c]:
             self.total[rank] -= by * parts
 
+    def _older_finish(self, q: int) -> bool:
+        """Return True if the microbatch of the last operation of sequence q, and all older ones, can be finished."""
+        rank, (way, c) = self.rank[q], self.place[q]
+        counts, held, need = self.counts[way], self.held_on[way][rank], self.need_on[way][rank]
+        left, room, older = self.total[rank], self.cap[rank], counts[-1]
+        self.steps += len(counts) - c
+        for done in range(len(counts) - 2, c, -1):
+            if (count := counts[done]) > older:
+                if left + need[done] > room:
+                    return False
+                left -= held[done] * (count - older)
+                older = count
+        return True
+
     def _finishes(self) -> bool:
         """Return True if all microbatches can be finished: oldest first in each route, routes in any possible order."""
         left = list(self.total)
+        self.steps += sum(map(len, self.counts)) * len(left) // 4
         open_ways = [self._groups(way) for way in range(len(self.counts))]
         while any(open_ways):
             moved = False

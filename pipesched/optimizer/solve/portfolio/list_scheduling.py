@@ -23,7 +23,7 @@ from pipesched.optimizer.solve.portfolio.banker import Room
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 LOOK = 256  # events between two checks of the clock
-EVENT = 4  # steps per event
+EVENT, CHECKED = 4, 8  # steps per event; operations of `safe` per step
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
@@ -60,7 +60,8 @@ class _Run:
             if not events:
                 return
             if turn % LOOK == 0:
-                meter.spend(EVENT * LOOK)
+                meter.spend(EVENT * LOOK + self.room.steps // CHECKED)
+                self.room.steps = 0
                 if meter.late:
                     return
             now, rank = heapq.heappop(events)

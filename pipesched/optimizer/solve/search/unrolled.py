@@ -49,13 +49,18 @@ def unrolled(pool: Pool, bound: int, engine: str, seed: int = 0) -> Iterator[Can
     rates = [(Fraction(k * work + n * step, k), k) for k in KERNELS for n in range(PERIODS)]
     likely = work + Fraction(pool.best - bound, 2 * many)
     rates.sort(key=lambda rate: (abs(rate[0] - likely), rate))
+    if 3 * few > 2 * many:
+        return
     justifier = Justifier(problem)
+    smalls = {n: shortened(problem, n) for n in {few + (many - few) % every for every in KERNELS}}
     for rate, every in rates:
-        small = shortened(problem, few + (many - few) % every)
+        small = smalls[few + (many - few) % every]
         period, more = int(rate * every), int(rate * (many - small.placement.microbatches))
-        lower = lower_bound(small).value
         most = pool.best - more - 1
-        while lower <= most and 3 * few <= 2 * many and small.operations * most <= MOST:
+        if small.operations * most > MOST:
+            continue
+        lower = lower_bound(small).value
+        while lower <= most:
             asked = Question(small, most, engine, repeat=middle(small, most, every, period), seed=seed)
             limit = LIMIT + LOADING * small.operations * most
             answer = decide(replace(asked, limit=limit))
