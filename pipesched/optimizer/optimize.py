@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 _LEFT = 500_000  # steps left after an interrupt
-_STARTING, _PRINTING = 800_000, 8  # steps to start, and per operation to print the answer and to verify it
+_STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 20, 2
+"""Steps to start, and for an answer: in any case, for each operation, and for each operation and frame of a span."""
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only for comparison: their number, and their operations
@@ -102,7 +103,8 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
     reason = infeasible(problem) or target.instance.lacking
     if reason:
         return Optimum(target.instance, impossible=True, reason=reason)
-    meter.spend(_PRINTING * problem.operations)
+    frames = problem.ranks if problem.objective == "span" else 0
+    meter.spend(_ANSWER + (_PRINTING + _FRAME * frames) * problem.operations)
     repeated, interrupted = _repeated(request, target, progress, meter)
     if repeated is not None:
         target = _resized(target, repeated)

@@ -1,18 +1,27 @@
-"""The clock of a search counts steps: events come in one order and end at one time, however processes are delayed."""
+"""The clock of a search counts steps: events come in one order and end at one time, however processes are delayed, and
+bounds are counted.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import pytest
 
-from pipesched.optimizer.solve.engines.worker_pool import Pool
+from pipesched.model.columns import Ints
+from pipesched.optimizer.solve.bounds import longest_paths
+from pipesched.optimizer.solve.candidates import Pool
+from pipesched.optimizer.solve.engines.worker_pool import Pool as Workers
 from pipesched.optimizer.solve.meter import Meter
+from pipesched.optimizer.solve.portfolio.banker import one_by_one
 from pipesched.optimizer.solve.problem import Answer, Question
 from pipesched.optimizer.solve.search.lanes import Answered, Found, Lanes
+from pipesched.optimizer.solve.search.unrolled import unrolled
 from tests.makers.instances import linear
 
 QUESTION = Question(linear(2, 2, 2), 9)
@@ -63,7 +72,8 @@ def events(seed: int, delays: int) -> tuple[list[tuple[str, int, int]], int]:
             meter.spend(steps)
             yield steps, Found(f"{number}", []) if better else None
 
-    lanes, seen = Lanes(cast(Pool, pool), meter, heuristics(), drawn.choice([1, 4])), []
+    lanes = Lanes(cast(Workers, pool), meter, heuristics(), drawn.choice([1, 4]))
+    seen: list[tuple[str, int, int]] = []
     while True:
         while lanes.free:
             lanes.ask(QUESTION)
@@ -84,3 +94,24 @@ def test_delays_change_nothing(seed: int) -> None:
     assert len(first) > 3 and 40_000 <= spent < 46_000
     assert [now for _, now, _ in first] == sorted(now for _, now, _ in first)
     assert max(Counter(name for name, *_ in first).values()) == 1
+
+
+@pytest.mark.parametrize("ticks", [1, 9973])
+def test_bounds_of_small_problems_are_counted(ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedules of few microbatches are sought for a span in coarse and in fine ticks: the meter counts a step at least
+    for every operation on a longest path, and in fine ticks, about which no engine is asked, there are none.
+    """
+    unit = linear(2, 8, 3, folded=True)
+    problem = replace(unit, objective="span", duration=unit.duration * np.where(unit.op == 0, 3, 2) * ticks)
+    pool, derived = Pool(problem, Meter(100_000)), list[int]()
+    pool.offer("one by one", one_by_one(problem))
+    before, longest = pool.meter.spent, longest_paths.longest
+
+    def counted(length: Ints, links: list[longest_paths.Link], least: Ints) -> Ints:
+        derived.append(len(least))
+        return longest(length, links, least)
+
+    monkeypatch.setattr(longest_paths, "longest", counted)
+    next(unrolled(pool, problem.value(np.zeros(problem.operations, np.int64)), "cadical"), None)
+    assert sum(derived) <= pool.meter.spent - before
+    assert bool(derived) == (ticks == 1)

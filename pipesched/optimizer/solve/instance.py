@@ -98,7 +98,8 @@ class Instance(Terms):
     @property
     def rounded(self) -> tuple[Fraction, ...] | None:
         """Caps, rounded down to multiples of the smallest amount that can be taken or freed."""
-        return None if self.caps is None else tuple(cap // self.grain * self.grain for cap in self.caps)
+        grain = self.grain
+        return None if self.caps is None else tuple(cap // grain * grain for cap in self.caps)
 
     @property
     def grain(self) -> Fraction:

@@ -102,6 +102,15 @@ class Bound:
     frame: int
 
 
+_PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation: paths; warm-up, if paths lack memory; each frame
+
+
+def cost(problem: Problem) -> int:
+    """Return the steps that `lower_bound` takes the first time."""
+    ends = len(linked_ranks(problem)) < problem.ranks
+    return problem.operations * (_PATHS + _ENDS * ends + _FRAME * problem.ranks * (problem.objective == "span"))
+
+
 def lower_bound(problem: Problem) -> Bound:
     """Return the best bound of all ranks and kinds; of equal bounds the simplest kind, then the bound with the most
     work.
@@ -117,6 +126,13 @@ def lower_bound(problem: Problem) -> Bound:
 
 def rank_bounds(problem: Problem, rank: int) -> list[Bound]:
     """Return the bounds of one rank, simplest first."""
+    made: dict[int, list[Bound]] = problem.__dict__.setdefault("_bounds", {})
+    if rank not in made:
+        made[rank] = _rank_bounds(problem, rank)
+    return made[rank]
+
+
+def _rank_bounds(problem: Problem, rank: int) -> list[Bound]:
     own = np.concatenate(
         [np.arange(problem.first[q], problem.first[q + 1]) for q in problem.on[rank]] or [np.zeros(0, dtype=np.int64)]
     )

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pipesched.optimizer.solve.bounds.longest_paths import linked_ranks, within
-from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.bounds.longest_paths import within
+from pipesched.optimizer.solve.bounds.lower_bound import cost, lower_bound
 from pipesched.optimizer.solve.candidates import Pool
 from pipesched.optimizer.solve.meter import SECOND, Meter
 from pipesched.optimizer.solve.problem import Orders, Problem
@@ -27,9 +27,8 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
-_THOROUGH, _RANKS = 10_000_000, 6  # most steps for single ranks, of which the meter counts a part
+_THOROUGH, _RANKS = 10_000_000, 3  # most steps for single ranks, of which the meter counts a part
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
-_PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation for bounds: paths; warm-up, if paths lack memory; each frame
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
 _UNROLLED = 0.45  # part of the time for schedules of few microbatches, unrolled
 _WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
@@ -59,7 +58,7 @@ def search(
     pool = Pool(problem, meter)
     heuristics = _heuristics(pool, limits.seed) if limits.portfolio else iter(())
     try:
-        if _cost_of_bounds(problem) <= _CHEAP:
+        if cost(problem) <= _CHEAP:
             _bound(state, meter)
         _offer_all(state, pool, known, progress)
         if state.bound is NO_BOUND:
@@ -80,14 +79,8 @@ def search(
     return state
 
 
-def _cost_of_bounds(problem: Problem) -> int:
-    """Return the steps that the bounds take."""
-    ends = len(linked_ranks(problem)) < problem.ranks
-    return problem.operations * (_PATHS + _ENDS * ends + _FRAME * problem.ranks * (problem.objective == "span"))
-
-
 def _bound(state: State, meter: Meter) -> None:
-    meter.spend(_cost_of_bounds(state.problem))
+    meter.spend(cost(state.problem))
     state.bound = lower_bound(state.problem)
 
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
+from pipesched.optimizer.solve.bounds.lower_bound import cost, lower_bound
 from pipesched.optimizer.solve.candidates import Candidate, Pool
 from pipesched.optimizer.solve.engines.decide import decide
 from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
@@ -59,6 +59,8 @@ def unrolled(pool: Pool, bound: int, engine: str, seed: int = 0) -> Iterator[Can
         most = pool.best - more - 1
         if small.operations * most > MOST:
             continue
+        if "_bounds" not in small.__dict__:
+            pool.meter.spend(cost(small))
         lower = lower_bound(small).value
         while lower <= most:
             asked = Question(small, most, engine, repeat=middle(small, most, every, period), seed=seed)
