@@ -7,8 +7,8 @@ A state is *safe* if the unfinished microbatches can be finished one after anoth
 schedule that stays in safe states never deadlocks. In a route the oldest microbatch is finished first, since it needs
 no more than a younger one. If every rank has one stage, and I takes no memory, all states are safe.
 
-With one route, a forward that starts in a safe state adds memory on its own rank only, and only to what the microbatches
-before it must wait for: itself and the older ones are checked again, on that rank.
+With one route, a forward that starts in a safe state adds memory on its own rank only, and finished microbatches free
+it only for younger ones: its own microbatch and the older ones are checked again, on that rank.
 """
 
 from __future__ import annotations
