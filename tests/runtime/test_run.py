@@ -98,6 +98,13 @@ class TestWhatItTells:
         assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
         assert found["peak"]["counted"] == found["peak"]["predicted"]
 
+    @pytest.mark.parametrize(("name", "net"), [("pipedream", "transformer"), ("pipemare", "mlp")])
+    def test_so_are_all_versions_of_weights(self, name: str, net: str, capsys: Captured) -> None:
+        """With STEPs inside the order every version agrees with delayed training, also where the inputs are tokens."""
+        found = run_json(capsys, name, "--p", "2", "--m", "4", "--net", net, "--steps", "1", "--pace", "0")
+        assert found["gradients"]["error"] <= 1e-12
+        assert found["losses"] == pytest.approx(found["undivided_losses"], rel=1e-12)
+
     def test_the_step_takes_its_makespan(self, tmp_path: Path, capsys: Captured) -> None:
         """The step never takes less than its makespan, 15 = (m + p - 1) (F + B) at 20 ms. The best of the steps takes
         at most half more than its instructions explain here.

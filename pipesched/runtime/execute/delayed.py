@@ -80,7 +80,7 @@ class Delayed:
         module, trained = self.stages[stage], stage not in self._stream.frozen
         leaves = [value.clone().requires_grad_(trained) for value in weights]
         names = [name for name, _ in module.named_parameters()]
-        read = [made[source].detach().requires_grad_() for source in self._net.read(stage)]
+        read = [made[source].detach().requires_grad_(source >= 0) for source in self._net.read(stage)]
         return read, leaves, functional_call(module, dict(zip(names, leaves, strict=True)), tuple(read))
 
     def _backward(self, stage: int, weights: list[Tensor], graph: Graph, arriving: Tensor) -> tuple[Tensor | None, ...]:
@@ -88,13 +88,13 @@ class Delayed:
         read, leaves, output = graph
         for leaf, value in zip(leaves, weights, strict=True):
             leaf.data.copy_(value)
-        wanted = [*read, *(leaf for leaf in leaves if leaf.requires_grad)]
-        found = torch.autograd.grad(output, wanted, arriving, allow_unused=True)
-        own = (weight for weight in self.stages[stage].parameters() if weight.requires_grad)
-        for weight, gradient in zip(own, found[len(read) :], strict=True):
+        given = [*read, *leaves]
+        found = iter(torch.autograd.grad(output, [x for x in given if x.requires_grad], arriving, allow_unused=True))
+        gradients = [next(found) if x.requires_grad else None for x in given]
+        for weight, gradient in zip(self.stages[stage].parameters(), gradients[len(read) :], strict=True):
             if gradient is not None:
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
-        return found[: len(read)]
+        return tuple(gradients[: len(read)])
 
     def _versions(self, stage: int, i: int) -> tuple[int, int]:
         """Return the versions that F and B of a microbatch read."""
