@@ -170,9 +170,11 @@ class Statement(Row):
 
 
 class Decider(Row):
-    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget."""
+    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget; returns for
+    each rank the positions at which its list had its operations, nothing if no list changed.
+    """
 
-    decide: Lazy[Callable[..., None]]
+    decide: Lazy[Callable[..., list[list[int]]]]
 
 
 class Measure(Row):

@@ -26,7 +26,6 @@ SIZES = ("p", "v", "m")
 MOST_RUNS = 10_000
 MOST_ENTRIES = 2_000_000
 
-
 Several: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """Several integers, or several lists.
 

@@ -37,7 +37,7 @@ interleaved_zb: InterleavedZeroBubble, interleaved ZB-H1
 zb_h1: ZeroBubbleH1, ZB-1P
 zb_h2: ZeroBubbleH2, ZB-2P
 zb_v: ZBVZeroBubble, ZeroBubbleV, ZBV-formatted
-1f1b_v: V1F1B
+v1f1b: 1F1B-V moved
 v_half: ZBV-half, ZBV-greedy-half
 v_min: ZBV-min, ZBV-greedy-min
 seq1f1b_i: Seq1F1B interleaved, interleaved Seq1F1B
@@ -63,7 +63,7 @@ _SAID = {  # remarks on names that are also used for different orders
     ),
     "zbvformatted": "its order, for at least 2p microbatches",
     "offloadgroupedinterleaved": "with groups of p microbatches",
-    **dict.fromkeys(("v1f1b", "zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),
+    **dict.fromkeys(("zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),
 }
 
 

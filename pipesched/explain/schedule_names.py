@@ -31,7 +31,7 @@ NEAR = {
     **dict.fromkeys(
         ("deepseek", "deepseekv3", "bidirectional"), "two routes: dualpipe, or dualpipev, chimera, bitpipe"
     ),
-    **dict.fromkeys(("vee", "vshape"), "down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v"),
+    **dict.fromkeys(("vee", "vshape"), "down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v, v1f1b"),
     **dict.fromkeys(("mepipe", "slimpipe"), "it has no file here; `seq1f1b` and `seq1f1b_i` have slices"),
     **dict.fromkeys(("sppo", "optpipe", "offload"), "`pipeoffload` has activations in host memory"),
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",

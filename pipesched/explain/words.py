@@ -30,7 +30,7 @@ ITEMS = (
     "parts",
     "claim",
 )
-STATEMENTS = (*LETTERS, "overlap", "drain", "STEP", "for", "repeat", "if", "greedy")
+STATEMENTS = (*LETTERS, "overlap", "drain", "STEP", "for", "repeat", "if", "greedy", "backfill")
 _VALUE_ENDS = (*LETTERS, *")]}{", "true", "false")
 _SKIPPED = ("BLANK", "MARK")
 _LINE_END = re.compile(r"[\r\n]|\Z")
@@ -100,7 +100,7 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
         return before not in ("(", ",", "drain", "release", "costs", "parts")
     if word in ("let", "repeat", "overlap", "drain"):
         return before not in ("(", ",") or first_in_line(tokens, at, source)
-    if word in ("for", "if", "greedy", "stage", "rank"):  # these are inside statements and items too
+    if word in ("for", "if", "greedy", "backfill", "stage", "rank"):  # these are inside statements and items too
         return at == 0 or apart(tokens, at, source)
     return word in ITEMS and (before == "}" or first_in_line(tokens, at, source))
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,32 +27,15 @@ from pipesched.language.operations import Emitter, Rule
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, HOLDING, Op, Result
+from pipesched.model.ops import BEFORE, BEHIND, COMPUTES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 
 ASKED = 400  # parts of expressions charged for asking whether a line can run, which takes as long
+Part: TypeAlias = tuple[Op, int, int]  # kind, stage and microbatch
+Made: TypeAlias = tuple[Result, int, int]
 _SHOWN = 8  # most lines of a standstill
 _FALSE = "its condition is false"
-
-
-def decide(emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget) -> None:
-    """Complete the lists of all ranks by the rules of a file.
-
-    Raises:
-        PipeschedError: PS224, PS238, operations that no rule decides; PS229, a standstill; PS2xx, in a condition.
-    """
-    known = [(site, Op[site.op]) for site in checked.sites]
-    step = next((site for site, op in known if op is Op.STEP), None)
-    if step is not None:
-        here, help = Label(step.span, "stands here"), "write the order out"
-        raise fail(Code.VERSIONS, "`greedy` does not support a STEP inside the order", here, help=help)
-    later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
-    if later is not None:
-        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has an R"
-        message = f"`greedy` does not support {op.name}: {why}"
-        raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
-    Clock(emitters, placement, costs, checked, budget).run()
 
 
 class Clock:
@@ -87,11 +71,11 @@ class Clock:
             [int(AT_W.change(op, trained=trained[s])) * keeps[s] for s in range(placement.stages)] for op in COMPUTES
         ]
         self.route_of = placement.route_of.tolist()
-        self.made: dict[tuple[Result, int, int], int] = {}
+        self.made: dict[Made, int] = {}
         self.now = 0
 
-    def run(self) -> None:
-        """Complete the lists of all ranks.
+    def run(self) -> list[list[int]]:
+        """Complete the lists of all ranks; return nothing, since no operation changes its position.
 
         Raises:
             PipeschedError: PS229, if nothing can run but something is left; PS2xx, in a condition.
@@ -108,6 +92,7 @@ class Clock:
                     self._wake(rank)
         if left := [labels for emitter in self.emitters if (labels := [*self._reasons(emitter)])]:
             raise self._standstill(left)
+        return []
 
     def _wake(self, rank: int) -> None:
         """Start what the rank can start now: the next slot of its list, or the first of its lines that can run."""
@@ -117,13 +102,14 @@ class Clock:
             if line is None:
                 return
             self.run_by[rank][line.op.name](line.site, line.chunk)
-        slot = [
-            (Op[self.sites[emitter.sites[i]].op], emitter.keys[i])
-            for i in range(first, first + 1 + (first + 1 in self.second[rank]))
-        ]
+        slot = [self._entry(emitter, i) for i in range(first, first + 1 + (first + 1 in self.second[rank]))]
         if not any(self._waits(rank, op, key) for op, key in slot):
             self.done[rank] += len(slot)
             self._start(emitter, [part for op, key in slot if (part := self._part(op, key)) is not None])
+
+    def _entry(self, emitter: Emitter, at: int) -> tuple[Op, int]:
+        """Return the kind and the key of an entry of a rank's list."""
+        return Op[self.sites[emitter.sites[at]].op], emitter.keys[at]
 
     def _can(self, emitter: Emitter, line: Rule) -> bool:
         try:
@@ -140,35 +126,38 @@ class Clock:
             checked = self.checked
             raise report(error, checked.file.span.source, f"rank {emitter.rank}", checked.loops) from None
 
-    def _part(self, op: Op, key: int) -> tuple[Op, int, int] | None:
+    def _part(self, op: Op, key: int) -> Part | None:
         """Return the kind as the stage runs it, stage and microbatch; None if a frozen stage does not need it."""
         stage, microbatch = divmod(key, self.microbatches)
         wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
         return (Op(wanted), stage, microbatch) if wanted >= 0 else None
 
-    def _waits(self, rank: int, op: Op, key: int) -> list[tuple[Result, int, int]]:
+    def _waits(self, rank: int, op: Op, key: int) -> list[Made]:
         """Return the missing results for which an operation waits, each with stage and microbatch."""
         part = self._part(op, key)
-        if part is None:
-            return []
-        kind, stage, microbatch = part[0].kind, *part[1:]
-        near = self.near[self.route_of[microbatch]][stage][kind.of - BEFORE]
-        taken = [(part[0].result, x, microbatch) for x in near]
-        if not near and kind.own is not None:
-            taken = [(kind.own, stage, microbatch)]
+        taken = self._inputs(part) if part else []
         return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
 
-    def _delay(self, made: tuple[Result, int, int], rank: int) -> int:
+    def _inputs(self, part: Part) -> list[Made]:
+        """Return the results that an operation takes, each with stage and microbatch."""
+        kind, stage, microbatch = part[0].kind, *part[1:]
+        near = self.near[self.route_of[microbatch]][stage][kind.of - BEFORE]
+        if not near and kind.own is not None:
+            return [(kind.own, stage, microbatch)]
+        return [(part[0].result, x, microbatch) for x in near]
+
+    def _delay(self, made: Made, rank: int) -> int:
         """Return the time that a result takes to reach a rank."""
         _, stage, microbatch = made
         return 0 if self.rank_of[stage][microbatch] == rank else self.delays[stage][microbatch]
 
-    def _start(self, emitter: Emitter, parts: Sequence[tuple[Op, int, int]]) -> None:
+    def _duration(self, parts: Sequence[Part]) -> int:
         if pair := self.pairs.get("".join(op.name for op, _, _ in parts)):
-            duration = pair[parts[0][1]][parts[0][2]]
-        else:
-            duration = sum(self.times[op][stage][microbatch] for op, stage, microbatch in parts)
-        self.free[emitter.rank] = end = self.now + duration
+            return pair[parts[0][1]][parts[0][2]]
+        return sum(self.times[op][stage][microbatch] for op, stage, microbatch in parts)
+
+    def _start(self, emitter: Emitter, parts: Sequence[Part]) -> None:
+        self.free[emitter.rank] = end = self.now + self._duration(parts)
         heappush(self.events, (end, emitter.rank))
         for op, stage, microbatch in parts:
             chunk = emitter.chunk_of[self.route_of[microbatch], stage]

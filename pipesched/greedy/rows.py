@@ -2,4 +2,4 @@
 
 from pipesched.extension import Decider, Lazy, Row
 
-ROWS: tuple[Row, ...] = (Decider(Lazy("greedy.clock:decide")),)
+ROWS: tuple[Row, ...] = (Decider(Lazy("greedy.decide:decide")),)

@@ -181,7 +181,7 @@ def _quantiles(ends: Ints, scale: int) -> tuple[Fraction, Fraction]:
 def _rule(made: Examination) -> Rule | None:
     """Return the function that decides a file's order at given costs; None if the order is a list."""
     unit, most = made.loaded.unit, made.options.max_ops
-    if unit is None or not unit.checked.greedy:
+    if unit is None or not unit.checked.rule:
         return None
     sizes = made.loaded.schedule.parameters
     return lambda costs: at_size(unit.checked, sizes, max_ops=most, deciding=costs).schedule

@@ -163,9 +163,10 @@ class Line(Node):
 
 
 class Greedy(Node):
-    """A ``greedy { B  F when held < cap }``: the first of these lines that can run."""
+    """A ``greedy { B  F when held < cap }``: the first of these lines that can run; or ``backfill``, without lines."""
 
     lines: tuple[Line, ...]
+    word: str = "greedy"
 
 
 Statement: TypeAlias = Let | Operation | Overlap | Drain | Step | For | Repeat | If | Greedy

@@ -62,7 +62,7 @@ class Unit(Extended):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on an order that follows from a rule: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
-        return (f"order by greedy, costs {given} of the file",) if self.checked.greedy else ()
+        return (f"order by {rule}, costs {given} of the file",) if (rule := self.checked.rule) else ()
 
 
 def at_size(

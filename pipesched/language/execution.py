@@ -26,7 +26,6 @@ WIDEST = 2**62
 FINEST = 2**256  # largest denominator: products of a few costs have that many digits, and no claim has more
 BUDGET = 40  # parts of expressions per operation; published schedules take up to 25
 
-
 Number: TypeAlias = int | Fraction
 
 

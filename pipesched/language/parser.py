@@ -187,7 +187,7 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
     "loop": (ast.For, lambda c: (c[1], *c[3].value, c[4].value)),
     "repeat": (ast.Repeat, lambda c: (c[1], c[2].value)),
     "choice": (ast.If, lambda c: (c[1], c[2].value, _value(c[3]) or ())),
-    "greedy": (ast.Greedy, lambda c: (tuple(c[2:-1]),)),
+    "greedy": (ast.Greedy, lambda c: (tuple(c[2:-1]), c[0].text)),
     "line": (ast.Line, lambda c: (c[0], _value(c[1]))),
     "conditional": (ast.Conditional, lambda c: (c[1], c[3], c[5])),
     "binary": (ast.Binary, lambda c: (c[1].text, c[0], c[2])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
@@ -34,7 +34,7 @@ class Programs:
     """The programs of a file at one size.
 
     sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
-    the schedule, unless all are.
+    the schedule, unless all are. moved: for each rank its list's positions of its operations, if a rule moved them.
     """
 
     checked: Checked
@@ -43,6 +43,7 @@ class Programs:
     max_ops: int
     costs: Costs
     kept: Ints | None = None
+    moved: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         self.budget = self.names.budget
@@ -63,7 +64,7 @@ class Programs:
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
         """Return the programs of all ranks as arrays; None if arrays cannot reproduce them."""
         if (
-            self.checked.greedy
+            self.checked.rule
             or self.placement.shared
             or self.placement.rank_of.size * self.placement.microbatches <= FEW
         ):
@@ -88,15 +89,13 @@ class Programs:
         flags[np.concatenate(second)] = True
         return np.concatenate(sites), np.concatenate(keys), flags, start
 
-    def _emitters(self) -> Iterator[Emitter]:
-        """Run the programs of all ranks, one after the other; an order by a rule is completed after all of them."""
-        ranks = map(self._written, range(self.placement.ranks))
-        if not self.checked.greedy:
-            return ranks
-        emitters = list(ranks)
-        for row in rows(Decider):
-            row.decide.load()(emitters, self.placement, self.costs, self.checked, self.budget)
-        return iter(emitters)
+    def _emitters(self) -> Iterable[Emitter]:
+        """Run the programs of all ranks, one after the other; a rule completes or moves their operations afterwards."""
+        emitters: Iterable[Emitter] = map(self._written, range(self.placement.ranks))
+        for row in rows(Decider) if self.checked.rule else ():
+            emitters = list(emitters)
+            self.moved = row.decide.load()(emitters, self.placement, self.costs, self.checked, self.budget)
+        return emitters
 
     def _written(self, rank: int) -> Emitter:
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
@@ -169,7 +168,7 @@ class Programs:
         If many places are requested, operations beyond the budget get none.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
-        emitter.sites = _Until(step)
+        emitter.sites = _Until(self.moved[rank][step] if self.moved else step)
         self.budget.left, kept = self.again.left, self.budget.left
         try:
             self.budget.pay(step * BUDGET // PLACES)

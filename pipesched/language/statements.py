@@ -86,7 +86,7 @@ class Statements:
             case ast.If():
                 return self._if(node, scope, depth)
             case ast.Greedy():
-                message = "`greedy` must be the last statement of a program, outside of blocks"
+                message = f"`{node.word}` must be the last statement of a program, outside of blocks"
                 scope.report(Code.GREEDY, message, node.span, "another statement follows, or it is inside a block")
                 return [], 0
 

@@ -16,7 +16,7 @@ from pipesched.model.ops import HOLDING
 LONGEST = 18  # most digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
 SOFT = (
-    *("frozen", "reads", "slices", "greedy", "parts", "of", *(op.name for op in HOLDING)),
+    *("frozen", "reads", "slices", "greedy", "backfill", "parts", "of", *(op.name for op in HOLDING)),
     *("STEP", "versions", "stash", "latest", "delay"),
 )
 """The words that are also names, wherever a name is allowed."""

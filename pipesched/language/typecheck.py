@@ -56,9 +56,9 @@ class Checked:
         return [item for item in self.file.items if isinstance(item, kind)]
 
     @cached_property
-    def greedy(self) -> bool:
-        """True if some program has a `greedy` rule."""
-        return any(isinstance(part, ast.Greedy) for item in self.items(ast.Rank) for part in item.body)
+    def rule(self) -> str:
+        """The word of the rule that decides the order: ``greedy``, ``backfill``, or "" without one."""
+        return next((x.word for item in self.items(ast.Rank) for x in item.body if isinstance(x, ast.Greedy)), "")
 
 
 @lru_cache(maxsize=256)

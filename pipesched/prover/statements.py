@@ -110,7 +110,7 @@ class Walker:
                 case ast.Step():
                     raise NotAffine(node.span, "STEP inside an order, which is not known here yet")
                 case ast.Greedy():
-                    raise NotAffine(node.span, "`greedy` is a rule, and its order follows from costs")
+                    raise NotAffine(node.span, f"`{node.word}` is a rule, and its order follows from costs")
 
     @staticmethod
     def _sides(node: ast.If, condition: Value) -> Iterator[tuple[Value, tuple[ast.Statement, ...]]]:

@@ -25,6 +25,7 @@ from tests.makers import ps_forms, ps_programs, ps_slices
 LIBRARY = sorted((Path(__file__).parents[2] / "schedules").glob("*.ps"))
 ASKS = {"capped", "v_half", "v_min", "v_zb", "interleaved_n"}  # for `pending`, or by a rule
 ASKS |= {"pipedream", "pipedream_2bw", "pipemare", "vertical_sync"}  # STEPs are inside
+ASKS |= {"v1f1b"}  # a rule moves the lists
 ASKS |= {"helix", "recycle", "skippipe"}  # microbatches are placed one by one
 
 

@@ -46,7 +46,7 @@ KNOWN = frozenset(
         """schedule require let route stage in on rank for microbatch costs claim release when repeat if then else
         overlap drain and or not true false torch split m min max abs makespan span bubble span_bubble work idle
         span_idle peak host pending tF tI tW tB tR tFB tC tM tK tO tL F I W B R O L C M K FB slices frozen reads
-        versions stash latest delay STEP staleness crossed period period_bubble parts of""",
+        versions stash latest delay STEP staleness crossed period period_bubble parts of greedy backfill held""",
     )
 )
 

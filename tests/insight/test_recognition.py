@@ -235,7 +235,7 @@ def test_no_changed_order_is_told_to_be_what_it_is_not(name: str, seed: int, cha
     mine = rewritten(schedule, orders)
     known = recognize(mine)
     if known is None:
-        assert changes
+        assert changes or schedule.stages % schedule.ranks  # such an order is compared with no schedule
         return
     other = dict(known_orders(mine))[known.name]
     is_true(known, orders, [other.order(rank) for rank in range(4)])

@@ -48,6 +48,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"p": p, "v": v, "m": m} for p, v in ((1, 3), (2, 2), (2, 3), (3, 1), (3, 4), (6, 1), (6, 2)) for m in (1, 4, 8)
     ],
     "1f1b_v": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
+    "v1f1b": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "v_half": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "v_min": [{"p": p, "m": m} for p in (2, 3, 4, 5, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],
     "v_zb": [{"p": p, "m": m} for p in (1, 2, 3, 4, 6) for m in (1, 2 * p, 2 * p + 1, 3 * p + 2)],

@@ -613,7 +613,11 @@ class File:
         lists.away.clear()
         lists.pairs = rng.choice((0, 1))
         words = lists.write()
+        moved = rng.random() < 0.3
         for rank in range(model.ranks):
+            if moved:
+                yield f"rank {rank} {{ {Body(self, rank).dressed(words[rank], self.scope.inner())}  backfill }}"
+                continue
             chunks = len(model.chunks(rank))
             if rng.random() < 0.4:
                 yield f"rank {rank} {{ {Body(self, rank).dressed(words[rank], self.scope.inner())} }}"
@@ -954,6 +958,8 @@ def form_of(node: Tree) -> Iterator[str]:
         case ("greedy", lines):
             yield "greedy"
             yield from ["greedy when"] if any(when for _, when in lines) else []
+        case ("backfill",):
+            yield "backfill"
         case ("name", "pending" | "held" as name):
             yield name
         case ("call", "pending" | "held" | "min" | "max" | "abs" as name, _):

@@ -72,7 +72,9 @@ def _blocks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 statements = st.recursive(simple, _blocks, max_leaves=8)
-rules = made(ast.Greedy, some(made(ast.Line, operations, maybe), 4))
+rules = made(ast.Greedy, some(made(ast.Line, operations, maybe), 4), st.just("greedy")) | made(
+    ast.Greedy, st.just(()), st.just("backfill")
+)
 texts = st.text(st.sampled_from("ab #{}[]()=/é.,"), max_size=12)
 ranges = st.tuples(expressions, expressions)
 formula = st.tuples(names, expressions, expressions)
@@ -184,8 +186,8 @@ def statement(node: Any) -> list[str]:
             chained = len(no) == 1 and isinstance(no[0], ast.If)
             rest = words(no[0]) if chained else block(no)
             return ["if", *words(condition), *block(yes), *(["else", *rest] if no else [])]
-        case ast.Greedy(lines=lines):
-            return ["greedy", *block(lines)]
+        case ast.Greedy(lines=lines, word=word):
+            return [word, *(block(lines) if word == "greedy" else ())]
         case ast.Line(operation=operation, condition=condition):
             return [*words(operation), *([] if condition is None else ["when", *words(condition)])]
     return item(node)

@@ -127,6 +127,53 @@ def begin(
         made[kind(step)] = free[rank.rank]
 
 
+def backfilled(model: Model, lists: Sequence[Sequence[Slot]]) -> list[list[Slot]]:
+    """Return the lists with every slot moved to the first start that fits, tried one by one, in the order of the list.
+
+    A start fits if no input comes later, no earlier slot of the list runs then, and the memory at every later instant,
+    with this slot's F, is at most the peak of the lists. Lists that wait for each other stay as they are.
+    """
+    most = max(peak(model, slots, ZERO, backward=True) for slots in lists)
+    put: list[list[tuple[Fraction, Fraction, Slot]]] = [[] for _ in lists]
+    made: dict[Step, Fraction] = {}
+
+    def held(rank: int, at: Fraction) -> Fraction:
+        total = ZERO
+        for start, end, slot in put[rank]:
+            for step in slot:
+                size = change(model, step, ZERO) * model.cost["M", step[1], step[2]]
+                total += size if (start if step[0] == "F" else end) <= at else ZERO
+        return model.unit * total
+
+    def fits(rank: int, slot: Slot, start: Fraction) -> bool:
+        end = start + length(model, slot)
+        if any(start < other and one < end for one, other, _ in put[rank]):
+            return False
+        taken = [max(ZERO, change(model, x, ZERO)) * model.cost["M", x[1], x[2]] for x in slot]
+        instants = {start, *(x for one, other, _ in put[rank] for x in (one, other) if x > start)}
+        return not any(taken) or all(held(rank, x) + model.unit * sum(taken) <= most for x in instants)
+
+    while any(len(done) < len(slots) for done, slots in zip(put, lists, strict=True)):
+        before = len(made)
+        for rank, slots in enumerate(lists):
+            while len(put[rank]) < len(slots):
+                slot = slots[len(put[rank])]
+                needed = [x for step in slot for x in inputs(model, step)]
+                if any(x not in made for x in needed):
+                    break
+                ready = [
+                    made[x] + (ZERO if model.home(x[1], x[2]) == rank else model.cost["C", x[1], x[2]]) for x in needed
+                ]
+                first = max(ready, default=ZERO)
+                tried = sorted({first, *(end for _, end, _ in put[rank] if end > first)})
+                start = next(x for x in tried if fits(rank, slot, x))
+                put[rank].append((start, start + length(model, slot), slot))
+                made |= {kind(step): put[rank][-1][1] for step in slot}
+        if len(made) == before:
+            return [list(slots) for slots in lists]
+    return [[slot for _, _, slot in sorted(done, key=lambda x: x[:2])] for done in put]
+
+
 def change(model: Model, step: Step, at_input: Fraction) -> Fraction:
     """Return the memory that an F takes and backwards free; a stage without a backward keeps nothing."""
     letter, stage, _ = step

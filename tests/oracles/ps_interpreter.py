@@ -190,11 +190,16 @@ def interpret(file: Tree, given: Mapping[str, Any], asked: Mapping[str, Fraction
             raise Refused("PS224")
         ranks.append(Rank(rank, model))
         ranks[-1].run(body, {**env, **({variable: rank} if variable and rank not in programs else {})})
-    if any(rank.lines for rank in ranks):
-        from tests.oracles.ps_clock import clocked
+    from tests.oracles.ps_clock import backfilled, clocked
 
+    moves = {bool(body) and body[-1] == ("backfill",) for body in bodies if body is not None}
+    if len(moves) > 1:
+        raise Refused("PS229")
+    if any(rank.lines for rank in ranks):
         clocked(model, ranks)
     slots = [rank.kept() for rank in ranks]
+    if True in moves:
+        slots = backfilled(model, slots)
     if asked:
         costs(items, env, model, asked)
     return Written(model, slots, [x for x in items if x[0] == "claim"], env, variable)
@@ -359,7 +364,7 @@ class Rank:
                 names = {"held": lambda *c: self.held(*c), **after}
                 self.lines.append((letter, of, None if when is None else (lambda e=when, n=names: value(e, n))))
         else:
-            self.block(body, inside)
+            self.block(body[:-1] if body and body[-1] == ("backfill",) else body, inside)
 
     def block(self, body: Tree, env: Env) -> dict[str, Any]:
         env = dict(env)

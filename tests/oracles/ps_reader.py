@@ -5,7 +5,7 @@ file        ("file", name, parameters, items)          parameter   (name, size o
 item        ("require", e) ("let", name, names or None, e) ("stage", …) ("frozen", …) ("slices", e) ("rank", e, block)
             ("costs", rows) ("claim", e, release, condition)
 statement   ("op", letter, chunk, microbatch) ("overlap", op, op) ("drain", chunk) ("let", …) ("for", name, a, b, block)
-            ("repeat", e, block) ("if", e, block, block) ("greedy", lines)
+            ("repeat", e, block) ("if", e, block, block) ("greedy", lines) ("backfill",)
 expression  ("number", x) ("truth", x) ("name", x) ("call", name, es) ("entry", name, e) ("unary", op, e)
             ("binary", op, e, e) ("choice", e, e, e)
 """
@@ -226,6 +226,8 @@ class Reader:
             return ("repeat", self.expression(), self.block())
         if word == "if":
             return self.choice()
+        if word == "backfill":
+            return ("backfill",)
         assert word == "greedy", word
         self.take("{")
         lines = []

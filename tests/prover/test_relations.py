@@ -34,8 +34,8 @@ isl = pytest.importorskip("islpy")
 Slots = list[list[tuple[str, int, int, bool]]]
 NOT_YET = {"capped", "pipeoffload", "v_half", "v_min", "v_zb"}
 NOT_YET |= {"pipedream", "pipedream_2bw", "pipemare", "vertical_sync"}
-NOT_YET |= {"helix", "recycle", "skippipe"}
-"""The files that have no known form: `pending`, copies, STEPs, single microbatches."""
+NOT_YET |= {"helix", "recycle", "skippipe", "v1f1b"}
+"""The files that have no known form: `pending`, copies, STEPs, single microbatches, `backfill`."""
 ALL_P = {
     "1f1b",
     "1f1b_v",

@@ -1,0 +1,121 @@
+"""Lists whose operations move forward: `backfill` at the end of every program.
+
+    rank r { for t in 0 .. end { … }  backfill }
+
+All ranks share the clock of `greedy`, with the times of the file's costs. In the order of the list, each operation
+takes the first time at which its inputs have arrived and its rank is free long enough: between operations that come
+earlier in the list, if there is room, and it delays none of them. Batch systems call this conservative backfilling. An
+F also keeps to the peak of the lists: from its start on, its rank never holds more than the most that any list holds.
+
+          slot  0  1  2  3  4  5           slot  0  1  2  3  4  5
+    the list    F0 .  F1 B0 B0 F2    ->          F0 F1 F2 B0 B0
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from pipesched.greedy.clock import Clock, Part
+from pipesched.language.operations import Emitter
+
+
+@dataclass
+class Track:
+    """The operations of one rank that have a time: start, end, and position in the list, by time.
+
+    memory: the changes of the held memory, by time. held: their sum.
+    """
+
+    slots: list[tuple[int, int, int]] = field(default_factory=list)
+    memory: list[tuple[int, int]] = field(default_factory=list)
+    held: int = 0
+
+    def within(self, most: int) -> int:
+        """Return the earliest time from which the rank always holds at most `most`, which it holds at the end."""
+        level, since = self.held, 0
+        for time, change in reversed(self.memory):
+            if level > most:
+                return since
+            level, since = level - change, time
+        return since if level > most else 0
+
+    def gap(self, ready: int, duration: int) -> int:
+        """Return the first time from `ready` on at which the rank is free long enough."""
+        for start, end, _ in islice(self.slots, bisect_right(self.slots, ready, key=lambda slot: slot[1]), None):
+            if ready + duration <= start:
+                break
+            ready = end
+        return ready
+
+    def put(self, slot: tuple[int, int, int], changes: Sequence[int]) -> None:
+        """Add an operation that holds more from its start on, or less from its end on."""
+        insort(self.slots, slot)
+        for change in filter(None, changes):
+            insort(self.memory, (slot[change < 0], change))
+            self.held += change
+
+
+class Backfill(Clock):
+    """The lists of all ranks on one clock."""
+
+    def run(self) -> list[list[int]]:
+        """Move the operations of all ranks. Return for each rank the positions at which its list had its operations;
+        nothing if some operations wait for each other, in which case the lists stay as they are.
+        """
+        tracks = [Track() for _ in self.emitters]
+        self.most = max(map(self._peak, self.emitters))
+        moved = True
+        while moved:
+            moved = sum(self._place(*both) for both in zip(self.emitters, tracks, strict=True)) > 0
+        if self.done != [len(emitter.sites) for emitter in self.emitters]:
+            return []
+        return [self._reordered(*both) for both in zip(self.emitters, tracks, strict=True)]
+
+    def _slot(self, emitter: Emitter, first: int) -> list[Part]:
+        """Return the parts of the slot at a position of a list that its stages run."""
+        size = 1 + (first + 1 in self.second[emitter.rank])
+        parts = (self._part(*self._entry(emitter, at)) for at in range(first, first + size))
+        return [part for part in parts if part is not None]
+
+    def _changes(self, slot: Sequence[Part]) -> list[int]:
+        return [self.changes[op][stage] * self.sizes[stage][microbatch] for op, stage, microbatch in slot]
+
+    def _peak(self, emitter: Emitter) -> int:
+        """Return the most that a rank holds in the order of its list."""
+        held = most = at = 0
+        while at < len(emitter.sites):
+            changes = sorted(self._changes(self._slot(emitter, at)), reverse=True)
+            for change in changes:  # an F holds memory before the other part of its slot frees any
+                most = max(most, held := held + change)
+            at += 1 + (at + 1 in self.second[emitter.rank])
+        return most
+
+    def _place(self, emitter: Emitter, track: Track) -> bool:
+        """Give a time to as many operations of a rank as have inputs with a time; return True if any has."""
+        rank, begun = emitter.rank, self.done[emitter.rank]
+        while (first := self.done[rank]) < len(emitter.sites):
+            slot = self._slot(emitter, first)
+            inputs = [x for part in slot for x in self._inputs(part)]
+            if any(x not in self.made for x in inputs):
+                break
+            changes = self._changes(slot)
+            takes = sum(change for change in changes if change > 0)
+            ready = max((self.made[x] + self._delay(x, rank) for x in inputs), default=0)
+            duration = self._duration(slot)
+            start = track.gap(max(ready, track.within(self.most - takes) if takes else 0), duration)
+            track.put((start, start + duration, first), changes)
+            for op, stage, microbatch in slot:
+                self.made |= {(result, stage, microbatch): start + duration for result in op.kind.makes}
+            self.done[rank] += 1 + (first + 1 in self.second[rank])
+        return self.done[rank] > begun
+
+    def _reordered(self, emitter: Emitter, track: Track) -> list[int]:
+        """Put the list of a rank in the order of its times; return the old positions."""
+        second = self.second[emitter.rank]
+        order = [at for _, _, first in track.slots for at in (first, first + 1) if at == first or at in second]
+        emitter.sites, emitter.keys = ([row[at] for at in order] for row in (emitter.sites, emitter.keys))
+        emitter.second = [now for now, at in enumerate(order) if at in second]
+        return order

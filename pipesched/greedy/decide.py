@@ -1,0 +1,54 @@
+"""Decides the order of a file by its rule; what no rule supports is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipesched.diagnostics import Code, Label, fail
+from pipesched.greedy.backfill import Backfill
+from pipesched.greedy.clock import Clock
+from pipesched.language import ast
+from pipesched.language.execution import Budget
+from pipesched.language.operations import Emitter
+from pipesched.language.typecheck import Checked
+from pipesched.model.costs import Costs
+from pipesched.model.ops import HOLDING, Op
+from pipesched.model.placement import Placement
+
+
+def decide(
+    emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget
+) -> list[list[int]]:
+    """Complete or move the lists of all ranks by the rule of a file. Return for each rank the positions at which its
+    list had its operations, nothing if no list changed.
+
+    Raises:
+        PipeschedError: PS224, PS238, operations that no rule decides; PS229, a standstill, or `backfill` in some
+            programs only; PS2xx, in a condition.
+    """
+    word, known = checked.rule, [(site, Op[site.op]) for site in checked.sites]
+    step = next((site for site, op in known if op is Op.STEP), None)
+    if step is not None:
+        here, help = Label(step.span, "stands here"), "write the order out"
+        raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
+    later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
+    if later is not None:
+        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has an R"
+        message = f"`{word}` does not support {op.name}: {why}"
+        raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
+    clock = Backfill if _moves(checked) else Clock
+    return clock(emitters, placement, costs, checked, budget).run()
+
+
+def _moves(checked: Checked) -> bool:
+    """Return True if all programs end in `backfill`; refuse it in some of them only."""
+    programs = checked.items(ast.Rank)
+    without = [item for item in programs if not (item.body and _word(item.body[-1]) == "backfill")]
+    if without and len(without) < len(programs):
+        message, here = "`backfill` must end every program, or none", Label(without[0].span, "has none")
+        raise fail(Code.GREEDY, message, here, help="end this program with `backfill` too: all ranks share a clock")
+    return not without
+
+
+def _word(statement: ast.Statement) -> str:
+    return statement.word if isinstance(statement, ast.Greedy) else ""
