@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, pairwise
 from pathlib import Path
@@ -220,10 +221,27 @@ def test_local_search_stays_among_the_schedules_and_repeats_itself(kind: str) ->
     walks = [Search(problem, begin, seed=7) for _ in range(2)]
     for walk in walks:
         reached = list(walk.steps(3000, 3.0, 0.1))
-        measured(asked, problem, walk.orders)
+        assert measured(asked, problem, walk.orders) == problem.time(walk.now)
         assert measured(asked, problem, walk.best) == problem.time(walk.value) == problem.time(reached[-1])
     assert walks[0].orders == walks[1].orders and walks[0].best == walks[1].best
     assert walks[0].value < measured(asked, problem, begin) * problem.scale
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", range(20))
+def test_local_search_knows_the_time_of_every_order_it_takes(seed: int, objective: str) -> None:
+    """After every move the objective is that of a run of the orders, where operations may take no time."""
+    made = problem_of(brute.random_instance(seed, ranks=4, microbatches=5))
+    if objective == "span" and made.placement.routes > 1:
+        pytest.skip("a placement with two routes has no span")
+    rng = np.random.default_rng(seed)
+    duration, cap = made.duration * rng.integers(0, 3, made.sequences), np.maximum(made.cap, least_cap(made))
+    problem = replace(made, objective=objective, duration=duration, cap=cap)
+    walk = Search(problem, one_by_one(problem), seed=seed)
+    for _ in range(40):
+        list(walk.steps(5, 3.0, 1.0))
+        assert convert.value(problem, walk.orders) == walk.now
+        assert convert.value(problem, walk.best) == walk.value
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5, 7, 100])

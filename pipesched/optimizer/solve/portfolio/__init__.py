@@ -34,7 +34,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 SMALL = 20_000  # operations beyond which compacting each better order takes too long
 FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
-SHARE, WINDOWS = 500_000, 2_000_000  # steps of each family per turn, and of windows, after the first look
+SHARE, WINDOWS, WALKS = 500_000, 1_000_000, 2_000_000  # steps of families, windows and walks per turn
 ZERO, PATTERN = 2, 1  # steps charged per operation, for families that do not count steps
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
@@ -94,7 +94,7 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     yield from _until(_push(pool, list(pool.entries), justifier), meter, begun + int(PUSHES * look))
     walk = walks(pool, justifier, seed)
     yield from _until(walk, meter, begun + look)
-    active: dict[Iterator[Candidate], int] = {neighbourhoods(pool, seed): WINDOWS, walk: SHARE, families: SHARE}
+    active: dict[Iterator[Candidate], int] = {walk: WALKS, neighbourhoods(pool, seed): WINDOWS, families: SHARE}
     while active:
         for family, share in list(active.items()):
             before = meter.spent

@@ -3,17 +3,26 @@
     a longest path   ... u v ...       u right before v on one rank, no idle time between
     a move           v goes before u, or some operations further; or u goes behind v, or further
 
-Only a move that breaks such a pair on every longest path can shorten the schedule (van Laarhoven, Aarts and Lenstra,
-1992). A move keeps the order of each sequence, each operation after its input, and the rank's cap; a move that causes a
-deadlock is undone. A worse schedule is accepted with a probability that falls (simulated annealing): the same seed and
-number of steps give the same orders.
+Only a move that breaks such a pair on every longest path can shorten the schedule, and most often a pair at the end of
+a block, which is a part of the path without a message (van Laarhoven, Aarts and Lenstra, 1992; Nowicki and Smutnicki,
+1996). A move keeps the order of each sequence, each operation after its input, and the rank's cap.
+
+All operations are kept in one turn, in which each follows those that it waits for. A move changes only a segment of it:
+
+    turn     ........ | ancestors of v, v, u, the others | ........
+               end ->      both are computed again            <- left        left: from its start to the end of all
+
+The longest path through the segment follows from the ends before it and the rest after it. So a move that makes the
+schedule too long, or causes a deadlock, is rejected without a look at the other operations. A longer schedule is
+accepted with a probability that falls (simulated annealing): the same seed and number of moves give the same orders.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from math import exp
+from itertools import accumulate, pairwise
+from math import log
 
 import numpy as np
 
@@ -23,9 +32,11 @@ from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio.justify import PUSHED, Justifier, pushed
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-STARTS = 6  # walks in the first round
-FIRST = 4_000  # moves of each walk in the first round
-LOOK = 64_000  # steps of work between two checks of the clock
+ROUNDS, FIRST = 30, 8_000  # walks, of which the first has so many moves
+LOOK, OFFERED = 64_000, 500_000  # steps between two checks of the clock, and between two orders that are offered
+ENDS = 0.9  # part of the moves that are next to an end of a block
+DRAWN, TESTED, TAKEN = 3, 15, 40  # steps for a move that is drawn, tested, accepted
+_NEVER = -(2**60)
 
 
 class Search:
@@ -34,90 +45,134 @@ class Search:
     """
 
     def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
-        self.problem = problem
-        self.meter = meter or Meter()
-        self.work = problem.operations + 50  # half of the steps charged for a move
-        self.random = random.Random(seed)
-        self.orders = [list(order) for order in orders]
+        self.problem, self.meter, self.random = problem, meter or Meter(), random.Random(seed)
         self.sequence: list[int] = problem.sequence.tolist()
         self.duration = problem.durations
         self.rank: list[int] = problem.rank[problem.sequence].tolist()
         self.change: list[int] = (problem.takes - problem.frees)[problem.sequence].tolist()
         self.cap: list[int] = problem.cap.tolist()
-        self.span = problem.objective == "span"
-        self.needs, _ = problem.producers
-        now = self._evaluate()
-        if now is None:
+        self.needs, delay = problem.producers
+        self.lag = [wait - self.duration[y] if y >= 0 else 0 for y, wait in zip(self.needs, delay, strict=True)]
+        self.follow: list[list[tuple[int, int]]] = [[] for _ in self.needs]
+        for x, y in enumerate(self.needs):
+            if y >= 0:
+                self.follow[y].append((x, self.lag[x]))
+        self.begun = [0] * problem.ranks
+        found = played(problem, orders)
+        if found is None:
             raise ValueError("the ranks wait for each other")
-        self.value, self.energy = now
-        self.best: Orders = [list(order) for order in self.orders]
+        self.orders, self.best = ([list(order) for order in orders] for _ in range(2))
+        self._begin(found.start)
+        self.value = self.now
+
+    def _begin(self, start: Sequence[int]) -> None:
+        """Begin with the orders. Number n + r stands for the end of rank r, and -1 for no operation."""
+        problem, n = self.problem, self.problem.operations
+        self.before, self.after = [-1] * (n + problem.ranks + 1), [-1] * (n + problem.ranks + 1)
+        for rank, order in enumerate(self.orders):
+            for x, y in pairwise([-1, *order, n + rank]):
+                self.before[y], self.after[x] = x, y
+        self.held = [list(accumulate(self.change[x] for x in order)) for order in self.orders]
+        self.turn = self._turn(start)
+        self.place = [0] * n
+        for k, x in enumerate(self.turn):
+            self.place[x] = k
+        self.end, self.left = [0] * (n + problem.ranks + 1), [0] * (n + problem.ranks) + [_NEVER]
+        self._forward(self.turn)
+        self._set_begun()
+        self._backward(self.turn)
+        self.now = self._longest()
+
+    def _turn(self, start: Sequence[int]) -> list[int]:
+        """Return all operations, each after those that it waits for, by start; some may take no time."""
+        turn = sorted(range(len(start)), key=start.__getitem__)
+        depth, deeper = [0] * len(start), 0 in self.duration
+        while deeper:
+            deeper = False
+            for x in turn:
+                for y in (self.before[x], self.needs[x]):
+                    if y >= 0 and start[y] == start[x] and depth[y] >= depth[x]:
+                        depth[x], deeper = depth[y] + 1, True
+        return sorted(turn, key=lambda x: (start[x], depth[x]))
 
     def steps(self, count: int, hot: float, cold: float) -> Iterator[int]:
         """Make `count` moves, cooling from temperature `hot` to `cold`, in ticks; yield the best value now and then."""
-        now = self.energy
-        path = self._path()
-        often = max(1, 2 * LOOK // self.work)
+        ends, all_of_them = self._pairs()
+        work = 0
         for step in range(count):
-            if step % often == 0:
-                self.meter.spend(often * self.work // 2)
+            work += DRAWN
+            if work >= LOOK:
+                self.meter.spend(work)
+                work = 0
                 yield self.value
-            move = self._move(path)
+            pairs = ends if self.random.random() < ENDS else all_of_them
+            move = self._move(*self.random.choice(pairs)) if pairs else None
             if move is None:
                 continue
-            rank, i, j = move
-            order = self.orders[rank]
-            order.insert(j, order.pop(i))
-            made = self._evaluate()
+            work += TESTED
             heat = hot * (cold / hot) ** (step / count)
-            if made is None or (made[1] > now and self.random.random() >= exp((now - made[1]) / heat)):
-                order.insert(i, order.pop(j))
+            if not self._made(*move, self.now - heat * log(1 - self.random.random())):
                 continue
-            now = made[1]
-            path = self._path()
-            if made[0] < self.value:
-                self.value, self.best = made[0], [list(order) for order in self.orders]
-                yield self.value
-        self.energy = now
+            work += TAKEN + len(self.turn) // 3
+            ends, all_of_them = self._pairs()
+            if self.now < self.value:
+                self.value, self.best = self.now, [list(order) for order in self.orders]
+        self.meter.spend(work)
+        yield self.value
 
-    def restart(self) -> None:
-        """Return to the best orders."""
-        self.orders = [list(order) for order in self.best]
-        now = self._evaluate()
-        assert now is not None
-        self.energy = now[1]
+    def _forward(self, turn: Sequence[int]) -> None:
+        """Compute the ends of operations, as early as possible."""
+        end, before, needs, lag, duration = self.end, self.before, self.needs, self.lag, self.duration
+        for x in turn:
+            free, ready = end[before[x]], end[needs[x]] + lag[x]
+            end[x] = (free if free > ready else ready) + duration[x]
 
-    def _evaluate(self) -> tuple[int, float] | None:
-        """Return (objective, energy to minimize: objective + a tenth of the mean end of the ranks); None for a
-        deadlock.
-        """
-        found = played(self.problem, self.orders)
-        if found is None:
-            return None
-        self.start, self.cause, self.last = found
-        self.begun = [self.start[order[0]] if self.span and order else 0 for order in self.orders]
-        ends = [
-            0 if x < 0 else self.start[x] + self.duration[x] - b for x, b in zip(self.last, self.begun, strict=True)
-        ]
-        value = max(ends)
-        return value, value + 0.1 * sum(ends) / len(ends)
+    def _backward(self, turn: Sequence[int]) -> None:
+        """Compute the longest paths from the starts of operations."""
+        left, after, follow, duration = self.left, self.after, self.follow, self.duration
+        for x in reversed(turn):
+            most = left[after[x]]
+            for y, lag in follow[x]:
+                if left[y] + lag > most:
+                    most = left[y] + lag
+            left[x] = most + duration[x]
 
-    def _path(self) -> list[tuple[int, int]]:
-        """Return the pairs (u, v) of a longest path that are neighbours on a rank."""
-        ends = [(self.start[x] + self.duration[x] - self.begun[r], x) for r, x in enumerate(self.last) if x >= 0]
-        most = max(ends)[0]
-        x = self.random.choice([x for end, x in ends if end == most])
-        pairs = []
-        while (u := self.cause[x]) >= 0:
-            if self.rank[u] == self.rank[x]:
-                pairs.append((u, x))
-            x = u
-        return pairs
+    def _set_begun(self) -> bool:
+        """Count the spans from the first starts of the ranks; return True if any of these has changed."""
+        if self.problem.objective != "span":
+            return False
+        begun = [self.end[order[0]] - self.duration[order[0]] if order else 0 for order in self.orders]
+        changed, self.begun = begun != self.begun, begun
+        for rank, at in enumerate(begun, start=self.problem.operations):
+            self.left[rank] = -at
+        return changed
 
-    def _move(self, path: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
-        """Return (rank, from, to) for a random move, or None if the drawn pair has no valid move."""
-        if not path:
-            return None
-        u, v = self.random.choice(path)
+    def _longest(self) -> int:
+        """Return the objective."""
+        n = self.problem.operations
+        return max(self.end[self.before[n + rank]] - at for rank, at in enumerate(self.begun))
+
+    def _pairs(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the pairs (u, v) of a longest path that are neighbours on a rank: those at ends of blocks, and all."""
+        end, before, n = self.end, self.before, self.problem.operations
+        lasts = [before[n + rank] for rank, at in enumerate(self.begun) if end[before[n + rank]] - at == self.now]
+        x = self.random.choice(lasts)
+        ends, pairs, opened = list[tuple[int, int]](), list[tuple[int, int]](), True
+        while x >= 0:
+            u = before[x]
+            if u < 0 or end[u] < end[x] - self.duration[x]:
+                if pairs and not opened and ends[-1] != pairs[-1]:
+                    ends.append(pairs[-1])
+                x, opened = self.needs[x] if end[x] > self.duration[x] else -1, True
+                continue
+            pairs.append((u, x))
+            if opened:
+                ends.append((u, x))
+            x, opened = u, False
+        return ends, pairs
+
+    def _move(self, u: int, v: int) -> tuple[int, int, int] | None:
+        """Return (rank, from, to) for a random move next to a pair, or None if the drawn move is not valid."""
         rank = self.rank[u]
         order = self.orders[rank]
         far = min(1 + int(self.random.expovariate(0.7)), len(order))
@@ -142,18 +197,95 @@ class Search:
         return self.sequence[earlier] == self.sequence[later] or self.needs[later] == earlier
 
     def _room(self, rank: int, i: int, j: int) -> bool:
-        order, change = self.orders[rank], self.change
-        held = 0
-        low, high = min(i, j), max(i, j)
-        for x in order[:low]:
-            held += change[x]
-        window = order[low : high + 1]
-        window.insert(j - low, window.pop(i - low))
-        for x in window:
-            held += change[x]
-            if held > self.cap[rank]:
-                return False
+        """Return True if the rank stays within its cap when the operation at i goes to j."""
+        held, change = self.held[rank], self.change[self.orders[rank][i]]
+        if j < i:
+            return change <= 0 or max(held[j - 1] if j else 0, *held[j:i]) + change <= self.cap[rank]
+        return change >= 0 or max(held[i + 1 : j + 1]) - change <= self.cap[rank]
+
+    def _made(self, rank: int, i: int, j: int, limit: float) -> bool:
+        """Make a move if the objective is at most `limit`; return True if it was made."""
+        order, end, left, duration = self.orders[rank], self.end, self.left, self.duration
+        x, other = order[i], order[j]
+        first, last = sorted((self.place[x], self.place[other]))
+        segment = self.turn[first : last + 1]
+        changed = self._earlier(segment) if j < i else self._later(segment, order[i + 1])
+        if changed is None:
+            return False
+        old = [end[y] for y in segment], [left[y] for y in segment]
+        whole = (end[:], left[:], self.begun) if self.problem.objective == "span" else None
+        follower = self._linked(x, other if j < i else self.after[other])
+        self._forward(changed)
+        self._backward(changed)
+        if max(end[y] + left[y] - duration[y] for y in changed) > limit:
+            self._linked(x, follower)
+            for y, ended, rest in zip(segment, *old, strict=True):
+                end[y], left[y] = ended, rest
+            return False
+        order.insert(j, order.pop(i))
+        self.turn[first : last + 1] = changed
+        self._forward(self.turn[last + 1 :])
+        self._backward(self.turn if self._set_begun() else self.turn[:first])
+        now = self._longest()
+        if whole is not None and now > limit:
+            order.insert(i, order.pop(j))
+            self._linked(x, follower)
+            self.turn[first : last + 1] = segment
+            self.end, self.left, self.begun = whole
+            return False
+        self.now = now
+        for k, y in enumerate(changed, start=first):
+            self.place[y] = k
+        low, high = sorted((i, j))
+        held = self.held[rank]
+        total = held[low - 1] if low else 0
+        for k in range(low, high + 1):
+            total += self.change[order[k]]
+            held[k] = total
         return True
+
+    def _linked(self, x: int, follower: int) -> int:
+        """Put an operation before another of its rank, or before the end; return the one that followed it."""
+        before, after = self.before, self.after
+        earlier, was = before[x], after[x]
+        after[earlier], before[was] = was, earlier
+        earlier = before[follower]
+        before[x], after[x] = earlier, follower
+        after[earlier] = before[follower] = x
+        return was
+
+    def _earlier(self, segment: list[int]) -> list[int] | None:
+        """Return a segment of the turn with its last operation first, after its ancestors; None if any of that rank is
+        one.
+        """
+        x = segment[-1]
+        rank, needed, ahead, others = self.rank[x], {self.needs[x]}, [x], list[int]()
+        for y in reversed(segment[:-1]):
+            if y not in needed:
+                others.append(y)
+                continue
+            if self.rank[y] == rank:
+                return None
+            needed.add(self.before[y])
+            needed.add(self.needs[y])
+            ahead.append(y)
+        return [*reversed(ahead), *reversed(others)]
+
+    def _later(self, segment: list[int], follower: int) -> list[int] | None:
+        """Return a segment of the turn with its first operation last, before its descendants; None if any of that rank
+        is one. follower: the operation right behind it on its rank.
+        """
+        x = segment[0]
+        rank, found, behind, others = self.rank[x], {x}, [x], list[int]()
+        for y in segment[1:]:
+            if self.needs[y] not in found and (y == follower or self.before[y] not in found):
+                others.append(y)
+                continue
+            if self.rank[y] == rank:
+                return None
+            found.add(y)
+            behind.append(y)
+        return [*others, *behind]
 
 
 def temperatures(problem: Problem) -> tuple[float, float]:
@@ -163,25 +295,20 @@ def temperatures(problem: Problem) -> tuple[float, float]:
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders by walks from the best of the pool in longer and longer rounds, or None."""
+    """Yield better and better orders, or None, by walks from the best of the pool, each twice as long as the last."""
     if not pool.problem.operations:
         return
-    problem, meter, (hot, cold) = pool.problem, pool.meter, temperatures(pool.problem)
-    chosen = enumerate(pool.entries[:STARTS], STARTS * seed)
-    searches = [(name, Search(problem, found, number, meter)) for number, (_, name, found) in chosen]
-    count = FIRST
-    while searches:
-        for name, search in searches:
-            found = f"local search from {name.removesuffix(PUSHED)}"
-            known = search.value
-            for value in search.steps(count, hot, cold):
-                if value < known:
-                    known = value
-                    yield found, search.best
-                else:
-                    yield found, None
-            yield pushed(found), justifier.push(search.best, meter)
-            search.restart()
-        searches.sort(key=lambda entry: entry[1].value)
-        del searches[max(2, len(searches) - 1) :]
-        count *= 2
+    meter, (hot, cold) = pool.meter, temperatures(pool.problem)
+    for turn in range(ROUNDS):
+        _, name, begin = pool.entries[0]
+        found = f"local search from {name.removesuffix(PUSHED).removeprefix('local search from ')}"
+        search = Search(pool.problem, begin, ROUNDS * seed + turn, meter)
+        known, enough = search.value, meter.spent + OFFERED
+        for value in search.steps(FIRST << turn, hot, cold):
+            if value < known and meter.spent >= enough:
+                known, enough = value, meter.spent + OFFERED
+                yield found, search.best
+            else:
+                yield found, None
+        yield found, search.best
+        yield pushed(found), justifier.push(search.best, meter)

@@ -28,6 +28,7 @@ _FINE = 400_000  # variables of one encoding above which durations are rounded f
 _COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
 _THOROUGH, _RANKS = 10_000_000, 3  # most steps for single ranks, of which the meter counts a part
+_ONCE, _WALKED = 1_500_000, 0.5  # most steps for a first question to them; part of the time for heuristics after it
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
 _UNROLLED = 0.45  # part of the time for schedules of few microbatches, unrolled
@@ -65,6 +66,8 @@ def search(
             _bound(state, meter)
         progress(state)
         _first_look(state, heuristics, meter, progress)
+        _ask_ranks(state, refutes, meter, once=True)
+        _walk(state, heuristics, meter, _WALKED, progress)
         _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
             _unroll(state, pool, limits, progress)
@@ -96,9 +99,14 @@ def _look(problem: Problem) -> int:
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
-def _ask_ranks(state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter) -> None:
-    """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute."""
-    steps = int(min(_THOROUGH, meter.left))
+def _ask_ranks(
+    state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter, *, once: bool = False
+) -> None:
+    """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute.
+
+    once: only ask whether the best schedule is optimal, in few steps.
+    """
+    steps = int(min(_ONCE if once else _THOROUGH, meter.left))
     if state.value is None or state.proved or not steps:
         return
     low, high = state.lower - 1, state.value - 1
@@ -112,7 +120,7 @@ def _ask_ranks(state: State, refutes: Callable[[int, int], tuple[bool, int]], me
         else:
             high = bound
         bound = (low + high) // 2
-        if high - low <= state.value // _EXACT:
+        if once or high - low <= state.value // _EXACT:
             return
 
 
@@ -128,6 +136,17 @@ def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Pr
     """Take the orders of the first look of the heuristics; of no orders, at least the first."""
     enough = min(meter.spent + _look(state.problem), meter.limit)
     while not state.proved and (state.best is None or meter.spent < enough):
+        found = next(heuristics, ("", None))
+        if found is not None and found[1] is None:
+            return
+        if found is not None:
+            _offer(state, *found, progress)
+
+
+def _walk(state: State, heuristics: Heuristics, meter: Meter, share: float, progress: Progress) -> None:
+    """Continue the heuristics for a share of the steps that are left."""
+    enough = meter.spent + share * meter.left
+    while not state.proved and meter.spent < enough:
         found = next(heuristics, ("", None))
         if found is not None and found[1] is None:
             return
@@ -165,13 +184,7 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
     variables = int((high - low).sum())
     if variables < _FINE:
         return
-    enough = pool.meter.spent + _WINDOWS * pool.meter.left
-    while not state.proved and pool.meter.spent < enough:
-        found = next(heuristics, ("", None))
-        if found is not None and found[1] is None:
-            break
-        if found is not None:
-            _offer(state, *found, progress)
+    _walk(state, heuristics, pool.meter, _WINDOWS, progress)
     inner = replace(limits, portfolio=False)
     if (coarse := grid(state.problem)) is not None:
         _offer_rounded(state, pool, coarse, inner, progress, down=True)
