@@ -196,7 +196,7 @@ class Examination(Record):
         """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
         made = self.analysis
         stopped = made.verdicts is not None and made.model not in made.verdicts.holds
-        schedule = made.schedule if stopped else made.schedule.with_program(None)
+        schedule = made.schedule if stopped or made.own is None else made.schedule.with_program(None)
         return Analysis(schedule, made.costs, made.release, made.model, owned=made.owned)
 
     @cached_property
@@ -225,9 +225,8 @@ def _time(made: Analysis, remarks: tuple[str, ...]) -> Time | None:
         costs.said[used] = costs.to_json(), costs.assumed_of(used), made.remarks, made.rests_on, (*costs.doubts(used),)
     given, assumed, said, rests_on, doubts = costs.said[used]
     times = spent.makespan, spent.spans, spent.work
-    return Time(
-        *times, {**given}, {**assumed}, (*said, *remarks), rests_on, doubts=(*doubts, *remarks), unit=costs.unit
-    )
+    said, doubts = (*said, *remarks), (*doubts, *remarks)
+    return Time(*times, {**given}, {**assumed}, said, rests_on, doubts=doubts, unit=costs.unit)
 
 
 def _memory(made: Analysis, caps: tuple[Fraction, ...] | None, more: Iterable[Part]) -> Memory:

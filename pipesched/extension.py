@@ -242,12 +242,7 @@ class Verb(Row):
     forms: Mapping[str, tuple[str, ...]] | Callable[[], Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
-TEXTS: Mapping[str, tuple[str, ...]] = {
-    "text": (".txt",),
-    "concise": (".txt",),
-    "github": (".txt",),
-    "json": (".json",),
-}
+TEXTS: Mapping[str, tuple[str, ...]] = dict.fromkeys(("text", "concise", "github"), (".txt",)) | {"json": (".json",)}
 """The forms of a verb that has none of its own."""
 
 

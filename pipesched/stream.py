@@ -296,9 +296,8 @@ def header(data: object) -> Stream:
     known = type(version) is int and version in (VERSION, STEPPED)
     _need(known, "version", f"this reader supports versions {VERSION} and {STEPPED}, not {version}")
     later = version == STEPPED
-    routes = tuple(
-        _route(x, f"placement[{i}]", -later) for i, x in enumerate(_list(data.get("placement"), "placement"))
-    )
+    listed = enumerate(_list(data.get("placement"), "placement"))
+    routes = tuple(_route(x, f"placement[{i}]", -later) for i, x in listed)
     _need(bool(routes), "placement", "there is no route")
     _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
     parameters = data.get("parameters")

@@ -65,11 +65,6 @@ class Memory(Record):
         top, bottom = self.part.numerator, self.part.denominator
         return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 
-    @property
-    def passing(self) -> bool:
-        """True if some F frees its memory at its end."""
-        return bool((self.held != self.kept).any())
-
     def at(self, index: int) -> Fraction:
         """Return the activations of the operation's rank after it (for an F, from its start on)."""
         return int(self.held[index]) * self.part

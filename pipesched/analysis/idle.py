@@ -57,10 +57,6 @@ class Idle:
     def span_bubble(self) -> Fraction:
         return bubble(self.span, self.work)
 
-    @property
-    def overhead(self) -> Fraction | None:
-        return overhead(self.makespan, self.work)
-
 
 def busy(schedule: Schedule, times: Timeline) -> tuple[Ints, Ints]:
     """Return the span and the work of every rank of a schedule that finishes, in ticks."""

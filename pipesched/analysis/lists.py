@@ -34,6 +34,7 @@ TRIED, WORTH = 4096, 8  # after TRIED rounds it is known whether they run WORTH 
 AHEAD = 4096  # entries that are run before checking whether one of them had to wait
 NEVER = 1 << 62  # the end of an entry that has not run
 RAISED = 16  # most passes over all entries that raise their ends; one takes a twentieth of the time of a run
+STEADY = 128  # rounds of lists in step before repetitions are looked for
 _WIDTH = 4  # inputs of an entry that are stored as columns
 _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
@@ -116,10 +117,10 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
     """Run rounds: in each, every list runs its next entry if its inputs are ready. No entry may have further inputs.
 
     Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait,
-    and are undone if one had to. If lists mostly wait for each other, so that a round runs few entries, the event loop
-    is faster and takes over.
+    and are undone if one had to. Entries that repeat are run all at once. If lists mostly wait for each other, so that
+    a round runs few entries, the event loop is faster and takes over.
     """
-    size = len(lists.cost)
+    size, steady, look = len(lists.cost), 0, STEADY
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)
     end[size] = 0  # the end of an absent input
     at, last = lists.cut[:-1].copy(), lists.cut[1:]
@@ -143,6 +144,12 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
         clock[ranks] = now
         at[ranks] += ahead
         round_number += ahead
+        steady = steady + ahead if len(ready) == len(live) else 0
+        if look <= steady and (at[live] < last[live]).all():
+            more = _repeated(lists, at[live], end, turn, steady)
+            at[live] += more
+            clock[live] = end[at[live] - 1]
+            round_number, look = round_number + more, 2 * look
         if round_number == TRIED and int((at - lists.cut[:-1]).sum()) < WORTH * TRIED:
             return run_events(lists)
         left = last[live] - at[live]
@@ -151,6 +158,46 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
         ahead = max(1, min(ahead, AHEAD // max(1, len(live)), TRIED - round_number % TRIED, int(left.min())))
     end[end >= NEVER] = -1
     return end[:size], turn, at
+
+
+def _repeated(lists: Lists, at: Ints, end: Ints, turn: Column, steady: int) -> int:
+    """Run the next entries of lists that were in step for `steady` rounds, as far as they repeat earlier ones; return
+    their number per list.
+
+    Entries repeat if they cost as much as those one period before, and their inputs are one period after the inputs of
+    those. Then they end one period later, if that holds for the last entries and for the inputs that have already run.
+    """
+    last, size, cost = lists.cut[lists.cut.searchsorted(at, side="right")], len(lists.cost), lists.cost
+    need = lists.inputs[0][0][at[0] : last[0]]
+    by = _period(np.where(need < size, need - np.arange(at[0], last[0]), size), steady - 1)
+    if not by or (later := end[at - 1] - end[at - 1 - by]).min() < later.max():
+        return 0
+    alike, new = cost[by:] == cost[:-by], np.zeros(size + 1, dtype=np.bool_)
+    for need, delay in lists.inputs:
+        moved = need[by:] - need[:-by]
+        alike &= (moved == by) | (need[by:] == size) & (moved == 0)
+        alike &= True if delay is None else delay[by:] == delay[:-by]
+    odd = np.append(np.flatnonzero(~alike) + by, size)
+    count = int((np.minimum(odd[odd.searchsorted(at)], last) - at).min()) // by * by
+    parts = [slice(first, first + count) for first in at.tolist()]
+    for here in parts:
+        new[here] = True
+    for need, _ in lists.inputs:
+        old = need[new[:-1] & ~new[need] & (need < size)]
+        if (end[old] != end[old - by] + later[0]).any():
+            return 0
+    guess = np.arange(1, count // by + 1)[:, None] * later[0]
+    for here in parts:
+        end[here] = (guess + end[here.start - by : here.start]).ravel()
+        turn[here] = np.arange(1, count + 1, dtype=PLACE) + turn[here.start - 1]
+    return count
+
+
+def _period(column: Column, most: int) -> int:
+    """Return the smallest distance, at most `most`, by which the first half of a column repeats; 0 without one."""
+    half = len(column) // 2
+    some = (np.flatnonzero(column[1 : min(half, most) + 1] == column[:1]) + 1).tolist()
+    return next((by for by in some if np.array_equal(column[by : by + half], column[:half])), 0)
 
 
 def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:

@@ -99,11 +99,13 @@ def entries(
     schedule: Schedule, dependencies: Dependencies, ticks: Ticks, copies: Copies | None
 ) -> tuple[Column, Ints, Ints, Waits]:
     """Return the slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
-    head = (~schedule.joined).nonzero()[0]
-    slot = (~schedule.joined).cumsum(dtype=PLACE) - PLACE(1)
-    cost, cut, found = slot_costs(schedule, ticks)[head], head.searchsorted(schedule.start), dependencies.messages()
+    cost, cut, found = slot_costs(schedule, ticks), schedule.start, dependencies.messages()
     delay = ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
-    waits = slot[found.consumer], slot[found.producer], delay
+    slot, waits = np.arange(len(schedule), dtype=PLACE), (found.consumer, found.producer, delay)
+    if schedule.joined.any():
+        head, slot = (~schedule.joined).nonzero()[0], (~schedule.joined).cumsum(dtype=PLACE) - PLACE(1)
+        cost, cut = cost[head], head.searchsorted(schedule.start)
+        waits = slot[found.consumer], slot[found.producer], delay
     return slot, *((cost, cut, waits) if copies is None else copies.joined(schedule, ticks, slot, cost, cut, waits))
 
 
@@ -111,16 +113,16 @@ def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plain
     """Run the schedule once, greedily; O(operations). plainly: run without copies and further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
-    head = (~schedule.joined).nonzero()[0]
+    slots = schedule.slots
     lists = Lists.of(cost, cut, waits)
     plain = copies is None and not len(dependencies.further)
     end, turn, at = plainly(lists) if plain else run(lists, rounds=False)
     begin = end - cost
     begin[end < 0] = -1
     if copies is not None:
-        copies = replace(copies, start=begin[len(head) :], end=end[len(head) :])
+        copies = replace(copies, start=begin[slots:], end=end[slots:])
     stops = zip(at.tolist(), cut[1:].tolist(), strict=True)
-    stuck = tuple(int(head[i]) if i < high else -1 for i, high in list(stops)[: schedule.ranks])
-    if len(head) < len(schedule) or copies is not None:
+    stuck = tuple(int(slot.searchsorted(i)) if i < high else -1 for i, high in list(stops)[: schedule.ranks])
+    if slots < len(schedule) or copies is not None:
         begin, end, turn = begin[slot], end[slot], turn[slot]
     return Timeline(begin, end, turn, stuck, copies)

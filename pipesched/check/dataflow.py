@@ -118,10 +118,8 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
 def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
         what = f"{schedule[i]} is the second part of an overlap pair, and no operation of rank {int(schedule.rank[i])}"
-        here = label(schedule, i, "the first of its rank")
-        yield Diagnostic(
-            CheckCode.OVERLAP_DEPENDENT, f"{what} is before it", (here,), notes(more), "put an F before it"
-        )
+        here = (label(schedule, i, "the first of its rank"),)
+        yield Diagnostic(CheckCode.OVERLAP_DEPENDENT, f"{what} is before it", here, notes(more), "put an F before it")
 
 
 def _cycle(made: Analysis) -> Iterator[Diagnostic]:

@@ -17,7 +17,7 @@ from pipesched.engines.pair import TooLong
 from pipesched.engines.parts import LETTERS, MORE, OWN, Chain, Parts, Stage, least, slot
 from pipesched.extension import Extended
 from pipesched.model.columns import Ints
-from pipesched.model.cost_values import Cost, common_scale
+from pipesched.model.cost_values import Cost, scale_of
 from pipesched.model.costs import PAIRS, Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, percent
@@ -89,7 +89,7 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
         raise fail(EngineCode.PARTS_PAIR, message, help=f"give --cost {key}=..., or fewer parts or layers") from None
     if len(set(times)) == 1:
         return times[0]
-    scale = common_scale(times, _COARSER)
+    scale = scale_of(times, _COARSER)
     whole = np.zeros((schedule.stages, schedule.microbatches), dtype=np.int64)
     whole[first, schedule.microbatch[second - 1]] = np.array([int(x * scale) for x in times])[inverse]
     return Grid(whole, scale)
@@ -203,7 +203,7 @@ def exposed(examination: Examination) -> Exposed | None:
         return [factor * sum(map(load, stage.chains(kind))) for kind in _KINDS.values() for stage in stages]
 
     rows = times(lambda chain: chain.load(OWN)), times(Chain.load)
-    scale = common_scale([Fraction(1, ticks.scale), *(x for row in rows for x in row)], _COARSER)
+    scale = scale_of([Fraction(1, ticks.scale), *(x for row in rows for x in row)], _COARSER)
     tables = np.zeros((2, len(Op), len(stages)), dtype=np.int64)
     tables[:, list(_KINDS)] = np.array([[int(x * scale) for x in row] for row in rows]).reshape(2, -1, len(stages))
     own, every = tables[:, schedule.op, np.array(index)[schedule.stage]]

@@ -177,8 +177,6 @@ def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOr
     return order if len(at) == len(op) else order.taken(at)
 
 
-PS = Reader(
-    "ps", "a .ps file", ".ps", lambda *_: True, Lazy("formats.readers:_ps"), ("parameters", "max_ops"), place=100
-)
-
+_TAKES = ("parameters", "max_ops")
+PS = Reader("ps", "a .ps file", ".ps", lambda *_: True, Lazy("formats.readers:_ps"), _TAKES, place=100)
 READERS = (PS,)

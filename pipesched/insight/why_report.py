@@ -181,7 +181,7 @@ def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
 def _head(why: Why) -> str:
     """Return the sizes, and the times with the bubble; for an order that deadlocks, how far it runs."""
     time, made, fault = why.report.parts.time, why.analysis, why.report.fault
-    title = f"{made.schedule.display_name}  {sizes(why.report.parameters)}"
+    title = f"{made.schedule.title or made.schedule.name}  {sizes(why.report.parameters)}"
     unit = made.costs.unit
     remarks = [x.message for x in why.report.diagnostics if x.code is CheckCode.IDLE_RANK]
     remarks += made.costs.doubts(made.costs_used) if unit else made.remarks

@@ -63,11 +63,8 @@ class Programs:
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
         """Return the programs of all ranks as arrays; None if arrays cannot reproduce them."""
-        if (
-            self.checked.rule
-            or self.placement.shared
-            or self.placement.rank_of.size * self.placement.microbatches <= FEW
-        ):
+        places = self.placement
+        if self.checked.rule or places.shared or places.rank_of.size * places.microbatches <= FEW:
             return None
         with suppress(Unsuited):
             return Arrays(self.checked, self.names, self.placement, self.max_ops).run(assigned)

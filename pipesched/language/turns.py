@@ -74,9 +74,8 @@ class Chunks:
     def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
         """Return the chunks of these ranks in a placement."""
         held = [placement.chunks(rank) for rank in ranks]
-        rows = [
-            (*placement.ranges[route], stage * placement.microbatches) for chunks in held for route, stage in chunks
-        ]
+        m, each = placement.microbatches, (one for chunks in held for one in chunks)
+        rows = [(*placement.ranges[route], stage * m) for route, stage in each]
         low, end, key = np.array(rows, dtype=np.int64).reshape(-1, 3).T
         return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
 

@@ -47,7 +47,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     del rank  # frees much memory
     source, last = np.concatenate([computes, *sources, endings], dtype=PLACE)[row], row - (size + 2 * messages)
     late = (last >= 0).nonzero()[0]
-    stage, microbatch = schedule.stage[source].astype(np.int32), schedule.microbatch[source].astype(np.int32)
+    stage, microbatch = (x[source].astype(np.int32, copy=False) for x in (schedule.stage, schedule.microbatch))
     stage[late] = np.concatenate([of, stages, stages, endings[: len(steps)]])[last[late]]
     microbatch[late] = -1
     there = np.concatenate([found.consumer, found.producer])
@@ -57,7 +57,8 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
         """Return a column for messages and the last instructions, -1 for the others."""
         return np.concatenate([none[:size], of[there], none[size:], *endings], dtype=np.int32)[row]
 
-    sends, receives = (_OF_CONSUMER[role][schedule.op[found.consumer]] for role in (SENDS, RECEIVES))
+    taken = schedule.op[found.consumer]
+    sends, receives = (_OF_CONSUMER[role][taken] for role in (SENDS, RECEIVES))
     rest = np.append(local, np.repeat(_ENDINGS, [2 * len(syncs), len(steps)]))
     return Program(
         schedule.name,

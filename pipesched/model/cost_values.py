@@ -2,7 +2,7 @@
 
     F=3/2    F=[1,2,2,1]    F=[[6,8,3,7],[6,8,3,7]]
 
-All numbers are exact: whole numbers over one scale, as large as 64 bits allow (`common_scale`).
+All numbers are exact: whole numbers over one scale, as large as 64 bits allow (`scale_of`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     return made
 
 
-def common_scale(numbers: Sequence[Fraction], larger: str) -> int:
+def scale_of(numbers: Sequence[Fraction], larger: str) -> int:
     """Return the number of ticks per unit with which all of these are whole numbers."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):

@@ -33,19 +33,7 @@ import numpy as np
 
 from pipesched.diagnostics import Code, budgeted, fail
 from pipesched.model.columns import Column, Ints, nearest
-from pipesched.model.cost_values import (
-    Cost,
-    common_scale,
-    each,
-    in_json,
-    in_text,
-    least,
-    listed,
-    most,
-    parse,
-    read,
-    table,
-)
+from pipesched.model.cost_values import Cost, each, in_json, in_text, least, listed, most, parse, read, scale_of, table
 from pipesched.model.grid import Grid, alike
 from pipesched.model.numbers import exact
 from pipesched.model.ops import COMPUTES, COPIES, LETTERS
@@ -68,7 +56,6 @@ _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas i
 
 
 Said: TypeAlias = tuple[dict[str, object], dict[str, str], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""Costs in JSON, the derived ones with the text of their rule, all remarks, the assumptions among them, and doubts."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +245,7 @@ class Costs:
 
     @cached_property
     def said(self) -> dict[frozenset[str], Said]:
-        """The words for a report, by the kinds on which times depend."""
+        """By the kinds on which times depend: the costs in JSON, the derived ones, remarks, assumptions, and doubts."""
         return {}
 
     def differing(self, key: str) -> str:
@@ -300,10 +287,10 @@ class Costs:
             PipeschedError: PS222, as for `ticks`.
         """
         for key, cost in self.given.items():
-            common_scale(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
+            scale_of(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
             if isinstance(cost, tuple | Grid):
                 table(key, cost, stages, microbatches)
-        common_scale([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
+        scale_of([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
         """Return the times as integers. microbatches: their number; None if all of them cost the same.
@@ -326,7 +313,7 @@ class Costs:
         self.require_fit(stages, microbatches)
         costs = {key: cost for key in TIMES if (cost := self[key]) is not None}
         tables = {key: table(key, cost, stages, microbatches) for key, cost in costs.items()}
-        scale = common_scale([x for made in tables.values() for x in listed(made)], _COARSER)
+        scale = scale_of([x for made in tables.values() for x in listed(made)], _COARSER)
 
         def whole(*keys: str) -> Ints:
             of = np.broadcast_arrays(*(tables[key].whole * (scale // tables[key].scale) for key in keys))
@@ -361,7 +348,7 @@ class Costs:
 
     def _share(self, key: str, stages: int, microbatches: int | None) -> Grid:
         cost = self.given.get(key, _DEFAULT[key])
-        common_scale(alike(listed(cost)), _ROUNDER)
+        scale_of(alike(listed(cost)), _ROUNDER)
         return table(key, cost, stages, microbatches)
 
     def to_json(self) -> dict[str, object]:
@@ -373,9 +360,8 @@ class Costs:
 
     @cached_property
     def _json(self) -> dict[str, object]:
-        left_out = (UNIT.keys() - BASE | {*PAIRS[1:], "K"}) - self.given.keys() | (
-            {"M"} if self.scalar("M") == 1 else set()
-        )
+        even = {"M"} if self.scalar("M") == 1 else set()
+        left_out = (UNIT.keys() - BASE | {*PAIRS[1:], "K"}) - self.given.keys() | even
         return {key: in_json(self._whole(key)) for key in KEYS if key not in left_out}
 
     @classmethod

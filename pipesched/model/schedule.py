@@ -86,11 +86,6 @@ class Schedule(RankLists):
         return f"<Schedule {title}: {len(self)} operations of {self.stages} stages on {self.ranks} ranks>"
 
     @property
-    def display_name(self) -> str:
-        """The title, or the name if there is none."""
-        return self.title or self.name
-
-    @property
     def slices(self) -> int:
         """The number of consecutive microbatches that are the slices of one sequence."""
         return self.placement.slices
@@ -135,8 +130,6 @@ class Schedule(RankLists):
 
     def with_program(self, program: Program | None) -> Schedule:
         """Return the schedule with another program, or without one."""
-        if program is self.program:
-            return self
         made = object.__new__(Schedule)
         made.__dict__.update({name: getattr(self, name) for name in self.__dataclass_fields__}, program=program)
         return made

@@ -99,7 +99,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
         "needs": chart.analysis.dependencies.producer,
         "cause": why.cause,
         "held": memory.held,
-        **({"kept": memory.kept} if memory.passing else {}),
+        **({"kept": memory.kept} if (memory.held != memory.kept).any() else {}),
         "line": where.line,
         "column": where.column,
     }

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 
-from pipesched.analysis.idle import Idle, headline
+from pipesched.analysis.idle import Idle, headline, overhead
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import share
 from pipesched.model.ops import Op
@@ -62,7 +62,7 @@ def _by_span(times: Idle, unit: Unit) -> str:
 
 
 def _by_work(times: Idle, unit: Unit) -> str:
-    fraction = share(times.overhead or Fraction(0))
+    fraction = share(overhead(times.makespan, times.work) or Fraction(0))
     return f"makespan {unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
 
 

@@ -5,7 +5,10 @@ The oracle (`oracles/simulate.py`) sweeps over dicts of fractions; both engines,
 
 from __future__ import annotations
 
+import itertools
+import random
 from fractions import Fraction
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -152,3 +155,47 @@ def test_rounds_and_events_agree_at_sizes_of_real_use() -> None:
         costs = Costs.parse("F=3,I=4,W=2,C=1/2")
         one, other = ran(schedule, costs, "rounds"), ran(schedule, costs, "events")
         assert np.array_equal(one.start, other.start) and np.array_equal(one.end, other.end)
+
+
+def periodic(rng: random.Random) -> engine.Lists:
+    """Lists that repeat their costs and waits with one period, but for a few entries anywhere."""
+    count, period, times = rng.randint(1, 5), rng.randint(1, 5), rng.randint(8, 40)
+    length, late = period * times, rng.random() < 0.5
+    pattern = [(rng.randint(0, 4), rng.randrange(count), rng.randint(0, 6), rng.randint(0, 3)) for _ in range(period)]
+    rows = [[rng.choice([*pattern, (1, 0, 0, 0)]) for _ in range(period)] * times for _ in range(count)]
+    for _ in range(rng.choice([0, 0, 1, 3])):
+        rows[rng.randrange(count)][rng.randrange(length)] = (rng.randint(0, 9), rng.randrange(count), 0, 5)
+    cost = np.array([entry[0] for row in rows for entry in row])
+    waits = [
+        (row * length + i, other * length + i - 1 - back, delay * late)
+        for row, entries in enumerate(rows)
+        for i, (_, other, back, delay) in enumerate(entries)
+        if i > back and other != row
+    ]
+    entry, awaited, delay = np.array(waits, dtype=np.int64).reshape(-1, 3).T
+    return engine.Lists.of(cost, np.arange(count + 1) * length, (entry, awaited, delay))
+
+
+@pytest.mark.parametrize("seed", range(deep(4)))
+def test_entries_that_repeat_end_as_if_run_one_by_one(seed: int) -> None:
+    """Rounds that skip repetitions and the event loop give the same ends; every entry has a later turn than its inputs
+    and the entry before it. Many lists repeat, and not all of them to the end.
+    """
+    rng, skipped = random.Random(seed), list[int]()
+    repeated = engine._repeated
+
+    def spied(*given: Any) -> int:
+        skipped.append(repeated(*given))
+        return skipped[-1]
+
+    for _ in range(50):
+        lists = periodic(rng)
+        with mock.patch.object(engine, "STEADY", rng.choice([2, 5, 9])), mock.patch.object(engine, "_repeated", spied):
+            end, turn, at = engine.run_rounds(lists)
+        expected, _, stopped = engine.run_events(lists)
+        assert np.array_equal(end, expected) and np.array_equal(at, stopped)
+        turn = np.append(turn, -1)
+        for need, _ in lists.inputs:
+            assert (turn[need] < turn[:-1]).all()
+        assert all((np.diff(turn[low:high]) > 0).all() for low, high in itertools.pairwise(lists.cut.tolist()))
+    assert sum(x > 0 for x in skipped) > 5

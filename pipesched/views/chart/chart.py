@@ -42,7 +42,7 @@ class Chart(Record):
     @property
     def title(self) -> str:
         """The name for people."""
-        return self.name or self.schedule.display_name
+        return self.name or self.schedule.title or self.schedule.name
 
     @cached_property
     def sizes(self) -> Mapping[str, Value]:

@@ -54,7 +54,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     when = np.where(takes, chart.times.start[part], chart.times.end[part])[ran]
     memory = chart.analysis.memory
     held = memory.held[part][ran]
-    if memory.passing:
+    if (memory.held != memory.kept).any():  # some F frees its memory at its end
         when = np.stack([when, chart.times.end[part][ran]], axis=1).ravel()
         held = np.stack([held, memory.kept[part][ran]], axis=1).ravel()
     nothing = np.zeros(1, dtype=np.int64)
