@@ -43,12 +43,13 @@ LONG = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden streams of emit/ anew")
-    parser.addoption("--depth", type=int, default=1, metavar="N", help="N times as many cases of each random test")
+    parser.addoption("--full", action="store_true", help="every test, those marked nightly too")
+    parser.addoption("--depth", type=int, default=0, metavar="N", help="--full, N times as many cases of random tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all is collected, which takes a fifth less
-    os.environ[depth.VARIABLE] = str(config.getoption("--depth"))
+    os.environ[depth.VARIABLE] = str(config.getoption("--depth") or int(config.getoption("--full")))
     progress.EVERY = 1e6  # seconds: how fast a machine is does not change what commands print here
     os.environ["OMP_NUM_THREADS"] = "1"  # for torch, not imported yet: the cores are for other tests
     if hasattr(config.option, "loadscopereorder"):  # of xdist: our order is better than that by number of tests
@@ -105,8 +106,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; tests that measure time last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files first; tests that measure time last. Nightly tests of a file run where it is named, or with --full."""
+    if os.environ[depth.VARIABLE] == "0":
+        named = {Path(one.partition("::")[0]).resolve() for one in config.args}
+        left = [x for x in items if x.get_closest_marker("nightly") and x.path not in named]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [x for x in items if x not in {*left}]
     place = {name: at for at, name in enumerate((*sorted(RANKS), *LONG))}
     items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(place))))
 

@@ -1,4 +1,5 @@
-"""Number of cases of a random test: `pytest --depth N` tries N times as many; by hand, when an engine changes.
+"""Number of cases of a test: a usual run tries few of a slow law, `--full` all that its text names, `--depth N` N times
+as many.
 
 Modules read it at their import, which is after the options are read.
 """
@@ -13,17 +14,20 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 VARIABLE = "PIPESCHED_TEST_DEPTH"
+USUAL = os.environ.get(VARIABLE) == "0"
+"""The run has neither ``--full`` nor ``--depth``."""
+
 Case = TypeVar("Case")
 
 
-def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
-    """Return a sample of the cases of a slow law; with ``--depth 2`` all."""
-    return cases[:: every if deep(1) == 1 else 1]
+def some(cases: Sequence[Case], every: int, usual: int = 0) -> Sequence[Case]:
+    """Return one in so many cases of a slow law, in a usual run one in ``usual``; with ``--depth 2`` all."""
+    return cases[:: (usual if USUAL else 0) or (every if deep(1) == 1 else 1)]
 
 
-def deep(cases: int) -> int:
-    """Return the given number of cases, times the depth."""
-    return cases * int(os.environ.get(VARIABLE, "1"))
+def deep(cases: int, usual: int = 0) -> int:
+    """Return the given number of cases, times the depth; in a usual run the smaller number, if there is one."""
+    return (usual if USUAL else 0) or cases * max(1, int(os.environ.get(VARIABLE, "1")))
 
 
 def by_hand(**tried: tuple[Callable[[int], str], int]) -> None:

@@ -165,6 +165,7 @@ def test_what_is_called_right_is_right(first: int) -> None:
         assert not differences(batched(seed), seed)
 
 
+@pytest.mark.nightly
 def test_the_mix_can_show_a_fault() -> None:
     """A third is right, a third is not; most have batches, many have several communicators, some finish only under
     laxer models.

@@ -102,6 +102,7 @@ def test_the_least_capacity_is_the_edge() -> None:
         assert termination.holds(case, parse("strict")) == (capacity == 0)
 
 
+@pytest.mark.nightly
 def test_the_mix_can_show_a_fault() -> None:
     """Every feature occurs in a hundredth of the programs, either verdict in a tenth, and capacities exceed 2."""
     cases = list(random_cases(0, 200))

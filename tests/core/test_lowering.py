@@ -303,6 +303,7 @@ def test_what_is_accepted_becomes_a_right_program(schedule: Schedule) -> None:
         assert symbolic.right(program) and simulate.finishes(program)
 
 
+@pytest.mark.nightly
 def test_both_verdicts_are_there_among_the_broken() -> None:
     """The law above is not empty: some of these are accepted, and most are not."""
     good = sum(pipesched.verify(strategies.broken_schedule(seed)).ok for seed in range(150))

@@ -81,6 +81,7 @@ def test_the_least_of_all_orders(objective: str) -> None:
     assert not list(found(range(deep(3)), objective))
 
 
+@pytest.mark.nightly
 def test_a_rank_begins_late_where_that_is_shorter() -> None:
     """On a loop with p=2, v=2, m=3, rank 1 begins with microbatch 1 and does not wait for it; the span is its work,
     36."""

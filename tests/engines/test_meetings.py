@@ -169,6 +169,7 @@ def test_a_cycle_behind_long_lists_is_short() -> None:
     assert len(found.labels) == 2 and not list(made.differing())
 
 
+@pytest.mark.nightly
 def test_real_processes_end_and_stop_as_predicted() -> None:
     """Some sets on gloo processes with real all-to-alls, one thread per engine; more by the command above."""
     pytest.importorskip("torch.distributed")

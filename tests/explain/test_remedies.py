@@ -261,7 +261,9 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return int(status or 0), shown.out + shown.err
 
 
-@pytest.mark.parametrize("name", SLIPS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name == "framework" else ()) for name in SLIPS]
+)
 def test_a_remedy_that_is_followed_ends_the_mistake(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

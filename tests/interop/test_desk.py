@@ -17,6 +17,7 @@ import pytest
 
 import pipesched
 from pipesched.interop.recorded import entries
+from tests.depth import deep
 from tests.interop.incidents_at_length import count
 from tests.makers import recorded_runs, torch_pickles
 from tests.makers.incident_dumps import FORMS, entry_of, write
@@ -35,11 +36,12 @@ os._exit(0)  # gloo's threads end with the process; torch may abort when it ends
 
 def test_the_first_rank_is_the_one_that_failed() -> None:
     """Kills, stops, calls left out, exchanged or misdirected, in pipelines and collectives: 95 of 100 are named."""
-    right, wrong = count(range(7000, 7030))
-    assert right.total() > 28, wrong
+    cases = deep(30, usual=12)
+    right, wrong = count(range(7000, 7000 + cases))
+    assert right.total() > 0.94 * cases, wrong
 
 
-@pytest.mark.parametrize("stacks", ["stacks", "none"])
+@pytest.mark.parametrize("stacks", [pytest.param("stacks", marks=pytest.mark.nightly), "none"])
 def test_dumps_of_torch_are_read(stacks: str, tmp_path: Path) -> None:
     """A dump of torch itself is read; without stacks, the tests' writer gives it the same bytes."""
     run = [sys.executable, "-c", _GLOO, str(tmp_path / "store"), stacks]

@@ -109,6 +109,7 @@ def hold(cases: list[Any]) -> dict[str, tuple[int, int]]:
     return count
 
 
+@pytest.mark.nightly
 def test_every_class_is_judged_as_the_oracles_judge_it() -> None:
     """Unchanged, all are right; with deferred receives all are wrong, except breadth first on three ranks.
 

@@ -111,7 +111,9 @@ def test_the_order_is_the_published_one(site: Path, sizes: tuple[int, int, int])
 
 
 @each
-@pytest.mark.parametrize("p", [2, 3, 4, 6, 8, 16])
+@pytest.mark.parametrize(
+    "p", [2, 3, 4, 6, pytest.param(8, marks=pytest.mark.nightly), pytest.param(16, marks=pytest.mark.nightly)]
+)
 def test_groups_are_the_published_ones(site: Path, p: int) -> None:
     """The groups of interleaved_n in the library have more than p microbatches, the last one whole or of p
     microbatches."""
@@ -231,6 +233,7 @@ def test_forward_only() -> None:
         assert report.parts is not None and report.parts.operations == 2 * v * 4
 
 
+@pytest.mark.nightly
 @executed
 def test_the_page_shows_what_verify_says() -> None:
     """The recorded block of schedules/found is its output."""
@@ -246,6 +249,7 @@ def test_the_page_shows_what_verify_says() -> None:
 # Real processes
 
 
+@pytest.mark.nightly
 @executed
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_real_processes_do_what_is_predicted() -> None:

@@ -253,6 +253,7 @@ def answers(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")][1:]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("megatron") is None, reason="needs megatron-core")
 @pytest.mark.skipif(find_spec("yaml") is None, reason="needs PyYAML")
 def test_what_the_core_refuses_is_an_error_and_nothing_else_is() -> None:

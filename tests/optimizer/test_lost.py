@@ -85,6 +85,7 @@ def test_what_is_left_is_within_5_percent(p: int, n: int, lost: int) -> None:
     lost_rank(p, n, lost, run=False)
 
 
+@pytest.mark.nightly
 def test_what_is_left_runs() -> None:
     """On processes, gradients of the answer equal the undivided model's: three copies of one stage, two of another."""
     lost_rank(2, 3, 3, run=True)

@@ -231,6 +231,7 @@ def test_another_checker_accepts_the_files(name: str, answer: Optimum, folder: P
     assert not accepts(name, cnf, folder / "cut.lrat")
 
 
+@pytest.mark.nightly
 def test_a_proof_of_the_least_m_is_one_for_every_m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If paths keep its microbatches a period apart, and for a bound that equals the value. Without its proof, or with
     a damaged one or another period, the verdict does not follow; other checkers get the files of the least m.

@@ -206,6 +206,7 @@ def test_nothing_and_too_much(text: str, code: Code) -> None:
     assert {d.code for d in caught.value.diagnostics} == {code}
 
 
+@pytest.mark.nightly
 def test_a_million_operations() -> None:
     """A million operations, an ordinary size, are read back as written."""
     count = 128 * 8192

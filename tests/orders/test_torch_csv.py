@@ -331,6 +331,7 @@ def test_line_ends_and_the_last_line() -> None:
         ]
 
 
+@pytest.mark.nightly
 def test_a_large_file() -> None:
     """393,216 cells, 64 rows, in the order of ZB-V at p = 64, m = 1024, take at most 60 MiB."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")

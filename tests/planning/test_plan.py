@@ -159,6 +159,7 @@ def _is_one(asked: Problem, choice: Choice) -> bool:
     return isinstance(made, Bound)
 
 
+@pytest.mark.nightly
 def test_who_works_makes_no_difference() -> None:
     """This process, threads and other processes give the same plan to the byte."""
     given: dict[str, Any] = {

@@ -36,6 +36,7 @@ def missed(found: Mapping[str, float]) -> np.ndarray[Any, Any]:
     return np.array([abs(found[run.id] / run.measured - 1) for run in SAID])
 
 
+@pytest.mark.nightly
 def test_a_source_that_the_fit_has_not_seen_is_predicted(found: published.Slopes) -> None:
     """With each source left out in turn: the median of all runs within 6 %, the worst within 30 %, and layouts of one
     model on the same GPUs in their order, at least +0.6 by rank.

@@ -64,7 +64,7 @@ def accepted(entries: object) -> bool:
     return verdict(entries).exit_status in (0, 3)
 
 
-@pytest.mark.parametrize("name", CHEAP[:3])
+@pytest.mark.parametrize("name", ["1f1b", pytest.param("gpipe", marks=pytest.mark.nightly), "forward_only"])
 def test_what_is_written_is_accepted(name: str) -> None:
     """Indented, and with its names in another order, it is accepted; sizes and properties equal the output of
     `prove`."""
@@ -251,6 +251,7 @@ def test_a_second_opinion_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.opinion.agreed <= 1 < len(found.opinion.open) and found.exit_status == 3
 
 
+@pytest.mark.nightly
 def test_a_question_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proof that takes more is not settled, and a certificate that takes more is refused."""
     text = written(SMALL)

@@ -94,10 +94,10 @@ SAME: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("optimize --p 2 --m 3 --mem-cap 2 --seed 7", "optimize", (), {"p": 2, "m": 3, "mem_cap": 2, "seed": 7}),
     ("optimize gpipe --p 2 --m 3 --objective span", "optimize", ("gpipe",), {"p": 2, "m": 3, "objective": "span"}),
     (
-        "optimize --p 2 --placement 0,1,1,0 --no-portfolio",
+        "optimize --p 2 --m 2 --placement 0,1,1,0 --no-portfolio",
         "optimize",
         (),
-        {"p": 2, "placement": [0, 1, 1, 0], "portfolio": False},
+        {"p": 2, "m": 2, "placement": [0, 1, 1, 0], "portfolio": False},
     ),
     ("show zb_h1 --p 2 --m 3 --width 80", "show", ("zb_h1",), {"p": 2, "m": 3}),
     (
@@ -121,7 +121,7 @@ SAME: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
         ("gpipe", "1f1b", "interleaved"),
         {"p": 2, "v": 2, "m": [4, 8], "cost_per": "stage"},
     ),
-    ("compare --all --p 2,3 --m 4", "compare", (), {"library": True, "p": "2,3", "m": 4}),
+    ("compare --all --p 1,2 --m 4", "compare", (), {"library": True, "p": "1,2", "m": 4}),
     ("diff gpipe interleaved --p 2 --v 2 --m 4", "diff", ("gpipe", "interleaved"), {"p": 2, "v": 2, "m": 4}),
     ("diff wrong.csv gpipe --m 2 -D p=2", "diff", ("wrong.csv", "gpipe"), {"m": 2, "p": 2}),
 ]

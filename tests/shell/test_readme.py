@@ -172,7 +172,14 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-CONSOLE = [(readme, number) for readme in READMES for number in range(len(blocks(readme, "console")))]
+SLOW = re.compile(
+    r"^\$ pipesched (plan |optimize .*=|optimize .*--front|play |prove gpipe|verify torch:|run .* --p 64)", re.M
+)
+CONSOLE = [
+    pytest.param(readme, number, marks=pytest.mark.nightly if SLOW.search(block) else ())
+    for readme in READMES
+    for number, block in enumerate(blocks(readme, "console"))
+]
 
 
 @pytest.mark.usefixtures("one_supervisor")
