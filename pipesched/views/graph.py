@@ -21,13 +21,14 @@ edges follow the cycle. DOT is text and needs no other program; Graphviz's `dot`
 from __future__ import annotations
 
 import itertools
-from typing import TypeAlias
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import graphviz
-import networkx as nx
 import numpy as np
 
-from pipesched.diagnostics import fail
+from pipesched.diagnostics import Code, fail
 from pipesched.support.safe import safe
 from pipesched.views.causes import critical_path
 from pipesched.views.chart import caption
@@ -36,45 +37,61 @@ from pipesched.views.codes import ViewsCode
 from pipesched.views.columns import causes_of, delays
 from pipesched.views.palette import ALARM, ink, style
 
-Graph: TypeAlias = nx.MultiDiGraph
+if TYPE_CHECKING:
+    from networkx import MultiDiGraph
 
 
-def graph(chart: Chart) -> Graph:
+@dataclass(frozen=True)
+class _Parts:
+    """A graph as plain data. nodes: by name, in the order of ranks and steps; edges: source, target, name, values."""
+
+    about: dict[str, object]
+    nodes: dict[str, dict[str, object]]
+    edges: list[tuple[str, str, str, dict[str, object]]]
+
+
+def graph(chart: Chart) -> MultiDiGraph:
     """Return the graph of a chart: nodes ``r0s1`` (rank 0, step 1), in the order of ranks and steps.
 
     A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floats, -1 if
     it never runs. An edge has its kind, and the latency of a message.
+
+    Raises:
+        PipeschedError: PS820, networkx is not installed.
     """
-    made: Graph = nx.MultiDiGraph(
-        name=safe(chart.identifier, "text"), ranks=chart.schedule.ranks, stages=chart.schedule.stages
-    )
+    try:
+        from networkx import MultiDiGraph
+    except ImportError:
+        help = "pip install 'pipesched[views]'; `show -o graph.graphml` needs no package"
+        raise fail(Code.NEEDS, "a graph needs networkx, which is not installed", help=help) from None
+    parts, made = _parts(chart), MultiDiGraph()
+    made.graph.update(parts.about)
+    made.add_nodes_from(parts.nodes.items())
+    made.add_edges_from(parts.edges)
+    return made
+
+
+def _parts(chart: Chart) -> _Parts:
     names = node_names(chart)
-    for index, name in enumerate(names):
-        made.add_node(name, **_node(chart, index))
+    nodes = {name: _node(chart, index) for index, name in enumerate(names)}
     late = delays(chart, np.arange(len(chart.schedule))).tolist()
+    made = []
     for source, target, kind in edges(chart):
-        about: dict[str, object] = {"kind": kind}
-        if kind == "message":
-            about["latency"] = float(chart.time(late[source]))
-        made.add_edge(names[source], names[target], kind, **about)
+        latency = {"latency": float(chart.time(late[source]))} if kind == "message" else {}
+        made.append((names[source], names[target], kind, {"kind": kind, **latency}))
     stops, waits = _cycle(chart)
     for rank, (name, at) in stops.items():
-        new = {
-            "label": at,
-            "op": "",
-            "stage": -1,
-            "microbatch": -1,
-            "rank": rank,
-            "step": -1,
-            "start": -1.0,
-            "end": -1.0,
-        }
-        made.add_node(name, **({} if name in made else new), cycle=True)
-    for waiting, awaited, sentence in waits:
-        made.add_edge(waiting, awaited, "cycle", kind="cycle", sentence=sentence)
+        nodes.setdefault(name, {"label": at, "op": "", **_NOWHERE, "rank": rank, **_NO_TIME})["cycle"] = True
+    made += [(waiting, awaited, "cycle", {"kind": "cycle", "sentence": said}) for waiting, awaited, said in waits]
+    about: dict[str, object] = {"name": safe(chart.identifier, "text")}
+    about |= {"ranks": chart.schedule.ranks, "stages": chart.schedule.stages}
     if chart.analysis.standstill is not None:
-        made.graph["stopped"] = caption.stopped(chart, chart.analysis.standstill)
-    return made
+        about["stopped"] = caption.stopped(chart, chart.analysis.standstill)
+    return _Parts(about, nodes, made)
+
+
+_NOWHERE = {"stage": -1, "microbatch": -1, "rank": -1, "step": -1}
+_NO_TIME = {"start": -1.0, "end": -1.0}
 
 
 def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
@@ -88,8 +105,36 @@ def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, st
 
 
 def graphml(chart: Chart) -> str:
-    """Return the graph as GraphML, which most graph tools read."""
-    return "\n".join(nx.generate_graphml(graph(chart), named_key_ids=True)) + "\n"
+    """Return the graph as GraphML, which most graph tools read. Edges are sorted by their sources."""
+    parts = _parts(chart)
+    root = ET.Element("graphml", _NAMESPACES)
+    drawn = ET.SubElement(root, "graph", edgedefault="directed")
+    keys: dict[str, ET.Element] = {}
+
+    def add(to: ET.Element, values: dict[str, object]) -> None:
+        for key, value in values.items():
+            if key not in keys:
+                said = {"id": key, "for": to.tag, "attr.name": key, "attr.type": _TYPES[type(value)]}
+                keys[key] = ET.Element("key", said)
+            ET.SubElement(to, "data", key=key).text = str(value)
+
+    add(drawn, parts.about)
+    about, drawn[:] = drawn[:], []
+    for name, values in parts.nodes.items():
+        add(ET.SubElement(drawn, "node", id=name), values)
+    order = {name: i for i, name in enumerate(parts.nodes)}
+    for source, target, kind, values in sorted(parts.edges, key=lambda edge: order[edge[0]]):
+        add(ET.SubElement(drawn, "edge", source=source, target=target, id=kind), values)
+    drawn.extend(about)
+    root[:] = [*reversed(keys.values()), drawn]
+    ET.indent(root)
+    return ET.tostring(root, "unicode") + "\n"
+
+
+_TYPES: dict[type, str] = {str: "string", bool: "boolean", int: "long", float: "double"}
+_HOME = "http://graphml.graphdrawing.org/xmlns"
+_SCHEMA = {"xmlns:xsi": "http://www.w3.org/2001/XMLSchema-instance"}
+_NAMESPACES = {"xmlns": _HOME, **_SCHEMA, "xsi:schemaLocation": f"{_HOME} {_HOME}/1.0/graphml.xsd"}
 
 
 def node_names(chart: Chart) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pipesched
 from pipesched.library.assets import asset
+from tests.shell.distributions import faults
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -40,6 +41,19 @@ def test_every_asset_is_in_the_wheel() -> None:
     assert all(target == f"pipesched/_assets/{source}" for source, target in targets.items())
     assert asset("grammars", "pipesched.lark").is_file()
     assert asset("grammars", "pipesched.lalr.json").is_file()
+
+
+def test_metadata_without_a_shown_text_are_refused() -> None:
+    """An index takes the metadata if they are valid, and have a description of a known type."""
+    good = "Metadata-Version: 2.4\nName: a\nVersion: 1\nDescription-Content-Type: text/markdown\n\n# a\n"
+    assert [*faults(good.encode())] == []
+    for old, new in (
+        ("\n# a", ""),
+        ("text/markdown", "text/odd"),
+        ("Version: 1\n", "Version: one\n"),
+        ("Name: a\n", ""),
+    ):
+        assert [*faults(good.replace(old, new).encode())], old
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

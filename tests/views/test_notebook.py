@@ -160,6 +160,15 @@ def test_without_pandas_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> No
     assert raised.value.diagnostics[0].help == "pip install pandas"
 
 
+def test_without_networkx_there_is_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PS820 shows the command that installs it; GraphML needs no package."""
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(PipeschedError, match="PS820") as raised:
+        pipesched.load("1f1b", p=2, m=2).to_networkx()
+    assert "pip install 'pipesched[views]'" in str(raised.value.diagnostics[0].help)
+    assert main(["show", "1f1b", "--p", "2", "--format", "dag", "--to", "graphml"]) == 0
+
+
 def test_what_never_runs_has_no_time() -> None:
     """In the graph its times are -1, and an order that deadlocks is drawn as far as it runs."""
     schedule = pipesched.load(pipesched.Source("x.txt", "rank 0: F0.0 B0.0 F0.1 B0.1\nrank 1: F1.1 B1.1 F1.0 B1.0\n"))
