@@ -38,6 +38,7 @@ for _names, _bytes in (("N\x88\x89](e}u", 1), ("Kh", 2), ("M", 3), ("Jj", 5), ("
 _SCALARS = b"N\x88\x89KMJhjG\x8a"
 _FORMS = 256  # most different lists of a field; entries with others are read opcode by opcode
 _PAD = bytes(16)
+_SORTED = 1 << 16  # values above this are numbered by sorting, others by a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,8 @@ class _Walk:
         self.bytes = np.frombuffer(data + _PAD, dtype=np.uint8)
         self.words = np.ndarray((len(data),), "<i8", self.bytes, strides=(1,))
         begin = b"}(" + _reference(next(iter(fields.values()))[0])
-        heads = np.ndarray((len(data),), "<u4", self.bytes, strides=(1,))
-        self.starts = np.flatnonzero(heads == int.from_bytes(begin[:4], "little"))
+        tables = np.flatnonzero(self.bytes[: len(data)] == begin[0])
+        self.starts = tables[self._same(tables, begin)]
         self.good = np.ones(len(self.starts), dtype=np.bool_)
         self.at: dict[str, Ints] = {}
         self.lists: dict[str, tuple[Ints, list[bytes]]] = {}
@@ -175,18 +176,19 @@ class _Walk:
     def columns(self, named: dict[Named, int], memo: list[object]) -> Ints:
         """Return the columns of all entries; those that are not good have no meaning."""
         record, collective, p2p = (self._number(self.at[key]) for key in _INTS)
-        groups, group = np.unique(self._text(self.at["process_group"]), return_inverse=True)
-        names, name = np.unique(self._text(self.at["profiling_name"]), return_inverse=True)
-        states, state = np.unique(self._text(self.at["state"]), return_inverse=True)
+        texts = (
+            np.where(self.good, self._text(self.at[key]), 0) for key in ("process_group", "profiling_name", "state")
+        )
+        (groups, group), (names, name), (states, state) = (_distinct(places, len(memo)) for places in texts)
         (size, sizes), (kind, kinds) = self.lists["input_sizes"], self.lists["input_dtypes"]
         message = self.bytes[self.at["is_p2p"]] == 0x88 if "is_p2p" in self.at else np.ones(len(size), dtype=np.bool_)
         shape = (len(groups), len(names), len(sizes) + 1, len(kinds) + 1, 2)
         key = np.ravel_multi_index((group, name, size, kind, message * 1), shape)
-        distinct, call = np.unique(np.where(self.good, key, -1), return_inverse=True)
+        distinct, call = _distinct(np.where(self.good, key + 1, 0), int(np.prod(shape)) + 1)
         number = np.zeros(len(distinct), dtype=np.int64)
         for i, of in enumerate(distinct.tolist()):
-            if of >= 0:
-                g, n, *tensors, flag = (int(x) for x in np.unravel_index(of, shape))
+            if of:
+                g, n, *tensors, flag = (int(x) for x in np.unravel_index(of - 1, shape))
                 tensor = _tensor(sizes[tensors[0]], kinds[tensors[1]], memo)
                 one = recorder.text(memo[groups[g]]), recorder.text(memo[names[n]]), tensor, bool(flag)
                 number[i] = named.setdefault(one, len(named))
@@ -209,8 +211,7 @@ class _Walk:
 
     def _field(self, at: Ints, key: str, name: bytes, kind: type) -> Ints:
         """Walk over one field of all entries, keep its place if it is read, and return the places behind it."""
-        mask = np.int64((1 << 8 * len(name)) - 1)
-        there = (self.words[at] & mask) == int.from_bytes(name, "little")
+        there = self._same(at, name)
         begin = self._inside(at + len(name))
         if kind is list:
             end, form, forms = self._listed(begin, there)
@@ -224,6 +225,15 @@ class _Walk:
         if key in _WANTED or key == "is_p2p":
             self.at[key], self.good = begin, self.good & there
         return end if there.all() else np.where(there, end, at)
+
+    def _same(self, at: Ints, text: bytes) -> Bools:
+        """Return True for each place at which the file has this text. Places so near the end that it cannot be there
+        are compared with the last text of its length.
+        """
+        most = len(self.bytes) - len(text)
+        texts = np.ndarray((most + 1,), f"S{len(text)}", self.bytes, strides=(1,))
+        found: Bools = texts[np.minimum(at, most)] == text
+        return found
 
     def _inside(self, at: Ints) -> Ints:
         """Return the offsets, none past the end of the file, and mark entries that are cut off as not good."""
@@ -248,15 +258,12 @@ class _Walk:
         while len(live) and len(forms) < _FORMS:
             first = int(begin[live[0]])
             length = self._length(first)
-            equal = np.ones(len(live), dtype=np.bool_)
-            for i in range(0, length, 8):
-                mask = np.int64(-1 if length - i >= 8 else (1 << 8 * (length - i)) - 1)
-                equal &= (self.words[np.minimum(begin[live] + i, self.last)] & mask) == self.words[first + i] & mask
-            same = live[equal] if length else live[:1]
-            self.good[same] &= length > 0
-            end[same], form[same] = begin[same] + length, len(forms)
             forms.append(self.data[first : first + length])
-            live = live[~equal] if length else live[1:]
+            equal = self._same(begin[live], forms[-1]) if length else live == live[0]
+            same = live[equal]
+            self.good[same] &= length > 0
+            end[same], form[same] = begin[same] + length, len(forms) - 1
+            live = live[~equal]
         self.good[live] = False
         return self._inside(end), form, forms
 
@@ -279,6 +286,15 @@ def _tensor(sizes: bytes, kinds: bytes, memo: list[object]) -> str:
 
 def _reference(number: int) -> bytes:
     return b"h" + bytes([number]) if number < 256 else b"j" + number.to_bytes(4, "little")
+
+
+def _distinct(values: Ints, most: int) -> tuple[Ints, Ints]:
+    """Return the distinct values, in ascending order, and the index of each value among them. values: 0 .. most."""
+    if most > _SORTED:
+        return np.unique(values, return_inverse=True)
+    there = np.zeros(most, dtype=np.bool_)
+    there[values] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
 
 
 @cache
