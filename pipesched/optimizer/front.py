@@ -21,16 +21,18 @@ from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import exact, percent, shown
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.optimize import optimize
+from pipesched.optimizer.optimize import clock, optimize
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import Request, target_of
 from pipesched.optimizer.printed import read_back
 from pipesched.optimizer.solve.bounds.least_cap import least_cap
 from pipesched.optimizer.solve.instance import ANY
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import INTERRUPTED, State
 from pipesched.optimizer.values import MOST_CAPS
 from pipesched.optimizer.verdict import INFEASIBLE, placement_name
 
+_FREE = 0.25  # most of a placement's time for its answer without a cap
 _WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
 
 Progress: TypeAlias = Callable[[State], None]
@@ -147,20 +149,24 @@ def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambd
     Raises:
         PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
     """
-    ways = []
-    for name, asked in _ways(request):
-        solved = [*_solved(asked, caps, progress)]
+    ways, meter, asked_of = [], clock(request), [*_ways(request)]
+    for left, (name, asked) in zip(range(len(asked_of), 0, -1), asked_of, strict=True):
+        part = meter.shared(left)
+        solved = [*_solved(asked, caps, progress, part)]
+        meter.spend(part.spent)
         ways.append(Way(name, solved))
         if any(answer.reason == INTERRUPTED for _, answer in solved):
             break
     return Front(ways)
 
 
-def best(request: Request, progress: Progress = lambda state: None) -> Optimum:
+def best(request: Request, progress: Progress, meter: Meter) -> Optimum:
     """Return the best answer of all placements under one cap, with a note on the others."""
-    found = []
-    for name, asked in _ways(request):
-        found.append((name, optimize(asked, progress)))
+    found, ways = [], [*_ways(request)]
+    for left, (name, asked) in zip(range(len(ways), 0, -1), ways, strict=True):
+        part = meter.shared(left)
+        found.append((name, optimize(asked, progress, part)))
+        meter.spend(part.spent)
         if found[-1][1].reason == INTERRUPTED:
             break
     name, answer = min(found, key=lambda one: (one[1].value is None, one[1].value or Fraction(0)))
@@ -194,18 +200,23 @@ def _ways(request: Request) -> Iterator[tuple[str, Request]]:
         yield f"{name} v={v}", replace(request, placement=name, parameters=parameters, costs=scaled)
 
 
-def _solved(request: Request, caps: Sequence[Fraction], progress: Progress) -> Iterator[Solved]:
+def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, meter: Meter) -> Iterator[Solved]:
     """Yield the answers of one placement, by rising caps."""
-    free = optimize(replace(request, mem_cap=None), progress)
+    part = meter.part(_FREE)
+    free = optimize(replace(request, mem_cap=None), progress, part)
+    meter.spend(part.spent)
     last: Optimum | None = None
-    for cap in () if free.reason == INTERRUPTED else caps or _steps(free):
+    steps = [] if free.reason == INTERRUPTED else [*(caps or _steps(free))]
+    for left, cap in zip(range(len(steps), 0, -1), steps, strict=True):
         done = last is not None and last.value is not None and free.value is not None and last.value <= free.value
         if done and not caps:
             break
         seeds = [] if last is None or last.analysis is None else [last]
         seeds += [free] if free.peak and max(free.peak) <= cap else []
         known = tuple((f"cap {shown(max(x.peak))}", read_back(x.source).schedule) for x in seeds)
-        last = optimize(replace(request, mem_cap=(cap,), seeds=known), progress)
+        part = meter.shared(left)
+        last = optimize(replace(request, mem_cap=(cap,), seeds=known), progress, part)
+        meter.spend(part.spent)
         yield cap, last
         if last.reason == INTERRUPTED:
             return

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pipesched.model.numbers import percent, shown
-from pipesched.optimizer.optimize import optimize
+from pipesched.optimizer.optimize import clock, optimize
 from pipesched.optimizer.optimize_report import Frontier
 from pipesched.optimizer.optimize_request import Request
 from pipesched.optimizer.solve.search.state import INTERRUPTED, State
@@ -17,9 +17,11 @@ def frontier(
     request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
 ) -> Frontier:
     """Optimize for every cap, up to the cap at which the user interrupts."""
-    points = []
-    for cap in caps:
-        points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress)))
+    points, meter = [], clock(request)
+    for left, cap in zip(range(len(caps), 0, -1), caps, strict=True):
+        part = meter.shared(left)
+        points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress, part)))
+        meter.spend(part.spent)
         if points[-1][1].reason == INTERRUPTED:
             break
     return Frontier(tuple(points))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 _LEFT = 500_000  # steps left after an interrupt
-_STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 20, 2
+_STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 30, 2
 """Steps to start, and for an answer: in any case, for each operation, and for each operation and frame of a span."""
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit
@@ -51,35 +51,44 @@ _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only for comparison: t
 _SEARCH, _REPEATED = 0.8, 0.6  # parts of the time for the search, and for a schedule of every m before it
 
 
-def optimize(request: Request, progress: Callable[[State], None] = lambda state: None) -> Optimum:
+def clock(request: Request) -> Meter:
+    """Return the meter of a command: its limit in steps, without those of its start."""
+    return Meter(request.limits.seconds * SECOND - _STARTING)
+
+
+def optimize(
+    request: Request, progress: Callable[[State], None] = lambda state: None, meter: Meter | None = None
+) -> Optimum:
     """Find the best schedule, with a proof as far as possible; under a cap in bytes, the schedule is within the cap.
+
+    meter: the clock with its limit, if several questions share one; None for one of the request's own.
 
     Raises:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
             cannot be optimized; every fault of the schedule's file.
     """
+    meter = meter or clock(request)
     if request.lost is not None:
         from pipesched.optimizer.decisions.lost import without
 
-        return without(request, progress)
+        return without(request, progress, meter)
     if request.placement == ANY:
         from pipesched.optimizer.front import best
 
-        return best(request, progress)
+        return best(request, progress, meter)
     if request.decide is not None:
         from pipesched.optimizer.decisions.request import decided
 
-        return decided(request, progress)
+        return decided(request, progress, meter)
     if request.overlap or request.recompute:
         from pipesched.optimizer.slots.answer import in_slots
 
-        return in_slots(request, progress)
+        return in_slots(request, meter)
     if request.source is not None:
         from pipesched.optimizer.own.answer import in_own_order, only_by_order
 
         if (loaded := only_by_order(request)) is not None:
-            return in_own_order(request, loaded)
-    meter = Meter(request.limits.seconds * SECOND - _STARTING)
+            return in_own_order(request, loaded, meter)
     if request.workload.cap is None or request.workload.model is None:
         return _optimized(request, progress, meter)
     from pipesched.optimizer.within_bytes import within_bytes

@@ -20,13 +20,15 @@ from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.certificate import certificate
 from pipesched.optimizer.solve.instance import Instance
-from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import Limits, Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict
 
+_SEARCH = 0.85  # part of the time for the search; the rest is for a proof
 
-def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[State], None]) -> Optimum:
-    """Find the best alternative and its best order, and have the checker judge both.
+
+def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[State], None], meter: Meter) -> Optimum:
+    """Find the best alternative and its best order, and have the checker judge both. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS702, no alternative has a schedule within the caps.
@@ -37,8 +39,9 @@ def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[
         assert isinstance(made, Instance)
         return made
 
-    meter = Meter(limits.seconds * SECOND)
-    best = Searcher(decision, instance_of, limits, progress, meter).run()
+    part = meter.part(_SEARCH)
+    best = Searcher(decision, instance_of, limits, progress, part).run()
+    meter.spend(part.spent)
     if best.choice is None or best.state is None or best.state.best is None:
         message = f"none of {decision.count:,} {decision.plural} has a schedule within the caps"
         raise fail(OptimizerCode.INFEASIBLE, message, help="a higher cap, fewer layers on a rank, or more ranks")

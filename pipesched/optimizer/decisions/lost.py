@@ -28,6 +28,7 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import Request, target_of
 from pipesched.optimizer.solve.instance import MAX_OPS
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import State
 from pipesched.planning.workload import Workload
 
@@ -83,8 +84,9 @@ class Lost:
         }
 
 
-def without(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Find the best order of the remaining ranks, and compare it with the best order of all ranks.
+def without(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
+    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. meter: the clock,
+    with its limit.
 
     Raises:
         PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere; and as `optimize`.
@@ -92,7 +94,7 @@ def without(request: Request, progress: Callable[[State], None]) -> Optimum:
     from pipesched.optimizer.optimize import optimize
 
     assert request.lost is not None
-    (rank, pipelines), limits = request.lost, request.limits
+    (rank, pipelines), part = request.lost, meter.part(_WHOLE)
     if request.workload.cap is not None:
         raise fail(Code.USAGE, "with --lost a cap is in activations", help="give a number, such as --mem-cap 4")
     request = replace(request, lost=None)
@@ -102,7 +104,8 @@ def without(request: Request, progress: Callable[[State], None]) -> Optimum:
         raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
     placement = side_by_side(one, pipelines)
     left, peers = placement_without(placement, rank)
-    whole = optimize(replace(request, limits=replace(limits, seconds=_WHOLE * limits.seconds, proof=None)), progress)
+    whole = optimize(replace(request, limits=replace(request.limits, proof=None)), progress, part)
+    meter.spend(part.spent)
     if whole.analysis is None:
         return whole
     unit = Fraction(left.ranks, one.ranks)
@@ -118,10 +121,10 @@ def without(request: Request, progress: Callable[[State], None]) -> Optimum:
             costs=instance.costs,
             fused=instance.fused,
             mem_cap=None if caps is None else (*caps[:rank], *caps[rank + 1 :]),
-            limits=replace(limits, seconds=(1 - _WHOLE) * limits.seconds),
             name=f"without_rank_{rank}",
         ),
         progress,
+        meter,
     )
     rows = placement.rank_of[placement.route_of]
     peak = tuple(x / unit for x in answer.peak)

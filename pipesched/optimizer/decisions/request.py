@@ -20,6 +20,7 @@ from pipesched.optimizer.decisions.loads import InUnits, Parts, head_of, in_unit
 from pipesched.optimizer.decisions.partition import Partition
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.solve.instance import MAX_OPS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import State
 from pipesched.planning.byte_counts import Bytes, gigabytes
 from pipesched.planning.footprint_report import InBytes
@@ -30,11 +31,11 @@ from pipesched.support.source import Source
 if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
-_TRIES = 4
+_TRIES, _EACH = 4, 0.5  # most searches for an answer within a cap in bytes; part of the remaining time for each
 
 
-def decided(request: Request, progress: Callable[[State], None]) -> Optimum:
-    """Find the best alternative of a decision, and its best order.
+def decided(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
+    """Find the best alternative of a decision, and its best order. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS701, no alternative
@@ -47,7 +48,9 @@ def decided(request: Request, progress: Callable[[State], None]) -> Optimum:
     aside: tuple[int, ...] | None = None
     for _ in range(_TRIES):
         decision, units = partition(request, placement, aside)
-        found = answered(decision, request.limits, request.name, progress)
+        part = meter.part(1.0 if units is None else _EACH)
+        found = answered(decision, request.limits, request.name, progress, part)
+        meter.spend(part.spent)
         if units is None:
             return found
         checked = _in_bytes(found, request, placement)

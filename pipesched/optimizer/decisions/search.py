@@ -32,7 +32,7 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, Limits, State
 _FIRST, _EACH = 12, 150  # alternatives on which heuristics are tried; steps of each per operation
 _SHARE = 0.25  # an alternative that is not the best gets at most this part of what is left
 _LEAST = SECOND  # steps that an alternative gets at least
-_BOUNDS = 100  # steps per operation for the bounds of an alternative, here and by the checker
+_BOUNDS, _LISTING = 50, 0.4  # steps per operation for the bounds of an alternative; part of the time for all of these
 _RANKED = STEPS // 6  # steps for `ranks`, here and by the checker
 
 Progress = Callable[[State], None]
@@ -96,6 +96,8 @@ class Searcher:
             if choice != best.choice and self._too_busy(choice, best):
                 best.proofs[choice] = ""
                 continue
+            if infeasible(self.instance_of(choice).problem()) is not None:
+                continue
             self._searched(choice, best)
         if best.choice is not None and best.state is None:
             self._searched(best.choice, best)
@@ -108,10 +110,16 @@ class Searcher:
                 best.proofs[choice] = ""
 
     def _listed(self, best: Best) -> list[tuple[Fraction, Choice]]:
-        """Return the alternatives with bounds below the value, by bound."""
+        """Return the alternatives with bounds below the value, by bound; the last ones by their quick bounds only, if
+        there is too little time.
+        """
         value = best.value if best.value is not None else Fraction(2**40)
+        enough = self.meter.spent + _LISTING * self.meter.left
         made = []
         for quick, choice in self.decision.rest(value).left[:LISTED]:
+            if self.meter.spent >= enough:
+                made.append((quick, choice))
+                continue
             bound = quick
             instance = self.instance_of(choice)
             asked = whole(instance)

@@ -32,7 +32,7 @@ from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.own.search import Search
 from pipesched.optimizer.proof.own_order import OWN, Arcs, least
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, SEARCHED, Instance
-from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import INTERRUPTED
 from pipesched.optimizer.verdict import kinds_of
 from pipesched.schedule_analysis import Analysis
@@ -86,8 +86,8 @@ def _not_decided(request: Request) -> Iterator[str]:
     return (what for what, given in asked.items() if given)
 
 
-def in_own_order(request: Request, loaded: Loaded) -> Optimum:
-    """Find a shorter order of a schedule's own operations.
+def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
+    """Find a shorter order of a schedule's own operations. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS702, too many operations.
@@ -107,7 +107,7 @@ def in_own_order(request: Request, loaded: Loaded) -> Optimum:
     arcs = Arcs.of(schedule, made.ticks)
     slots, bound = Slots.of(made, arcs, instance.caps, span=span), least(made, arcs, instance.caps, span=span)
     given: Orders = [[*range(low, high)] for low, high in pairwise(arcs.cut.tolist())]
-    search = Search(slots, bound.value, Meter(request.limits.seconds * SECOND), request.limits.seed)
+    search = Search(slots, bound.value, meter, request.limits.seed)
     stopped = ""
     try:
         others = _library(schedule, loaded.sizes, instance, arcs, search.meter)

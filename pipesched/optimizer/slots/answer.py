@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import lzma
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
@@ -40,7 +39,6 @@ from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_cadical
 from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.meter import SECOND, Meter
-from pipesched.optimizer.solve.search.state import State
 from pipesched.planning.workload import own_costs
 from pipesched.schedule_analysis import Analysis
 
@@ -102,7 +100,7 @@ class Search:
         return True
 
     def _refute(self, clauses: SlotClauses, bound: int, meter: Meter) -> bool | None:
-        own = Meter(max(3 * meter.left, SECOND))
+        own = Meter(max(min(3 * meter.left, self.meter.left), SECOND))
         text = refutation(clauses.known, clauses.count, own)
         meter.spend(own.spent)
         if not text:
@@ -135,8 +133,8 @@ class Search:
         earlier one. low: the least open makespan.
         """
         tick = step = self.asked.tick
-        while low < self.value - tick and not self.meter.late:
-            bound = min(low + step, self.value - tick) - tick
+        while low < self.value and not self.meter.late:
+            bound = min(low + step, self.value) - tick
             if self._ask(bound, _SHARE, refute=True) is False:
                 low, step = bound + tick, 2 * step
             elif step > tick:
@@ -192,9 +190,9 @@ class Search:
         return int(a.tick * (slots + 2 * sum(a.message) * max(a.count.values())))
 
 
-def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
+def in_slots(request: Request, meter: Meter) -> Optimum:
     """Find the shortest order of F, R, I, W, B and pairs F+B, as far as each is requested, with a proof as far as
-    possible.
+    possible. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, there is nothing to decide here.
@@ -220,7 +218,6 @@ def in_slots(request: Request, progress: Callable[[State], None]) -> Optimum:
         raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or give such costs and rules")
     if reason := _too_large(asked):
         return Optimum(instance, impossible=True, reason=reason)
-    meter = Meter(request.limits.seconds * SECOND)
     search = Search(asked, instance, request.name, meter, request.limits.seed)
     if given is not None and not other_kinds(given.schedule, instance):
         search.offer(replace(given.schedule, name=request.name), given.schedule.name)

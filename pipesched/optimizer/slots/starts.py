@@ -20,7 +20,7 @@ from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, backwards
 from pipesched.optimizer.solve.instance import MAX_OPS, Instance
-from pipesched.optimizer.solve.meter import SECOND, Meter
+from pipesched.optimizer.solve.meter import Meter
 from pipesched.support.source import Source
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple
 def _without(request: Request, meter: Meter) -> Schedule:
     from pipesched.optimizer.optimize import optimize
 
-    limits = replace(request.limits, seconds=max(1.0, meter.limit / SECOND))
-    found = optimize(replace(request, recompute=None, overlap=False, limits=limits))
-    meter.spend(int(meter.limit))
+    found = optimize(replace(request, recompute=None, overlap=False), meter=meter)
     loaded = load(Source("optimum.ps", found.source), Options(max_ops=MAX_OPS))
     return replace(loaded.schedule, name=request.name)
 

@@ -38,3 +38,7 @@ class Meter:
     def part(self, share: float) -> Meter:
         """Return a meter limited to a share of the remaining steps; the caller adds the steps that it takes."""
         return Meter(self.left * share)
+
+    def shared(self, questions: int) -> Meter:
+        """Return a meter for the next of some questions, all of which share the remaining steps; as `part`."""
+        return self.part(1 / max(1, questions))

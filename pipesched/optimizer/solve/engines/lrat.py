@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.meter import Meter
 
 MOST_BYTES = 400_000_000  # most bytes of a proof before trimming
 _CONFLICTS = 2_000  # conflicts between two checks of the meter
-_LOADED, _WRITTEN = 2, 3  # steps to load a clause; factor by which writing a proof prolongs a step
+_LOADED, _WRITTEN = 2, 1.2  # steps to load a clause; factor by which writing a proof prolongs a step
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
@@ -70,7 +70,7 @@ def _learnt(clauses: Mapping[int, list[int]], meter: Meter) -> bytes | None:
             while refuted is None and not meter.late and file.seek(0, 2) < MOST_BYTES:
                 solver.conf_budget(_CONFLICTS)
                 refuted, steps = solver.solve_limited(), taken(solver)
-                meter.spend(_WRITTEN * (steps - before))
+                meter.spend(int(_WRITTEN * (steps - before)))
                 before = steps
         finally:
             cadical, solver.cadical = solver.cadical, None

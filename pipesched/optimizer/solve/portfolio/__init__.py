@@ -84,7 +84,7 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     begun = meter.spent
     justifier = Justifier(problem)
     yield from _until(
-        _counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, begun + int(PUSHES * look)
+        _counted(zero_bubble(problem), meter, ZERO * problem.operations), meter, begun + int(FAMILIES * look)
     )
     yield from _push(pool, pool.entries[:1], justifier)
     if not pool.entries:

@@ -121,17 +121,17 @@ class Justifier:
         return network(self.problem)
 
     def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
-        """Compact orders backward and forward while this improves them and time remains."""
+        """Compact orders backward and forward while this improves them and time remains, once in any case."""
         meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)
         forward, backward = self.networks
         turn = [x for order in orders for x in order]
-        while start is not None and not meter.late:
+        while start is not None and not (meter.late and value < inf):
             meter.spend(PASS * self.problem.operations)
             turn = _by(start, turn)
             late = placed(backward, turn[::-1], self.problem.ranks)
-            if late is None or meter.late:
+            if late is None:
                 break
             meter.spend(PASS * self.problem.operations)
             turn = _by(-late - self.duration, turn)

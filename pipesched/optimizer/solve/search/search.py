@@ -91,7 +91,7 @@ def _heuristics(pool: Pool, seed: int) -> Heuristics:
     """Yield better and better orders, and None in between, by heuristics, which are imported on first use."""
     from pipesched.optimizer.solve.portfolio import search
 
-    yield from search(pool, _look(pool.problem), seed)
+    yield from search(pool, int(min(_look(pool.problem), pool.meter.left)), seed)
 
 
 def _look(problem: Problem) -> int:
