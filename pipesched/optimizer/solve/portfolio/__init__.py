@@ -18,13 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import numpy as np
+
 from pipesched.optimizer.solve.bounds.least_cap import least_cap
 from pipesched.optimizer.solve.candidates import Candidate, Entry, Pool
 from pipesched.optimizer.solve.meter import Meter
-from pipesched.optimizer.solve.portfolio.banker import one_by_one
+from pipesched.optimizer.solve.portfolio.banker import Room, one_by_one
 from pipesched.optimizer.solve.portfolio.justify import Justifier, pushed
 from pipesched.optimizer.solve.portfolio.late_start import late
-from pipesched.optimizer.solve.portfolio.list_scheduling import listings
+from pipesched.optimizer.solve.portfolio.list_scheduling import listed, listings, policies
 from pipesched.optimizer.solve.portfolio.local_search import walks
 from pipesched.optimizer.solve.portfolio.neighbourhoods import neighbourhoods
 from pipesched.optimizer.solve.portfolio.repeating import building_blocks, patterns
@@ -35,7 +37,8 @@ SMALL = 20_000  # operations beyond which compacting each better order takes too
 FAMILIES, PUSHES = 0.5, 0.75  # fractions of the first look after which these families pause
 LATE = ", ranks begin later"
 SHARE, WINDOWS, WALKS = 500_000, 1_000_000, 2_000_000  # steps of families, windows and walks per turn
-ZERO, PATTERN = 2, 1  # steps charged per operation, for families that do not count steps
+ZERO, PATTERN, LISTED = 2, 1, 20  # steps charged per operation, for families that do not count steps
+FEW_ROUTES, CROWDED = 4, 46  # with more routes, a step for so many comparisons of sequences of a rank
 
 Family: TypeAlias = Iterator[tuple[str, Orders]]
 
@@ -88,7 +91,7 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
     )
     yield from _push(pool, pool.entries[:1], justifier)
     if not pool.entries:
-        yield "one microbatch at a time", one_by_one(problem)
+        yield _first(problem, meter)
     families = _families(pool, justifier, seed)
     yield from _until(families, meter, begun + int(FAMILIES * look))
     yield from _until(_push(pool, list(pool.entries), justifier), meter, begun + int(PUSHES * look))
@@ -103,17 +106,31 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
                 del active[family]
 
 
+def _first(problem: Problem, meter: Meter) -> Candidate:
+    """Return an order that exists for any caps; with many routes a list schedule, if it cannot run into a deadlock."""
+    if problem.placement.routes > FEW_ROUTES and Room(problem).always:
+        meter.spend(LISTED * problem.operations)
+        return "list schedule, backward first", listed(problem, dict(policies(problem))["backward first"])
+    return "one microbatch at a time", one_by_one(problem)
+
+
 def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate]:
     problem, meter = pool.problem, pool.meter
     for entry in _in_turn(
         _counted(building_blocks(problem), meter, PATTERN * problem.operations),
-        _counted(patterns(problem, seed), meter, PATTERN * problem.operations),
+        _counted(patterns(problem, seed), meter, PATTERN * problem.operations + _crowded(problem)),
         listings(problem, meter),
     ):
         before = pool.best
         yield entry
         if pool.best < before and problem.operations <= SMALL:
             yield from _push(pool, pool.entries[:1], justifier)
+
+
+def _crowded(problem: Problem) -> int:
+    """Return the further steps of a pattern with many routes: each sequence is placed among all others of its rank."""
+    held = np.bincount(problem.rank, minlength=problem.ranks)
+    return int((held**3).sum()) // CROWDED if problem.placement.routes > FEW_ROUTES else 0
 
 
 def _push(pool: Pool, entries: list[Entry], justifier: Justifier) -> Iterator[Candidate]:

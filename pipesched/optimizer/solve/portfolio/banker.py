@@ -5,7 +5,8 @@ visit.
 
 A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm). A
 schedule that stays in safe states never deadlocks. In a route the oldest microbatch is finished first, since it needs
-no more than a younger one. If every rank has one stage, and I takes no memory, all states are safe.
+no more than a younger one. If every rank has one stage, of any number of routes, and only F take memory, all states are
+safe: what waits for memory waits for deeper stages only, and the deepest wait for nothing.
 
 With one route, a forward that starts in a safe state adds memory on its own rank only, and finished microbatches free
 it only for younger ones: its own microbatch and the older ones are checked again, on that rank.
@@ -51,8 +52,10 @@ class Room:
         self.change: list[int] = (problem.takes - problem.frees).tolist()
         self.held = [0] * problem.ranks
         self.takes: list[int] = problem.takes.tolist()
-        taking = np.bincount(problem.rank[problem.takes > 0], minlength=problem.ranks)
-        self.always = bool((taking <= 1).all() and (problem.frees >= 0).all())
+        taking = problem.takes > 0
+        stages = {*zip(problem.rank[taking].tolist(), problem.stage[taking].tolist(), strict=True)}
+        one_each = len(stages) == len({rank for rank, _ in stages}) and bool((problem.op[taking] == Op.F).all())
+        self.always = one_each and bool((problem.frees >= 0).all())
         ways = [] if self.always else [alone(problem, r) for r in sorted(set(problem.route.tolist()))]
         self.place = {q: (way, c) for way, one in enumerate(ways) for c, q in enumerate(one.chain)}
         self.held_on = [one.held.T.tolist() for one in ways]
