@@ -11,6 +11,7 @@ All operations are kept in one turn, in which each follows those that it waits f
 
     turn     ........ | ancestors of v, v, u, the others | ........
                end ->      both are computed again            <- left        left: from its start to the end of all
+                                                                known        lefts from here on are up to date
 
 The longest path through the segment follows from the ends before it and the rest after it. So a move that makes the
 schedule too long, or causes a deadlock, is rejected without a look at the other operations. A longer schedule is
@@ -35,7 +36,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 ROUNDS, FIRST = 30, 8_000  # walks, of which the first has so many moves
 LOOK, OFFERED = 64_000, 500_000  # steps between two checks of the clock, and between two orders that are offered
 ENDS = 0.9  # part of the moves that are next to an end of a block
-DRAWN, TESTED, TAKEN = 3, 15, 40  # steps for a move that is drawn, tested, accepted
+DRAWN, TESTED, TAKEN = 3, 12, 40  # steps for a move that is drawn, tested, accepted
 _NEVER = -(2**60)
 
 
@@ -80,7 +81,7 @@ class Search:
         self.end, self.left = [0] * (n + problem.ranks + 1), [0] * (n + problem.ranks) + [_NEVER]
         self._forward(self.turn)
         self._set_begun()
-        self._backward(self.turn)
+        self.known = len(self.turn)
         self.now = self._longest()
 
     def _turn(self, start: Sequence[int]) -> list[int]:
@@ -113,7 +114,7 @@ class Search:
             heat = hot * (cold / hot) ** (step / count)
             if not self._made(*move, self.now - heat * log(1 - self.random.random())):
                 continue
-            work += TAKEN + len(self.turn) // 3
+            work += TAKEN + len(self.turn) // 4
             ends, all_of_them = self._pairs()
             if self.now < self.value:
                 self.value, self.best = self.now, [list(order) for order in self.orders]
@@ -213,7 +214,10 @@ class Search:
         if changed is None:
             return False
         old = [end[y] for y in segment], [left[y] for y in segment]
-        whole = (end[:], left[:], self.begun) if self.problem.objective == "span" else None
+        whole = (end[:], left[:], self.begun, self.known) if self.problem.objective == "span" else None
+        if last + 1 < self.known:
+            self._backward(self.turn[last + 1 : self.known])
+            self.known = last + 1
         follower = self._linked(x, other if j < i else self.after[other])
         self._forward(changed)
         self._backward(changed)
@@ -225,13 +229,13 @@ class Search:
         order.insert(j, order.pop(i))
         self.turn[first : last + 1] = changed
         self._forward(self.turn[last + 1 :])
-        self._backward(self.turn if self._set_begun() else self.turn[:first])
+        self.known = len(self.turn) if self._set_begun() else first
         now = self._longest()
         if whole is not None and now > limit:
             order.insert(i, order.pop(j))
             self._linked(x, follower)
             self.turn[first : last + 1] = segment
-            self.end, self.left, self.begun = whole
+            self.end, self.left, self.begun, self.known = whole
             return False
         self.now = now
         for k, y in enumerate(changed, start=first):

@@ -28,10 +28,14 @@ _FINE = 400_000  # variables of one encoding above which durations are rounded f
 _COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
 _THOROUGH, _RANKS = 10_000_000, 3  # most steps for single ranks, of which the meter counts a part
-_ONCE, _WALKED = 1_500_000, 0.5  # most steps for a first question to them; part of the time for heuristics after it
+_ONCE = 1_500_000  # most steps for a first question to them
+_WALKED = (
+    0.1,
+    0.5,
+)  # part of the time for heuristics before more questions, if durations are short enough for clauses, or too long
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
-_UNROLLED = 0.45  # part of the time for schedules of few microbatches, unrolled
+_UNROLLED = 0.35  # part of the time for schedules of few microbatches, unrolled
 _WINDOWS = 0.25  # part of the time for heuristics if durations are too long for clauses
 
 Progress = Callable[[State], None]
@@ -66,8 +70,9 @@ def search(
             _bound(state, meter)
         progress(state)
         _first_look(state, heuristics, meter, progress)
-        _ask_ranks(state, refutes, meter, once=True)
-        _walk(state, heuristics, meter, _WALKED, progress)
+        if long := _variables(state) >= _FINE:
+            _ask_ranks(state, refutes, meter, once=True)
+        _walk(state, heuristics, meter, _WALKED[long], progress)
         _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
             _unroll(state, pool, limits, progress)
@@ -174,14 +179,19 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
         progress(state)
 
 
+def _variables(state: State) -> int:
+    """Return the number of variables of an encoding for the best schedule; 0 if there is none, or if it is optimal."""
+    if state.value is None or state.proved:
+        return 0
+    low, high = within(state.problem, state.value)
+    return int((high - low).sum())
+
+
 def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: Limits, progress: Progress) -> None:
     """If durations are too long for clauses, continue the heuristics for a while; then search for orders with durations
     rounded to few ticks, and time them with the true durations.
     """
-    if state.value is None:
-        return
-    low, high = within(state.problem, state.value)
-    variables = int((high - low).sum())
+    variables = _variables(state)
     if variables < _FINE:
         return
     _walk(state, heuristics, pool.meter, _WINDOWS, progress)
