@@ -88,7 +88,7 @@ def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Colum
         return False
     begins, rises = start[:-1][start[:-1] < start[1:]], np.append(True, clock[1:] > clock[:-1])
     rises[begins] = clock[begins] >= 0
-    right, pairs = [rises], [(clock, clock), (program.communicator,) * 2]
+    right, pairs = [rises], [(clock, clock), *[(program.communicator,) * 2] * bool(program.communicator.any())]
     pairs += [(program.rank, program.peer), (program.peer, program.rank)]
     for one, two in sides if rises.all() else ():
         at, there, known = one.nonzero()[0], two.nonzero()[0], np.zeros(int(clock.max()) + 1, dtype=PLACE)

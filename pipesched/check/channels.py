@@ -57,8 +57,8 @@ def matched(program: Program, pairing: Pairing) -> bool:
 
 
 _RESULTS = 2 * len(Result)
-_RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op])
-_OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op]) + _RESULT
+_RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op], dtype=np.int16)
+_OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op], dtype=np.int16) + _RESULT
 """By kind of message, the terms of its number: for its result or the shape of the result, and for its producer."""
 
 
@@ -68,8 +68,9 @@ def message_of(program: Program, index: Ints) -> Ints:
     RECV_F names the receiving stage, so its producer is the stage before; for RECV_B, it is the stage after. If the
     file gives the stages that are read, a message is named by the stages at both of its ends.
     """
-    stage = program.stage[index].astype(np.int64)
-    wide = int(program.microbatch.max(initial=0)) + 2
+    stage, wide = program.stage[index], int(program.microbatch.max(initial=0)) + 2
+    if program.other is not None or _RESULTS * (int(program.stage.max(initial=0)) + 3) * wide >= 2**31:
+        stage = stage.astype(np.int64)
     if program.other is not None:
         sends, other = program.sends[index], program.other[index]
         ends = np.where(sends, stage, other) * program.placement.stages + np.where(sends, other, stage)
