@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pipesched.diagnostics import Diagnostic, Label
+from pipesched.support.record import Record
 from pipesched.support.safe import safe
 from pipesched.support.source import Span
 
@@ -130,8 +130,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
     return clean(" ".join(f"{name}={size(value)}" for name, value in parameters.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Record):
     """Consecutive labels on one source line, as columns from 0, that fit into one excerpt of it."""
 
     span: Span

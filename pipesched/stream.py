@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from typing import TypeGuard
 
 VERSION = 2
@@ -206,6 +205,8 @@ def meetings(copies: Sequence[int]) -> list[tuple[int, int]]:
 
 def fingerprint(head: str, ranks: Iterable[Iterable[str]]) -> str:
     """Return the fingerprint of the canonical texts of the head and of every instruction, by rank."""
+    from hashlib import sha256
+
     digest = sha256(head.encode())
     for rank in ranks:
         digest.update(b"\n")

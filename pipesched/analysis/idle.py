@@ -16,7 +16,6 @@ makespan of any of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -27,10 +26,10 @@ from pipesched.model.costs import Ticks
 from pipesched.model.numbers import over, percent, share
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import Unit
+from pipesched.support.record import Value
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(Value):
     """The times of a schedule, in the user's unit; tuples have one entry per rank."""
 
     makespan: Fraction

@@ -10,7 +10,7 @@ messages; only its steps across ranks are shown. If compute orders wait for each
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -24,14 +24,13 @@ from pipesched.diagnostics import Code
 from pipesched.model.columns import Bools, Ints, among, computes
 from pipesched.model.ops import SHAPES, Op
 from pipesched.model.schedule import Program, Schedule
-from pipesched.support.record import Record
+from pipesched.support.record import Record, Value
 
 NAMED = 8
 """The most ranks that are named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Value):
     """A rank that never continues: its instruction and step, from 1; operation: its index in the schedule, or -1."""
 
     rank: int
@@ -40,8 +39,7 @@ class Blocked:
     operation: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Value):
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
     needs: the instruction that an operation lacks, such as its receive. direction: of the message between the two

@@ -10,7 +10,6 @@ messages are run.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,10 +19,10 @@ from pipesched.analysis.pairing import Pairing, pair
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
+from pipesched.support.record import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Value):
     """The models by verdict, strictest first; capacity as in `least_capacity`."""
 
     holds: tuple[Model, ...]

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesched.extension import Lazy, Target, rows
+from pipesched.support.record import Record
 
 if TYPE_CHECKING:
     from pipesched.analysis.timeline import Timeline
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     Order: TypeAlias = Schedule | Program
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Record):
     """The parts of a file other than its order: parameters, documentation, given costs, statements of extensions."""
 
     parameters: Mapping[str, Value] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -26,6 +26,7 @@ from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.translate import Expressions, function, keep, paid
 from pipesched.model.ops import HOLDING, LETTERS
 from pipesched.model.release import AT_W, Release
+from pipesched.support.record import Record
 
 if TYPE_CHECKING:
     from pipesched.schedule_analysis import Analysis
@@ -41,8 +42,7 @@ CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # most names of a file in a finding
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Record):
     """A compiled claim, with the names, the rank variables and the costs that it uses."""
 
     node: ast.Claim
@@ -55,8 +55,7 @@ class Claim:
         return _text(self.node).removeprefix("claim ")
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Record):
     """The verdict on a claim. holds: None if not applicable. detail: the reason. error: it has no value."""
 
     claim: Claim

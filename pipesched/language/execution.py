@@ -20,6 +20,7 @@ from typing import TypeAlias
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.language import ast
 from pipesched.language.translate import FILENAME, OPERATORS
+from pipesched.support.record import Record
 from pipesched.support.source import Source, Span
 
 WIDEST = 2**62
@@ -131,8 +132,7 @@ class Names:
         exec(self.code[id(item)], self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Record):
     """A loop of a rank's program: its variable in the running code, and the begin and end of its body."""
 
     name: str

@@ -25,6 +25,7 @@ from pipesched.language import ast
 from pipesched.language.execution import WIDEST, Names
 from pipesched.language.translate import OPERATORS
 from pipesched.model.columns import Ints
+from pipesched.support.record import Record
 
 MOST = 1 << 22  # most lanes at a time
 
@@ -33,8 +34,7 @@ class Unsuited(Exception):
     """Raised if arrays cannot reproduce a program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Record):
     """A value for each lane, or one value for all lanes: a number with bounds, or a boolean."""
 
     of: Any
@@ -186,8 +186,7 @@ class Lanes:
         raise Unsuited
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Record):
     """The operations of one site: in which lanes (None: all), at which index, and their chunk and microbatch.
 
     second: the other part of the pair precedes it. drain: it stands for all missing W.

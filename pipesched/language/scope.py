@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.language import ast
+from pipesched.support.record import Value
 from pipesched.support.source import Span
 
 FINDINGS = 20  # most findings reported for one file
@@ -22,8 +23,7 @@ Arity: TypeAlias = tuple[int, int | None] | None
 _NO_RECURSION = "recursion is not allowed, so that every file terminates; use `for` or a closed form"
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Value):
     """A known name: its kind (of the result, for a function), its number of arguments, and the cost of a call.
 
     arity: None for a value; for a function the smallest and largest number of arguments (None: any number).

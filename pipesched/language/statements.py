@@ -18,6 +18,7 @@ from pipesched.language.execution import Loop
 from pipesched.language.scope import Binding, Scope
 from pipesched.language.translate import FILENAME, STATEMENT, Expressions, Term, call, define, function, paid, placed
 from pipesched.model.ops import LETTERS, Op, overlap
+from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 _CALLS = ("drain", "step", "pair", "pending", "held", "greedy", "steps")
@@ -26,8 +27,7 @@ _NOW = Binding(arity=(1, 1), bare=True, now=True)
 LOOPS_DEEP = 16  # Python's own compiler allows 20 nested blocks
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Record):
     """An operation of the file: its letter, its place, and whether it names its microbatch."""
 
     op: str

@@ -23,13 +23,13 @@ from __future__ import annotations
 import ast as python
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from pipesched.diagnostics import Code
 from pipesched.language import ast
 from pipesched.language.scope import Kind, Scope
+from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 FILENAME = "<schedule>"
@@ -83,8 +83,7 @@ def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> Non
         scope.code[id(node)] = compile(tree, FILENAME, "exec" if tree is code else "eval")
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Record):
     """A translated expression: its code, its kind, and its cost."""
 
     code: python.expr
@@ -97,8 +96,7 @@ def call(function: str, *arguments: python.expr) -> python.Call:
     return python.Call(python.Name(function, python.Load()), list(arguments), [])
 
 
-@dataclass(frozen=True, slots=True)
-class Expressions:
+class Expressions(Record):
     """Translates expressions. `exact` allows ``/`` and decimals, in claims and costs."""
 
     exact: bool = False

@@ -9,7 +9,6 @@ than such counts is `Unsuited`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import TypeAlias
@@ -24,6 +23,7 @@ from pipesched.model.columns import Bools, Column, Ints, among, fresh, small
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
+from pipesched.support.record import Record
 
 AT_ONCE = 1 << 16  # operations that are written side by side, approximately
 NONE = -1
@@ -32,8 +32,7 @@ Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
 """Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the offsets by rank."""
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(Record):
     """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE if not named.
 
     microbatch: None if no operation names its microbatch. second: the second operation of a pair. start: the offsets by
@@ -58,8 +57,7 @@ class Columns:
         return np.diff(self.start)
 
 
-@dataclass(frozen=True)
-class Chunks:
+class Chunks(Record):
     """The chunks of consecutive ranks, one rank after another.
 
     first: the index of each rank's first chunk; low, end: the microbatches of each; key: stage * microbatches.

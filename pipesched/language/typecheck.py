@@ -22,13 +22,13 @@ from pipesched.language.scope import BUILTINS, Kind, Scope
 from pipesched.language.statements import Site, Statements
 from pipesched.language.translate import Expressions, define, function, keep, paid
 from pipesched.model.costs import KEYS
+from pipesched.support.record import Record
 from pipesched.support.source import Source
 
 AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(Record):
     """A compiled file. code: the code of the evaluated parts, by id; parts that depend on a stage are functions.
 
     sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of an iteration of a

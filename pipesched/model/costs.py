@@ -19,9 +19,7 @@ times: a stage counts tM * ranks / stages in the unit of peaks.
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -40,6 +38,7 @@ from pipesched.model.ops import COMPUTES, COPIES, LETTERS
 from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.support.budget import Spent
 from pipesched.support.foreign import Foreign, json_of, toml_of
+from pipesched.support.record import Record
 
 PAIRS = ("FB", "FI", "FW", "IW")
 TIMES = (*LETTERS, *PAIRS, "C")
@@ -58,8 +57,7 @@ _ENTRY = re.compile(r"(?:[^,\[]|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\[)+")  # commas i
 Said: TypeAlias = tuple[dict[str, object], dict[str, str], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
-@dataclass(frozen=True)
-class Ticks:
+class Ticks(Record):
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
     compute: int64, shape (computes, S), indexed by Op; pair: overlaps that are not the sum of their parts, by letters
@@ -93,8 +91,7 @@ class Ticks:
         return np.asarray(table[at])
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Record):
     """A cost's default if all of `given` are given, with its description and the function that computes it."""
 
     key: str
@@ -401,10 +398,8 @@ class Costs:
                     if json_
                     else toml_of(text, parse_float=str)
                 )
-        except json.JSONDecodeError as error:
-            raise fail(Code.COSTS, f"the costs file is not JSON: {error}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise fail(Code.COSTS, f"the costs file is not TOML: {error}") from None
+        except ValueError as error:  # of the parser
+            raise fail(Code.COSTS, f"the costs file is not {'JSON' if json_ else 'TOML'}: {error}") from None
         unit = table.pop(Foreign("unit"), "")
         if isinstance(own := table.get(Foreign("costs")), dict):
             table = own

@@ -10,20 +10,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import ClassVar, TypeAlias, TypeVar
 
 from pipesched.analysis.idle import Idle
 from pipesched.model.numbers import digits, exact, percent, shown
 from pipesched.model.units import NO_UNIT, Unit
+from pipesched.support.record import Value
 
 Said: TypeAlias = Callable[[Fraction], str]
 _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
+class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
     model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per
@@ -60,8 +60,7 @@ class Communication:
         return {"model": self.model, **verdict, **exact(makespan=self.makespan)}
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Value):
     """The most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
     release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: other uses of
@@ -114,7 +113,6 @@ class Memory:
         return {"release": self.release, "unit": self.unit, **exact(peak=self.peak, cap=cap), **listed, **host}
 
 
-@dataclass(frozen=True, repr=False)
 class Time(Idle):
     """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
 
@@ -141,8 +139,7 @@ class Time(Idle):
         return {**exact(costs=self.costs), **unit, **said, **exact(**{name: getattr(self, name) for name in names})}
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Value):
     """A claim of a file about its schedule. holds: None if its condition is false. detail: both sides, with numbers."""
 
     text: str
@@ -183,8 +180,7 @@ class Part:
 Added = TypeVar("Added", bound=Part)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Value):
     """The parts of a verdict, each None if a broken file leaves it unknown.
 
     operations: including the parts of overlaps. slots: overlaps counted once. messages: between different ranks. more:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NewType, cast
@@ -88,6 +87,8 @@ def toml_of(text: str, *, parse_float: Callable[[str], object] = float) -> dict[
     Raises:
         Spent: if it exceeds its budget.
     """
+    import tomllib
+
     budget.keys(text)
     made = values(budget.parsed(partial(tomllib.loads, parse_float=parse_float), text, budget.WRITTEN))
     return cast("dict[Foreign, object]", made)

@@ -26,3 +26,20 @@ class Record:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(name)
+
+
+class Value(Record):
+    """A record that is equal to one of its class with equal fields."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        named = (f"{name}={value!r}" for name, value in zip(self.__dataclass_fields__, self._fields(), strict=True))
+        return f"{type(self).__name__}({', '.join(named)})"
+
+    def _fields(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html import escape
 from typing import Literal, TypeAlias
 
 from pipesched.support.foreign import SHADOWS, among, real
@@ -99,6 +98,7 @@ def _escaped(found: re.Match[str]) -> str:
     return r"\ufffd" if "\ud800" <= character <= "\udfff" else json.dumps(character)[1:-1]
 
 
+_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 FORMS: dict[Form, Callable[[str], str]] = {
     "line": line,
     "file": lambda text: text if text.isascii() else _MARKED.sub(_REPLACED, text),
@@ -107,7 +107,7 @@ FORMS: dict[Form, Callable[[str], str]] = {
     "commands": lambda text: _harmless(text, _NOT_OURS),
     "annotation": _annotation,
     "property": lambda text: _annotation(text).replace(":", "%3A").replace(",", "%2C"),
-    "xml": lambda text: escape(_text(text)),
+    "xml": lambda text: _text(text).translate(_MARKUP),
     "text": _text,
     "dot": _dot,
     "json": _json,
