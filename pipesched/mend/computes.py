@@ -8,15 +8,16 @@ of these has all its inputs, unless a slot needs itself. That slot moves earlier
 moves a second time goes exactly where its rank is stuck, so each run gets further.
 
 Then single slots of the longest chains move earlier or later, as long as the run gets shorter and holds no more
-activations than the given order.
+activations than the given order, or than the cap if there is one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice, pairwise, product
 
 import numpy as np
@@ -30,6 +31,8 @@ MOST = 5_000_000
 """The most slots of one repair, summed over all its runs."""
 TRIES = 2000
 """The most runs in a row that do not shorten an order."""
+FREE_TRIES = 500
+"""The same where the cap is left out, to report the makespan that more memory allows."""
 STARTS = 2
 """The most orders that are shortened, of which the best is taken."""
 NEAR = 12
@@ -173,21 +176,36 @@ class _Run:
         return [slot for slot in left if self.ready(slot)]
 
 
-def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
-    """Return the entries of a schedule in an order that ends, and each moved operation with the one it now precedes:
-    the repair with the least makespan among those that hold no more activations than the given order.
+@dataclass(frozen=True)
+class Repaired:
+    """A repaired order. entries: of the schedule, in this order. moved: each moved operation with the one that it now
+    precedes. free: a shorter order that holds more activations than allowed, if one is found.
+    """
 
-    The result is None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
+    entries: Ints
+    moved: list[tuple[int, int]]
+    free: Analysis | None
+
+
+def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None:
+    """Return a schedule in an order that ends: the repair with the least makespan among those within the caps.
+
+    caps: the most activations of each rank; by default the most that a rank of the given order holds. The result is
+    None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
     """
     slots = Slots.of(made)
-    bounds, most = np.append(slots.head[1:], len(made.schedule)), max(made.memory.peak)
+    bounds = np.append(slots.head[1:], len(made.schedule))
+    most = caps or [max(made.memory.peak)] * made.schedule.ranks
 
     def entries(run: _Run) -> Ints:
         order = [slot for row in run.lists for slot in row]
         return np.concatenate([np.arange(slots.head[slot], bounds[slot]) for slot in order])
 
+    def analysed(run: _Run) -> Analysis:
+        return replace(made, schedule=made.schedule.with_program(None).taken(entries(run)))
+
     def fits(run: _Run) -> bool:
-        return max(replace(made, schedule=made.schedule.with_program(None).taken(entries(run))).memory.peak) <= most
+        return all(peak <= cap for peak, cap in zip(analysed(run).memory.peak, most, strict=True))
 
     ends = _all_repaired(slots)
     within = sorted((run for run in ends if fits(run)), key=lambda run: run.makespan)
@@ -196,15 +214,20 @@ def repaired(made: Analysis) -> tuple[Ints, list[tuple[int, int]]] | None:
         return None
     best = min(runs, key=lambda run: run.makespan)
     moved = [pair for row in best.lists for pair in _moved(row)]
-    return entries(best), [(int(slots.head[slot]), int(slots.head[before])) for slot, before in moved]
+    free = min([_shortened(best, lambda _: True, FREE_TRIES), *ends], key=lambda run: run.makespan)
+    return Repaired(
+        entries(best),
+        [(int(slots.head[slot]), int(slots.head[before])) for slot, before in moved],
+        analysed(free) if free.makespan < best.makespan else None,
+    )
 
 
-def _shortened(run: _Run, fits: Callable[[_Run], bool]) -> _Run:
+def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _Run:
     """Return the shortest run that is found by moves of single slots, among those that fit.
 
     A move that keeps the makespan but lets slots end earlier may make way for another; if none does, it is not made.
     """
-    best, left, budget = run, TRIES, MOST // max(1, len(run.end))
+    best, left, budget = run, tries, MOST // max(1, len(run.end))
     while True:
         better = run
         for tried in islice(run.near(), min(left, budget)):
@@ -212,7 +235,7 @@ def _shortened(run: _Run, fits: Callable[[_Run], bool]) -> _Run:
             if tried.score < better.score and fits(tried):
                 better = tried
                 if better.makespan < best.makespan:
-                    best, left = better, TRIES
+                    best, left = better, tries
                     break
         if better is run:
             return best

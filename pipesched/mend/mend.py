@@ -28,6 +28,7 @@ from pipesched.mend.codes import MendCode
 from pipesched.mend.computes import repaired
 from pipesched.model.numbers import shown
 from pipesched.model.schedule import Program, Schedule
+from pipesched.schedule_analysis import Analysis
 
 HOISTS = 64
 """The most receives that a repair posts earlier."""
@@ -45,11 +46,14 @@ class Mend:
 
 @dataclass(frozen=True)
 class _Repair:
-    """A repaired file that is correct. changed: a text on the moves, with labels at the places in the file."""
+    """A repaired file that is correct. changed: a text on the moves, with labels at the places in the file. free: a
+    shorter order that holds more activations.
+    """
 
     made: Examination
     changed: str = ""
     labels: tuple[Label, ...] = ()
+    free: Analysis | None = None
 
     @property
     def makespan(self) -> Fraction:
@@ -77,7 +81,7 @@ def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Op
         )
     best = min(found, key=lambda one: one.makespan)
     changed = "; ".join(filter(None, (ordered.changed, best.changed)))
-    made = Mend(True, changed, (*ordered.labels, *best.labels), tuple(_costs(first, best)))
+    made = Mend(True, changed, (*ordered.labels, *best.labels), tuple(_costs(first, best, ordered.free)))
     return best.made.loaded, options.owning(made)
 
 
@@ -101,14 +105,15 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 def _ordered(first: Examination) -> _Repair | None:
     """Return the file with compute orders that end, unchanged if they already end; None if no order ends."""
     schedule = first.analysis.schedule
-    entries, moved = repaired(first.analysis) or (None, [])
-    if entries is None:
+    found = repaired(first.analysis, first.caps)
+    if found is None:
         return None
-    if not moved:
-        return _Repair(first)
-    words = [label(schedule, at, f"{schedule.slot(at)} now runs before {schedule.slot(to)}") for at, to in moved]
-    changed = f"{_count(len(moved), 'operation')} run{'s' * (len(moved) == 1)} earlier than written"
-    return _Repair(_having(first, schedule.with_program(None).taken(entries)), changed, tuple(words[:SHOWN]))
+    if not found.moved:
+        return _Repair(first, free=found.free)
+    words = [label(schedule, at, f"{schedule.slot(at)} now runs before {schedule.slot(to)}") for at, to in found.moved]
+    changed = f"{_count(len(words), 'operation')} run{'s' * (len(words) == 1)} earlier than written"
+    made = _having(first, schedule.with_program(None).taken(found.entries))
+    return _Repair(made, changed, tuple(words[:SHOWN]), found.free)
 
 
 def _placed_again(ordered: Examination) -> _Repair | None:
@@ -153,7 +158,7 @@ def _may_move(program: Program, receive: int, before: int) -> bool:
     return not np.any(same & (program.peer[passed] == program.peer[receive]))
 
 
-def _costs(first: Examination, best: _Repair) -> Iterator[str]:
+def _costs(first: Examination, best: _Repair, free: Analysis | None) -> Iterator[str]:
     """Yield the costs of the repair next to the file's: makespan (with the costs of operations), activations."""
     before, after = first.analysis, best.made.analysis
     was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
@@ -161,6 +166,9 @@ def _costs(first: Examination, best: _Repair) -> Iterator[str]:
     yield f"makespan {shown(best.makespan)} where messages queue under {after.model}{was}; costs {costs}"
     peaks = [max(made.memory.peak, default=Fraction(0)) for made in (before, after)]
     yield f"peak {shown(peaks[1])}, and {shown(peaks[0])} as written"
+    if free is not None:
+        more = shown(max(free.memory.peak))
+        yield f"makespan {shown(free.makespan)} is possible with peak {more}, without waits for sends: --mem-cap {more}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -78,19 +78,26 @@ def makespan(made: Program) -> Fraction:
     return simulate.run(made.computes, simulate.rows(Costs(), made.stages)).makespan
 
 
-def longer(seed: int, folder: Path) -> Fraction:
+def longer(seed: int, folder: Path, cap: Fraction | None = None) -> Fraction:
     """Mend a broken program; return the ratio of its makespan to the makespan of the right program.
+
+    cap: the most activations that the mended program may hold; by default as many as the broken one.
 
     Raises:
         AssertionError: it is wrong, or has other computes.
     """
     before, now = broken(seed)
     file = folder / "mended.json"
-    file.write_text(pipesched.emit(now, mend=True), "utf-8")
+    file.write_text(pipesched.emit(now, mend=True, mem_cap=cap), "utf-8")
     made = pipesched.load(file).program
     assert made is not None and right(made), seed
     assert computes(made) == computes(before), seed
     return makespan(made) / makespan(before)
+
+
+def held(seed: int) -> Fraction:
+    """Return the most activations of a rank in the right and the broken program."""
+    return max(peak for made in broken(seed) for peak in pipesched.verify(made.computes).memory.peak)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 10))
@@ -104,6 +111,16 @@ def test_a_moved_instruction_is_put_right(first: int, tmp_path: Path) -> None:
 def test_a_moved_compute_costs_no_time(seed: int, tmp_path: Path) -> None:
     """A repair that only unblocks the ranks is 4 to 10 % longer than the right order; single moves close that gap."""
     assert longer(seed, tmp_path) == 1
+
+
+@pytest.mark.parametrize("seed", [40, 134])
+def test_more_memory_is_used_where_it_is_allowed(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The right order takes 15 and holds 2; the broken one holds 3/2, with which 18 is the least. PS910 says so."""
+    before, now = broken(seed)
+    assert (makespan(before), longer(seed, tmp_path), longer(seed, tmp_path, Fraction(2))) == (15, Fraction(18, 15), 1)
+    (tmp_path / "broken.txt").write_text(pipesched.emit(now, "program"), "utf-8")
+    assert main(["emit", str(tmp_path / "broken.txt"), "--mend"]) == 0
+    assert "makespan 15 is possible with peak 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["d_deferred_interleaved", "d_deferred_zbv", "c15_both_send_first", "a04_ranks_wait"])
@@ -137,9 +154,11 @@ def cli() -> int:
     parser = argparse.ArgumentParser(description="Mended programs before two judges.")
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--hold", action="store_true", help="--mem-cap: as many activations as the right program")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = sorted(longer(seed, Path(folder)) for seed in range(asked.first, asked.first + asked.cases))
+        seeds = range(asked.first, asked.first + asked.cases)
+        found = sorted(longer(seed, Path(folder), held(seed) if asked.hold else None) for seed in seeds)
     slow = sum(x > Fraction(105, 100) for x in found)
     middle, worst, best = (float(found[i]) for i in (len(found) // 2, -1, 0))
     print(f"{len(found)} mended, all right; makespan over that of the right program:")
