@@ -281,6 +281,7 @@ def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Table
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
 
 
+@lru_cache(maxsize=1024)
 def end_of(name: str) -> tuple[int, int, int]:
     """Return 1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other
     entries.

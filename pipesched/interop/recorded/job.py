@@ -254,16 +254,18 @@ class _Table:
     groups: dict[Group, tuple[int, tuple[str, int, int]]] = field(default_factory=dict)
     calls: dict[Call, int] = field(default_factory=dict)
 
-    def number(self, group: Group) -> int:
+    def number(self, group: Group) -> tuple[int, tuple[str, int, int]]:
         found = self.groups.get(group)
         if found is None:
             stride = int(np.diff(group.ranks).min()) if len(group.ranks) > 1 else 0
             found = self.groups[group] = len(self.groups), (str(group.purpose), len(group.ranks), stride)
-        return found[0]
+        return found
 
-    def call(self, group: Group, rank: int, name: str, tensor: str) -> tuple[int, int, int, int]:
+    def call(
+        self, group: Group, numbered: tuple[int, tuple[str, int, int]], rank: int, name: str, tensor: str
+    ) -> tuple[int, int, int, int]:
         """Return the index of a call in `calls`, its direction, its peer and the index of its group."""
-        (number, shape), (sends, _, other) = self.groups[group], end_of(name)
+        (number, shape), (sends, _, other) = numbered, end_of(name)
         if sends < 0 and name.endswith(":coalesced"):
             return -1, _END, -1, number
         if sends < 0:
@@ -280,9 +282,8 @@ class _Table:
         only = next(iter(of.values())) if len(of) == 1 else None
         for key in [key for key, *_ in log.named if key not in of]:
             of[key] = only or Group(foreign(key), foreign("unnamed"), (rank,))
-        for group in of.values():
-            self.number(group)
-        rows = [self.call(of[key], rank, name, tensor) for key, name, tensor, _ in log.named]
+        numbered = {key: self.number(group) for key, group in of.items()}
+        rows = [self.call(of[key], numbered[key], rank, name, tensor) for key, name, tensor, _ in log.named]
         return np.array(rows or np.zeros((0, 4)), dtype=np.int32).reshape(-1, 4).T
 
 

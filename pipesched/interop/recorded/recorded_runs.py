@@ -79,7 +79,8 @@ def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
         PipeschedError: PS890, there is no file that can be read; PS891, a file is too large.
     """
     try:
-        paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
+        found = (path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
+        paths = sorted(found, key=lambda path: path.name)
         made = {path.name: file_of(path, pickles=pickles) for path in paths}
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
