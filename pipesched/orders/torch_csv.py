@@ -108,7 +108,8 @@ def _require_text(source: Source) -> None:
             Code.CELL,
             "the file begins with a byte order mark, which torch reads as part of the first cell and refuses",
             Label(source.span(0, 1), "U+FEFF, invisible in most editors"),
-            help="save the file as UTF-8 without a byte order mark",
+            help="save the file as UTF-8 without a byte order mark"
+            + ("" if "," in source.text else ", with commas between the cells"),
         )
     if not source.text.strip():
         raise fail(Code.EMPTY, "the file is empty: it has no ranks", help="one row per rank, one cell per action")
@@ -122,7 +123,9 @@ def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Dia
         if isinstance(found, Bad):
             span = source.span(offset + start, offset + start + len(cell))
             message = f"{short(span.text)!r} is not an action: {found.reason}"
-            bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {place}"),), (), found.help)
+            last = offset + start + len(cell) == len(source.text) and re.fullmatch(r"\d+[A-Z_]*", cell)
+            cut = ("the file ends inside this row, without a line end: it may be cut off",) if last else ()
+            bad = Diagnostic(found.code, message, (Label(span, f"rank {rank}, cell {place}"),), cut, found.help)
             yield from explained("cell", [bad], cell, version)
 
 

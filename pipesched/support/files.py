@@ -75,7 +75,9 @@ def text(blocks: Iterable[bytes]) -> bytes:
             if "\0" in decoder.decode(block, final=not block):
                 raise NotText("is not text")
     except UnicodeDecodeError:
-        raise NotText("is not text") from None
+        raise NotText(
+            "is UTF-16: save it as UTF-8" if made[:2] in (b"\xff\xfe", b"\xfe\xff") else "is not text"
+        ) from None
     return bytes(made)
 
 

@@ -86,7 +86,7 @@ CASES = [
     Case("an empty csv", "", 1, Code.EMPTY, "", (), "mine.csv"),
     Case("a binary file", bytes(range(256)), 2, Code.UNREADABLE, "is not text"),
     Case("a binary file with a good name", b"\x89PNG\r\n\x1a\n\0\0", 2, Code.UNREADABLE, "is not text", (), "mine.csv"),
-    Case("another encoding", GOOD.encode("utf-16"), 2, Code.UNREADABLE, "is not text"),
+    Case("another encoding", GOOD.encode("utf-16"), 2, Code.UNREADABLE, "is UTF-16: save it as UTF-8"),
     Case("latin-1", b"# caf\xe9\n" + GOOD.encode(), 2, Code.UNREADABLE, "is not text"),
     Case("a missing parameter", GOOD, 2, Code.PARAMETER_MISSING, "--m N", ("--p", "2")),
     Case("an unknown parameter", GOOD, 2, Code.PARAMETER_UNKNOWN, "its parameters: p, m", (*SMALL, "-D", "n=2")),
@@ -140,6 +140,10 @@ CASES = [
     Case("CRLF in a csv", CSV.replace(b"\n", b"\r\n"), 0, None, "", (), "mine.csv"),
     Case("a byte order mark", b"\xef\xbb\xbf" + GOOD.encode(), 0, None),
     Case("a byte order mark in a csv", b"\xef\xbb\xbf" + CSV, 1, Code.CELL, "byte order mark", (), "mine.csv"),
+    Case(
+        "a csv of a spreadsheet", b"\xef\xbb\xbf0F0;0B0\r\n", 1, Code.CELL, "commas between the cells", (), "mine.csv"
+    ),
+    Case("a csv that is cut off", b"0F0,0B0,0SEN", 1, Code.CELL, "it may be cut off", (), "mine.csv"),
     Case("no end of line", GOOD.rstrip("\n"), 0, None),
     Case("a line of 1 MB", "#" + "x" * 1_000_000 + "\n" + GOOD, 0, None),
     Case("prose", "Dear all,\nhere is the schedule of today.\n", 1, Code.SYNTAX, "mine.txt:1:1", (), "mine.txt"),

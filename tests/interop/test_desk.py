@@ -132,6 +132,19 @@ def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None
     assert f"the job stops: rank {made.rank} called nothing more" in text
 
 
+def test_a_dump_of_another_version_is_said(tmp_path: Path) -> None:
+    """The finding has the version and the missing field; the rest is judged."""
+    made = incident(1, "stop", "collective")
+    made.lost, made.damaged = set(), set()
+    write(made, tmp_path)
+    other = next(rank for rank in range(1, len(made.posted)) if rank != made.rank)
+    dump = {"version": "3.0", "pg_config": {}, "entries": [{"id": 1}]}
+    (tmp_path / f"nccl_trace_rank_{other}").write_bytes(torch_pickles.dumps(dump))
+    text = typed("verify", "--recorded", str(tmp_path)).out.decode()
+    assert f"nccl_trace_rank_{other} of version 3.0 is not a dump of torch's flight recorder: it has no '" in text
+    assert f"the job stops: rank {made.rank} called nothing more" in text
+
+
 def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:
     """A dump with the name of a rank that its groups do not have is not judged; two of one rank are both named."""
     made = incident(1, "stop", "collective")

@@ -242,6 +242,7 @@ def test_a_fault_is_named(visit: Any, csv: str, fault: str) -> None:
         ("0F0,1F0\n1B0\n", "rank 1: 1B0 is of stage 1, which is on rank 0"),
         ("0F0\n2F0\n", "stage 1 is on no rank, though stage 2 is on rank 1"),
         ("\n\n", "no row has an operation"),
+        ("\ufeff0F0;0B0\r\n1F0;1B0\r\n", "rank 0: 0F0;0B0 is not one cell: put commas between cells"),
         ("\x00\x01", "is no compute"),
     ],
 )

@@ -68,7 +68,7 @@ def read(name: str, data: bytes) -> Log:
     memo: list[object] = []
     with budgeted(name):
         value, left = recorder.dump(name, data, lambda given: _Runs(given, memo)), Budget(len(data))
-        with recorder.not_a_dump(name):
+        with recorder.not_a_dump(name, value):
             about = value.get("pg_config", {})
             groups = {key: recorder.group_of(key, one, left) for key, one in about.items()}
             entries: Sequence[object] = recorder.entries_of(value)

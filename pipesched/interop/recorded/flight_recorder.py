@@ -161,7 +161,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
         PipeschedError: PS891, the file is not a dump, or another rank wrote it.
     """
     try:
-        with not_a_dump(name):
+        with not_a_dump(name, value):
             groups = {key: group_of(key, about, left) for key, about in value.get("pg_config", {}).items()}
             entries = entries_of(value)
             left.spend(ENTRY * len(entries), "entries")
@@ -176,7 +176,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
 
 
 @contextmanager
-def not_a_dump(name: str) -> Iterator[None]:
+def not_a_dump(name: str, value: File) -> Iterator[None]:
     """Report a value that torch does not write in a dump.
 
     Raises:
@@ -185,8 +185,11 @@ def not_a_dump(name: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        message = f"{name} is not a dump of {BY}: {f'{type(e).__name__}: {e}'[:80]}"
-        raise fail(InteropCode.RECORD, message, help="version 2.10 is read, as torch 2.13 writes it") from None
+        reason = f"it has no {e}" if isinstance(e, KeyError) else f"{type(e).__name__}: {e}"
+        given = value.get("version") if isinstance(value, dict) else None
+        version = f" of version {given}" if isinstance(given, str) and len(given) < 10 else ""
+        message = f"{name}{version} is not a dump of {BY}: {reason[:80]}"
+        raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are read; torch 2.13 writes 2.10") from None
 
 
 def entries_of(value: File) -> Sequence[Mapping[str, object]]:

@@ -47,7 +47,8 @@ function readCsv(text) {
       const pair = /^\(([^;]+);([^;]+)\)OVERLAP_[FIB]_[FIBW]$/.exec(cell);
       (pair ? pair.slice(1) : [cell]).forEach((word, second) => {
         const match = /^(\d{1,4})([FIWBR])(\d{1,5})$/.exec(word.trim());
-        if (!match) refuse(rank, cell, "is no compute such as 0F1: `pipesched verify` reads whole programs");
+        if (!match) refuse(rank, cell, /[;\t]/.test(cell) && !/[,(]/.test(row) ? "is not one cell: put commas between cells"
+          : "is no compute such as 0F1: `pipesched verify` reads whole programs");
         const [stage, kind, microbatch] = [Number(match[1]), KINDS.indexOf(match[2]), Number(match[3])];
         if ((place[stage] ??= rank) !== rank) refuse(rank, cell, `is of stage ${stage}, which is on rank ${place[stage]}`);
         if (found.push([kind, second, stage, microbatch]) > MOST) refuse(rank, cell, `is beyond ${MOST} operations`);
