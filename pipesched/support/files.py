@@ -75,9 +75,8 @@ def text(blocks: Iterable[bytes]) -> bytes:
             if "\0" in decoder.decode(block, final=not block):
                 raise NotText("is not text")
     except UnicodeDecodeError:
-        raise NotText(
-            "is UTF-16: save it as UTF-8" if made[:2] in (b"\xff\xfe", b"\xfe\xff") else "is not text"
-        ) from None
+        utf_16 = bytes(made[:2]) in (b"\xff\xfe", b"\xfe\xff")
+        raise NotText("is UTF-16: save it as UTF-8" if utf_16 else "is not text") from None
     return bytes(made)
 
 

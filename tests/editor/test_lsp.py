@@ -150,8 +150,9 @@ def test_findings_are_those_of_verify(seed: int, client: Client, tmp_path: Path)
 
 def _verified(file: Path, text: str, sizes: dict[str, int]) -> set[tuple[str, int, int]]:
     """Return code and place of each finding of the command line; sizes that the file does not know are left out."""
-    head = re.search(r"^schedule\b[^(]*\(([^)]*)\)", text, re.M)
-    names = {x.split("=")[0].strip() for x in head[1].split(",") if "=" not in x} if head else set()
+    head = re.search(r"^schedule\b[^(]*\(((?:[^()]|\([^()]*\))*)\)", text, re.M)
+    parameters = re.sub(r"\([^()]*\)", "", head[1]).split(",") if head else []
+    names = {x.strip() for x in parameters if "=" not in x}
     others = {name: 4 for name in names - sizes.keys() if sizes and "[" not in name}
     report = pipesched.verify(file, **{k: v for k, v in sizes.items() if k in names}, **others)
     places = [(str(x.code), x.where) for x in report.diagnostics]

@@ -186,7 +186,8 @@ def not_a_dump(name: str, value: File) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
         reason = f"it has no {e}" if isinstance(e, KeyError) else f"{type(e).__name__}: {e}"
-        given = value.get("version") if isinstance(value, dict) else None
+        given = cast("object", value)
+        given = given.get("version") if isinstance(given, dict) else None
         version = f" of version {given}" if isinstance(given, str) and len(given) < 10 else ""
         message = f"{name}{version} is not a dump of {BY}: {reason[:80]}"
         raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are read; torch 2.13 writes 2.10") from None
