@@ -220,7 +220,7 @@ def test_local_search_stays_among_the_schedules_and_repeats_itself(kind: str) ->
     begin = next(iter(orders(problem, 0)))[1]
     walks = [Search(problem, begin, seed=7) for _ in range(2)]
     for walk in walks:
-        reached = list(walk.steps(3000, 3.0, 0.1))
+        reached = list(walk.steps(60_000, 3.0, 0.1))
         assert measured(asked, problem, walk.orders) == problem.time(walk.now)
         assert measured(asked, problem, walk.best) == problem.time(walk.value) == problem.time(reached[-1])
     assert walks[0].orders == walks[1].orders and walks[0].best == walks[1].best
@@ -239,7 +239,7 @@ def test_local_search_knows_the_time_of_every_order_it_takes(seed: int, objectiv
     problem = replace(made, objective=objective, duration=duration, cap=cap)
     walk = Search(problem, one_by_one(problem), seed=seed)
     for _ in range(40):
-        list(walk.steps(5, 3.0, 1.0))
+        list(walk.steps(100, 3.0, 1.0))
         assert convert.value(problem, walk.orders) == walk.now
         assert convert.value(problem, walk.best) == walk.value
 

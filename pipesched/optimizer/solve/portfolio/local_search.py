@@ -15,7 +15,7 @@ All operations are kept in one turn, in which each follows those that it waits f
 
 The longest path through the segment follows from the ends before it and the rest after it. So a move that makes the
 schedule too long, or causes a deadlock, is rejected without a look at the other operations. A longer schedule is
-accepted with a probability that falls (simulated annealing): the same seed and number of moves give the same orders.
+accepted with a probability that falls (simulated annealing): the same seed and number of steps give the same orders.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.portfolio.justify import PUSHED, Justifier, pushed
 from pipesched.optimizer.solve.problem import Orders, Problem
 
-ROUNDS, FIRST = 30, 8_000  # walks, of which the first has so many moves
+ROUNDS, FIRST, MORE = 1_000, 300, 700  # walks; steps per operation of the first, and more of each one after it
 LOOK, OFFERED = 64_000, 500_000  # steps between two checks of the clock, and between two orders that are offered
 ENDS = 0.9  # part of the moves that are next to an end of a block
 DRAWN, TESTED, TAKEN = 3, 12, 40  # steps for a move that is drawn, tested, accepted
@@ -96,29 +96,31 @@ class Search:
                         depth[x], deeper = depth[y] + 1, True
         return sorted(turn, key=lambda x: (start[x], depth[x]))
 
-    def steps(self, count: int, hot: float, cold: float) -> Iterator[int]:
-        """Make `count` moves, cooling from temperature `hot` to `cold`, in ticks; yield the best value now and then."""
+    def steps(self, most: int, hot: float, cold: float) -> Iterator[int]:
+        """Make moves, in `most` steps of work, cooling from temperature `hot` to `cold`, in ticks; yield the best value
+        now and then.
+        """
         ends, all_of_them = self._pairs()
-        work = 0
-        for step in range(count):
+        work = told = 0
+        while work < most:
             work += DRAWN
-            if work >= LOOK:
-                self.meter.spend(work)
-                work = 0
+            if work >= told + LOOK:
+                self.meter.spend(work - told)
+                told = work
                 yield self.value
             pairs = ends if self.random.random() < ENDS else all_of_them
             move = self._move(*self.random.choice(pairs)) if pairs else None
             if move is None:
                 continue
             work += TESTED
-            heat = hot * (cold / hot) ** (step / count)
+            heat = hot * (cold / hot) ** (work / most)
             if not self._made(*move, self.now - heat * log(1 - self.random.random())):
                 continue
             work += TAKEN + len(self.turn) // 4
             ends, all_of_them = self._pairs()
             if self.now < self.value:
                 self.value, self.best = self.now, [list(order) for order in self.orders]
-        self.meter.spend(work)
+        self.meter.spend(work - told)
         yield self.value
 
     def _forward(self, turn: Sequence[int]) -> None:
@@ -299,16 +301,17 @@ def temperatures(problem: Problem) -> tuple[float, float]:
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, or None, by walks from the best of the pool, each twice as long as the last."""
+    """Yield better and better orders, or None, by longer and longer walks from the best of the pool."""
     if not pool.problem.operations:
         return
     meter, (hot, cold) = pool.meter, temperatures(pool.problem)
     for turn in range(ROUNDS):
+        most = pool.problem.operations * (FIRST + MORE * turn)
         _, name, begin = pool.entries[0]
         found = f"local search from {name.removesuffix(PUSHED).removeprefix('local search from ')}"
         search = Search(pool.problem, begin, ROUNDS * seed + turn, meter)
         known, enough = search.value, meter.spent + OFFERED
-        for value in search.steps(FIRST << turn, hot, cold):
+        for value in search.steps(most, hot, cold):
             if value < known and meter.spent >= enough:
                 known, enough = value, meter.spent + OFFERED
                 yield found, search.best
