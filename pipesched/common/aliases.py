@@ -24,8 +24,7 @@ gpipe_reversed: reversed GPipe
 looped_bfs: breadth first, breadth-first pipeline, BFS
 hanayo: Hanayo wave, wave pipeline, wave
 eager_1f1b: eager
-chimera2: Chimera two pairs
-chimera_n: Chimera n pairs
+chimera_n: Chimera n pairs, chimera2, Chimera two pairs
 helix: HelixPipe
 pipedream_2bw: 2BW, double-buffered weight updates
 vertical_sync: PipeDream with vertical sync, PipeDream vertical sync
@@ -61,6 +60,7 @@ _SAID = {  # remarks on names that are also used for different orders
     "zb2p": (
         "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap 2P`"
     ),
+    **dict.fromkeys(("chimera2", "chimeratwopairs"), "with n = 2, its default"),
     "zbvformatted": "its order, for at least 2p microbatches",
     "offloadgroupedinterleaved": "with groups of p microbatches",
     **dict.fromkeys(("zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),

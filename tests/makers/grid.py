@@ -24,7 +24,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "pipedream": [{"p": p, "m": m, "k": k} for p in (1, 2, 5, 8) for m in (12, 24) for k in (1, 2, 3)],
     "pipedream_2bw": [{"p": p, "m": n * p} for p in range(1, 9) for n in (1, 2, 5)],
     "pipemare": [{"p": p, "m": m, "k": k} for p in (1, 2, 5, 8) for m in (12, 24) for k in (1, 2, 3)],
-    "chimera_n": [{"p": p, "m": k * p, "n": n} for p in (4, 8, 12) for k in (1, 2, 3, 4) for n in (1, 2)],
+    "chimera_n": [{"p": p, "m": k * p, "n": n} for p in (4, 8, 12, 16) for k in (1, 2, 3, 5) for n in (1, 2)],
     "helix": [{"p": p, "m": k * p} for p in range(2, 9) for k in (1, 2, 3)],
     "recycle": [{"p": p, "n": n, "lost": r} for p in (2, 3, 4, 8) for n in (2, 3, 4) for r in (0, 1, 2 * p - 1)],
     "skippipe": [{"p": p, "m": k * (p - 2)} for p in range(4, 9) for k in (1, 2, 3, 5)],
@@ -80,7 +80,6 @@ SIZES: dict[str, list[dict[str, int]]] = {
         for q, rest in ((1, 1), (2, 2), (3, 1), (2, k))
     ],
     "chimera": [{"p": p, "m": m} for p in (2, 4, 6, 8, 10) for m in (p // 2, p - 1, p, 2 * p, 5 * p)],
-    "chimera2": [{"p": p, "m": k * p} for p in (4, 8, 12, 16) for k in (1, 2, 3, 4, 5)],
     "bitpipe": [{"p": p, "m": k * p} for p in (2, 4, 6, 8, 10) for k in (1, 2, 3, 4)],
     "hanayo": [{"p": p, "v": v, "m": k * p} for p in (1, 2, 3, 5, 6) for v in (2, 4) for k in (1, 3)],
     "dualpipev": [{"p": p, "m": 2 * p + more} for p in (1, 2, 3, 5, 8) for more in (0, 1, 6, 11)],

@@ -87,7 +87,7 @@ def written_out(model: Model, relations: Relations, size: dict[str, int], ranks:
 def test_the_relations_of_the_library_are_its_orders(name: str) -> None:
     """At sizes that no guess was made from too; for every p at once where that has a form."""
     file = check_text(read(name)).file
-    p = 4 if name in ("chimera2", "chimera_n", "dualpipe") else 2 if name in ("chimera", "bitpipe", "seq1f1b_i") else 3
+    p = 4 if name in ("chimera_n", "dualpipe") else 2 if name in ("chimera", "bitpipe", "seq1f1b_i") else 3
     model, relations = asked(file, {} if name in ALL_P | DIGITS else {"p": p}, digits=name in DIGITS)
     for m in (7 * p + (name in ALL_P), 2 * p, 16 * p)[: 1 if deep(1) == 1 else 3]:
         try:

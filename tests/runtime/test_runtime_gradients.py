@@ -32,7 +32,7 @@ LIBRARY = (
     "grouped_interleaved",
     "interleaved_zb",
     "chimera",
-    "chimera2",
+    "chimera_n",
     "bitpipe",
     "hanayo",
     "1f1b_v",
@@ -93,7 +93,7 @@ def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int,
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_library_trains(ranks: Ranks, name: str) -> None:
     """All other chains, loops, waves and routes train correctly, at one size, or at all with ``--depth 2``."""
-    for p in (4,) if deep(1) == 1 or name == "chimera2" else (2, 4):
+    for p in (4,) if deep(1) == 1 or name == "chimera_n" else (2, 4):
         test_gradients_and_live_activations(ranks, name, p, 2 * p, "float64")
 
 

@@ -124,7 +124,7 @@ _TWICE = "has several copies of every stage, on different ranks"
 UNTRIED: Mapping[str, str] = {
     "dualpipe": _TWICE,
     "chimera": _TWICE,
-    "chimera2": _TWICE,
+    "chimera_n": _TWICE,
     "bitpipe": _TWICE,
     "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
 }
