@@ -32,7 +32,8 @@ from pipesched.optimizer.verdict import FOUND, Verdict
 if TYPE_CHECKING:
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
-_PROOF = 0.3  # least part of the remaining time for a proof of an engine's refutation
+_PROOF = 0.25  # least part of the remaining time for a proof of an engine's refutation
+_BY_RANKS, _OF_EACH = 800_000, 2_000  # steps of the checker for ranks one by one: at most, and for each operation
 _PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if it fails, a smaller one is tried
 
 
@@ -122,6 +123,7 @@ def _certified(
     judged = _judged(schedule, instance, written, repeated)
     meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
     if judged.word:
+        meter.spend(min(_BY_RANKS, _OF_EACH * problem.operations))
         written = certificate(instance, state, repeated, _believed(request, instance, state, meter, said))
         judged = _judged(schedule, instance, written, repeated)
     elif request.limits.proof:

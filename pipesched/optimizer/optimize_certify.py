@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipesched.optimizer.proof.clauses import Clauses
 
 SECONDS, ALONE = 60, 1 / 3  # most seconds for a proof that the user requests; part of the time for one rank's clauses
-CLAUSE = 4  # steps to write a clause, and to find it again when the proof is checked
+CLAUSE = 8  # steps to write a clause, and to find it again when the proof is checked
 FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without --confirm; steps with it, and without
 
 
@@ -61,7 +61,7 @@ def certified(
         return Made({}, f"no proof {claim}: it needs more than {most:,} clauses")
     from pipesched.optimizer.solve.engines.lrat import refutation
 
-    meter.spend(CLAUSE * clauses.count)
+    meter.spend(CLAUSE * clauses.count + clauses.narrowed)
     text = None
     if rank is not None:
         part = meter.part(ALONE)

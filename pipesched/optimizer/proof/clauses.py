@@ -98,7 +98,8 @@ class Numbered:
 class Clauses(Numbered):
     """The clauses of a problem.
 
-    of_rank: for each rank, the range of numbers of the clauses about only that rank.
+    of_rank: for each rank, the range of numbers of the clauses about only that rank. narrowed: the steps taken to
+    narrow the time windows.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Clauses(Numbered):
         first = next(iter(problem.rank.values())) if problem.span else None
         self.windows = Windows(replace(problem, work=work, arcs=arcs, known={}), self.bound, first)
         self.windows.spread()
-        possible = not narrow or narrowed(self.windows)
+        possible, self.narrowed = narrowed(self.windows) if narrow else (True, 0)
         self.windows.shift(-min(low[0] for low in self.windows.low.values()))
         if possible and self.windows.possible():
             self._write()

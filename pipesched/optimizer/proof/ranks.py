@@ -70,12 +70,16 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] |
         return None
 
 
-def narrow(windows: Windows) -> bool:
-    """Narrow the windows of all ranks, in rounds, within NARROW steps; return False if some rank has no order."""
+def narrow(windows: Windows) -> tuple[bool, int]:
+    """Narrow the windows of all ranks, in rounds, within NARROW steps; return (False if some rank has no order, the
+    steps taken).
+    """
+    left, ranks = [NARROW], sorted(set(windows.rank.values()), reverse=True)
     try:
-        return _without_order(windows, sorted(set(windows.rank.values()), reverse=True), [NARROW]) is None
+        possible = _without_order(windows, ranks, left) is None
     except _OutOfStepsError:
-        return True
+        possible = True
+    return possible, NARROW - left[0]
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:

@@ -26,7 +26,7 @@ from pipesched.optimizer.solve.engines import sat_engines
 from pipesched.optimizer.solve.problem import Answer, Problem, Question
 from pipesched.optimizer.solve.reductions import Merged, merge, restrict, unmerged
 
-_PREPARED, _WRITTEN, _LINKED = 100, 4, 2  # steps per operation; per clause, and of a problem without counters
+_PREPARED, _WRITTEN, _LINKED = 100, 6, 2  # steps per operation; per clause, and of a problem without counters
 
 ENGINES = ("cadical", "z3")
 

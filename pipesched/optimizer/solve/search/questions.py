@@ -101,6 +101,7 @@ def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]
         bound = step.question.bound
         if bound < questions.lower or (questions.value is not None and bound >= questions.value):
             lanes.cancel(ticket)
+            lanes.meter.spend(_WORKER)
             del running[ticket]
 
 
