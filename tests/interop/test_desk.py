@@ -6,6 +6,7 @@ desk.
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import subprocess
@@ -143,6 +144,23 @@ def test_a_dump_of_another_version_is_said(tmp_path: Path) -> None:
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert f"nccl_trace_rank_{other} of version 3.0 is not a dump of torch's flight recorder: it has no '" in text
     assert f"the job stops: rank {made.rank} called nothing more" in text
+
+
+def test_compressed_dumps_and_inner_folders_are_said(tmp_path: Path) -> None:
+    """A compressed dump is one that cannot be read, and the remedy is to unpack it; dumps by host are not searched."""
+    made = incident(1, "stop", "collective")
+    made.lost, made.damaged = set(), set()
+    (tmp_path / "host0").mkdir()
+    write(made, tmp_path / "host0")
+    assert f"{tmp_path} has no files, only 1 folder" in typed("verify", "--recorded", str(tmp_path)).err.decode()
+    for file in [*(tmp_path / "host0").iterdir()]:
+        (tmp_path / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    assert "has only compressed files" in typed("verify", "--recorded", str(tmp_path)).err.decode()
+    first, second, *_ = sorted((tmp_path / "host0").iterdir())
+    first.rename(tmp_path / first.name)
+    (tmp_path / f"{first.name}.gz").unlink()
+    text = typed("verify", "--recorded", str(tmp_path)).out.decode()
+    assert f"error[PS891]: {second.name}.gz is compressed\n" in text
 
 
 def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from pipesched.model.schedule import Program
 from pipesched.support.foreign import Foreign, foreign, json_of
 
 BY = "torch's flight recorder"
+PACKED = (b"\x1f\x8b", b"PK\x03\x04")  # the first bytes of what gzip and zip write
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
 RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
@@ -69,6 +70,8 @@ def dump(name: str, data: bytes, reader: Callable[[bytes], Reader] = Reader) -> 
         message = f"{name} is a pickle that would run {error}: a dump has only plain data, so this is not a dump"
         raise fail(InteropCode.RECORD, message, help="none of it was run; find out where the file comes from") from None
     except ValueError as error:
+        if data.startswith(PACKED):
+            raise fail(InteropCode.RECORD, f"{name} is compressed", help="unpack it") from None
         message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
         raise fail(InteropCode.RECORD, message, help="let every rank write its dump to the end") from None
 

@@ -86,7 +86,11 @@ def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
         reason = (getattr(error, "strerror", None) or "it cannot be read").lower()
         raise fail(InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=GIVE) from None
     if not made:
-        raise fail(InteropCode.NO_RECORD, f"{folder} has no files", help=GIVE)
+        inner = sum(path.is_dir() for path in Path(folder).iterdir())
+        only = f", only {inner} folder{'s' * (inner != 1)}: put the records of all ranks into one" if inner else ""
+        raise fail(InteropCode.NO_RECORD, f"{folder} has no files{only}", help=GIVE)
+    if all(data.startswith(flight_recorder.PACKED) for data in made.values()):
+        raise fail(InteropCode.NO_RECORD, f"{folder} has only compressed files", help="unpack them")
     return made
 
 
