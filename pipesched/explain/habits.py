@@ -64,6 +64,7 @@ def _name(found: re.Match[str]) -> str:
 _ARGUMENT = r"((?:[^(),]|\([^()]*\))+)"
 
 HABITS = (
+    _row(r"(?<!=)=([<>])", r"a comparison is written `\1=`"),
     _row(
         r"(?:^|[{}]|\bKIND\b)[ \t]*(?://|/\*|(?:--|%)(?=[ \t]*\w)).*"
         r"|//+[ \t]*[A-Za-z']+ +(?!(?:let|and|or|then|else|when)\b)[A-Za-z'].*",

@@ -150,6 +150,7 @@ CASES = {  # a habit: the file, and its first line at fault
     "rank_id": (text(first="  let w = rank_id"), 4),
     "stage s on rank s": (text(stage="stage s on rank s"), 2),
     "p / 2": (text(first="  let w = p / 2"), 4),
+    "=>": (text(first="  let w = if r => 1 then 1 else 0"), 4),
 }
 REMEDIES = {  # a habit: the text at fault, and the text that the help proposes
     "4p": ("4p", "4 * p"),
@@ -179,6 +180,7 @@ REMEDIES = {  # a habit: the text at fault, and the text that the help proposes
     "=": ("r = 0", "r == 0"),
     "wide letter": ("Ｆ", "F"),
     "p / 2": ("p / 2", "p // 2"),
+    "=>": ("=>", ">="),
     "True": ("True", "true"),
 }
 WORDS = {  # a habit that no word puts right: words of the help
