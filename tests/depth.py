@@ -14,20 +14,22 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 VARIABLE = "PIPESCHED_TEST_DEPTH"
-USUAL = os.environ.get(VARIABLE) == "0"
-"""The run has neither ``--full`` nor ``--depth``."""
-
 Case = TypeVar("Case")
+
+
+def in_usual_run() -> bool:
+    """Return True if the run has neither ``--full`` nor ``--depth``."""
+    return os.environ.get(VARIABLE) == "0"
 
 
 def some(cases: Sequence[Case], every: int, usual: int = 0) -> Sequence[Case]:
     """Return one in so many cases of a slow law, in a usual run one in ``usual``; with ``--depth 2`` all."""
-    return cases[:: (usual if USUAL else 0) or (every if deep(1) == 1 else 1)]
+    return cases[:: (usual if in_usual_run() else 0) or (every if deep(1) == 1 else 1)]
 
 
 def deep(cases: int, usual: int = 0) -> int:
     """Return the given number of cases, times the depth; in a usual run the smaller number, if there is one."""
-    return (usual if USUAL else 0) or cases * max(1, int(os.environ.get(VARIABLE, "1")))
+    return (usual if in_usual_run() else 0) or cases * max(1, int(os.environ.get(VARIABLE, "1")))
 
 
 def by_hand(**tried: tuple[Callable[[int], str], int]) -> None:

@@ -235,7 +235,7 @@ def test_settings_of_the_trainer_go_to_stderr(
     assert emit(capsys, *arguments)[2] == ""
 
 
-@pytest.mark.parametrize("target", ["torch-csv", "stream"])
+@pytest.mark.parametrize("target", ["torch-csv", pytest.param("stream", marks=pytest.mark.nightly)])
 def test_a_large_schedule_is_emitted_a_rank_at_a_time(target: str, tmp_path: Path) -> None:
     """For 0.5 million cells and 1.6 million instructions the process needs little more memory than the columns."""
     code = (

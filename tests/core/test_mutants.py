@@ -44,8 +44,7 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parents[1] / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES = deep(300, usual=150)
-CHUNK = min(CASES, 300)
+CASES, CHUNK = deep(300), 300
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:

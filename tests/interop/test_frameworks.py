@@ -284,7 +284,7 @@ def seen(word: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("killed", ["command", "keeper"])
+@pytest.mark.parametrize("killed", ["command", pytest.param("keeper", marks=pytest.mark.nightly)])
 def test_nothing_outlives_what_is_killed(killed: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the command or its supervisor is killed, the generator, its processes, and its folder go too."""
     temporary, word = folder / "temporary", str(folder / killed)

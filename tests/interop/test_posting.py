@@ -47,7 +47,7 @@ def fork(p: int, m: int, r: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("order", [paired, vee, fork])
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 5)])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), pytest.param(3, 5, marks=pytest.mark.nightly)])
 def test_the_order_is_that_of_the_code(order: Callable[[int, int, int], Iterator[str]], p: int, m: int) -> None:
     """Every rank has the computes of the rule, and its messages pass all checks."""
     name = f"python:{POSTED / 'traced.py'}:{order.__name__}"

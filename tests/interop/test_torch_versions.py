@@ -35,6 +35,7 @@ def with_2_16(*arguments: str, given: str = "") -> str:
     return re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
+@pytest.mark.nightly
 def test_a_row_supports_a_version() -> None:
     """Every part takes 2.16 from the table: help, limits, emission, reading, the checks and their messages."""
     assert "2.10..2.16" in with_2_16("verify", "--help")

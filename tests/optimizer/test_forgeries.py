@@ -45,7 +45,7 @@ from pipesched.optimizer.verdict import Terms, Verdict, documentation
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from pipesched.verbs.verify import verify
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 from tests.oracles import simulate
 from tests.oracles.brute import Instance, optimum, steps
 
@@ -61,6 +61,14 @@ frozen {}
 rank r {{ repeat m {{ F  I  W }} }}
 """
 
+LOOP: Json = {
+    "p": 2,
+    "m": 3,
+    "v": 2,
+    "placement": "loop",
+    "mem_cap": "3/2",
+    "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]",
+}
 QUESTIONS: list[Json] = [
     {"p": 2, "m": 2, "mem_cap": 2},
     {"p": 2, "m": 2, "mem_cap": 1, "costs": "F=2,I=3,W=1,C=1"},
@@ -76,21 +84,13 @@ QUESTIONS: list[Json] = [
     {"p": 1, "m": 2, "mem_cap": 2, "all_m": True},
     {"p": 2, "m": 3, "mem_cap": 2, "all_m": True},
     {"p": 2, "m": 2, "mem_cap": 1, "all_m": True, "costs": "F=1,I=2,W=1"},
-    {"p": 2, "v": 2, "m": 3, "placement": "loop", "mem_cap": "3/2", "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]"},
-    {
-        "p": 2,
-        "m": 3,
-        "v": 2,
-        "placement": "loop",
-        "mem_cap": "3/2",
-        "certify": True,
-        "costs": "F=[1,3,2,2],I=[4,3,3,4],W=[4,1,1,4]",
-    },
+    LOOP | {"certify": True},
     {"p": 4, "m": 8, "mem_cap": 4},
     {"p": 3, "m": 2, "mem_cap": 2, "costs": "F=[1,2,3],I=[2,2,1],W=[1,3,1],C=1"},
     {"target": Source("one.ps", TUNED.format("0")), "p": 3, "mem_cap": 2, "costs": "F=1,I=2,W=1,C=1"},
     {"target": Source("two.ps", TUNED.format("1")), "p": 3, "mem_cap": 1, "objective": "span"},
     {"target": Source("all.ps", TUNED.format("s in 0 .. p")), "p": 3, "costs": "F=[1,3,2]"},
+    *(() if in_usual_run() else (LOOP,)),  # an engine needs 3 s
 ]
 
 
@@ -559,7 +559,7 @@ def test_no_forgery_is_proved_and_no_false_field_holds() -> None:
     """Most of some hundred forgeries are refused; the others state nothing false, and none is called proved unless it
     is optimal.
     """
-    counted = forge(iter(range(deep(5))))
+    counted = forge(iter(range(deep(20))))
     assert counted["refused"] > 0.6 * counted["all"] and counted["unchanged"] < 0.25 * counted["all"]
 
 

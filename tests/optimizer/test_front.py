@@ -91,6 +91,7 @@ def test_what_it_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert all(pipesched.verify(str(x)).ok for x in folder.iterdir())
 
 
+@pytest.mark.nightly
 def test_the_best_placement_under_one_cap() -> None:
     """With one cap, `any` answers with the shortest of the placements, and names the others."""
     answers = {

@@ -278,6 +278,7 @@ def test_a_solver_that_writes_no_proof_is_named_before_the_search(monkeypatch: p
             pipesched.optimize(**LOOP, certify=True)
 
 
+@pytest.mark.nightly
 def test_a_proof_for_costs_rounded_down_is_a_bound(answer: Optimum, folder: Path) -> None:
     """Costs of about a thousand times the costs of an answer: its proof shows a thousand times its bound, and is
     written to the same files. It is no proof for another grid or a larger value, and costs are not rounded down if

@@ -39,7 +39,7 @@ def vee(objective: str) -> Problem:
     return Instance(placement, costs, AT_W, None, False, objective).problem()
 
 
-@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("objective", ["makespan", pytest.param("span", marks=pytest.mark.nightly)])
 def test_each_is_valid_and_shorter(objective: str) -> None:
     """Every order keeps all rules, by the check of a table of starts, and is shorter than the orders before it; the
     same seed finds the same orders, another seed different ones.

@@ -115,7 +115,7 @@ def above(seed: int, limit: float) -> str | None:
     return f"seed {seed}: {answer.value}, but {', '.join(better)}" if better else ""
 
 
-@pytest.mark.parametrize("seed", range(deep(6)))
+@pytest.mark.parametrize("seed", range(deep(6, usual=3)))
 def test_no_answer_is_above_the_library(seed: int) -> None:
     """Even at a limit of 0 seconds, which leaves no time for a search."""
     assert above(seed, 0) == ""

@@ -207,6 +207,7 @@ claim period >= 0
 """
 
 
+@pytest.mark.nightly
 def test_shares_ranks_and_sizes_in_claims() -> None:
     """A bubble with even work is a quotient; a condition may name the rank; a claim on sizes must hold whatever the
     costs; one that never applies says so; what has no form is named.
@@ -370,6 +371,7 @@ def test_a_claim_that_is_false_in_one_case_is_refuted_there(m: int) -> None:
     assert counterexample is not None and counterexample.parameters == {"p": 5, "m": m}
 
 
+@pytest.mark.nightly
 def test_an_order_that_is_wrong_in_one_case_is_not_proved() -> None:
     """The size is beyond those that are tried; the case that is not settled is named. A certificate of the right order
     is refused with the text of this one.

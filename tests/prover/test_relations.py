@@ -83,7 +83,13 @@ def written_out(model: Model, relations: Relations, size: dict[str, int], ranks:
     return [[step for _, step in sorted(rank, key=lambda pair: pair[0])] for rank in found]
 
 
-@pytest.mark.parametrize("name", sorted(set(built_in()) - NOT_YET))
+SLOW = {"interleaved_n", "interleaved_overlap", "interleaved_zb", "grouped_interleaved", "chimera_n"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=pytest.mark.nightly if x in SLOW else ()) for x in sorted(set(built_in()) - NOT_YET)],
+)
 def test_the_relations_of_the_library_are_its_orders(name: str) -> None:
     """At sizes that no guess was made from too; for every p at once where that has a form."""
     file = check_text(read(name)).file
@@ -126,7 +132,7 @@ def random_text(seed: int) -> tuple[str, dict[str, int]]:
 def test_the_relations_of_random_files_are_their_orders() -> None:
     """A random file at its size, where it has a form."""
     compared = refused = 0
-    for seed in range(deep(30)):
+    for seed in range(deep(30, usual=15)):
         text, given = random_text(seed)
         source = Source("random.ps", text)
         try:

@@ -293,6 +293,7 @@ class Stopped(Launcher):
         return line
 
 
+@pytest.mark.nightly
 def test_a_supervisor_that_is_stopped_is_ended_with_its_ranks() -> None:
     """The supervisor is silent for the timeout and a few seconds; then PS823 is reported, and no process is left."""
     broken = (Break("stall", 0, 1), Break("freeze", 1, 1))

@@ -105,7 +105,10 @@ def test_chunks_have_shades_of_their_own(chunks: int) -> None:
 
 @needs_cairo
 @pytest.mark.parametrize(("suffix", "magic"), [("pdf", PDF), ("png", PNG)])
-@pytest.mark.parametrize("options", [[], ["--style", "megatron"], ["--memory", "--messages"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--memory", "--messages"], *(pytest.param(x, marks=pytest.mark.nightly) for x in ([], ["--style", "megatron"]))],
+)
 def test_a_figure_is_written_as_pdf_and_png(suffix: str, magic: bytes, options: list[str], folder: Path) -> None:
     """The suffix decides; the bytes are the same each time, and a PNG has twice the figure's pixels."""
     made = []

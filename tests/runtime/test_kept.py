@@ -98,7 +98,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("schedule", "autocast"), [("1f1b", False), ("zb_h1", False), ("1f1b", True)])
+@pytest.mark.parametrize(
+    ("schedule", "autocast"), [("1f1b", False), pytest.param("zb_h1", False, marks=pytest.mark.nightly), ("1f1b", True)]
+)
 def test_one_measured_rank_gives_the_bytes_of_the_others(
     schedule: str, autocast: bool, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

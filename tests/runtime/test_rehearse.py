@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -102,16 +101,16 @@ def test_the_peak_of_every_rank_follows_from_one_microbatch(name: str, sizes: di
         assert found.predicted == pytest.approx(found.peak, rel=0.02), number
 
 
-def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_sixty_four_ranks_need_one_process(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     """`run --p 64 --rank 17`: every compute of its list has a time, and `--costs` reads its file."""
-    os.chdir(tmp_path)
     line = ["run", "zb_h1", "--p", "64", "--m", "64", "--rank", "17", "--steps", "1", "--stages", STAGES]
     assert main([*line, "-o", "costs.json"]) == 0
     assert "predicted from one microbatch" in capsys.readouterr().out
-    found = json.loads((tmp_path / "costs.json").read_text("utf-8"))
+    found = json.loads((folder / "costs.json").read_text("utf-8"))
     assert found["predicted_bytes"] == pytest.approx(found["peak_bytes"], rel=0.02)
     assert {key: len(row) for key, row in found["costs"].items()} == {"F": 64, "I": 64, "W": 64}
-    report = pipesched.verify("zb_h1", p=64, m=64, costs=tmp_path / "costs.json")
+    report = pipesched.verify("zb_h1", p=64, m=64, costs=folder / "costs.json")
     assert report.ok and Fraction(report.time.costs["F"][9]) == Fraction(str(found["costs"]["F"][9]))
     assert report.time.unit.name == "ms" and re.search(r"makespan [\d.]+ (ms|s)\b", str(report))
 

@@ -346,9 +346,8 @@ def wait_for(condition: Any, seconds: float = 60.0) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_interrupt_leaves_no_process(sent: signal.Signals, status: int) -> None:
     """Ctrl-C exits with 130; and however the command ends, its supervisor and its ranks end too."""
     command = [

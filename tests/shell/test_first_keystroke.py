@@ -87,6 +87,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the numbers are those of CPython 3.11")
 @pytest.mark.parametrize(("command", "millions"), [("--help", 300), ("verify 1f1b --p 4", 1510)][-deep(1) :])

@@ -51,6 +51,12 @@ QUICK = (
     "costs by microbatch of many denominators",
     "YAML of 700 digits with Python's least limit",
 )
+NIGHTLY = (
+    "trace packed by 10 GB",
+    "recorded orders of blank lines",
+    "pickle of a large memo number",
+    "YAML of 700 digits with Python's least limit",
+)
 TOP = "461168601842738790 * 10"  # 2**62 - 4
 STEERING = "\x1b[31mred\x1b[0m\n::add-mask::x\nok  forged\x85\u202e\x00\ud800]]>&<\"'"
 
@@ -121,7 +127,10 @@ def fault(done: Ended, case: Hostile) -> str:
     return "" if done.memory <= MEMORY else f"{done.memory / 1e6:.0f} MB"
 
 
-@pytest.mark.parametrize("name", QUICK if deep(1) == 1 else ALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=pytest.mark.nightly if x in NIGHTLY else ()) for x in (QUICK if deep(1) == 1 else ALL)],
+)
 def test_a_hostile_file_is_answered(name: str, tmp_path: Path) -> None:
     """Coded, within limits, and safe to print; times are those of the issue, doubled for a busy machine.
 
@@ -172,6 +181,7 @@ def test_no_result_leaves_62_bits(item: str, large: str) -> None:
     assert Code.OVERFLOW in {found.code for found in report.diagnostics}, report.text()
 
 
+@pytest.mark.nightly
 def test_a_call_in_a_call_names_the_innermost() -> None:
     """The bindings of the loops and of one call, however deep."""
     text = HEAD + lets() + "rank r { for j in 0 .. 1 { repeat f39(j + 900000000000000000) { F } } }"

@@ -86,6 +86,7 @@ with launch.Launcher() as one:
 """
 
 
+@pytest.mark.nightly
 def test_no_command_runs_what_is_there(trap: Path) -> None:
     """Neither a command nor its processes run it: engines, generators, ranks, rehearsals."""
     pytest.importorskip("torch", reason="one of the commands is `run`")

@@ -46,6 +46,7 @@ class _Links(HTMLParser):
                 self.anchors.add(value)
 
 
+@pytest.mark.nightly
 def test_no_link_is_dead(site: Path) -> None:
     """Each link inside the site leads to a file, and to an anchor that it has; none loads anything from elsewhere."""
     pages = {path.relative_to(site).as_posix(): _Links(path.read_text("utf-8")) for path in site.rglob("*.html")}

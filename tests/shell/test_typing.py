@@ -23,6 +23,7 @@ def program(block: str) -> str:
     return "".join(line[4:] + "\n" for line in block.splitlines() if line.startswith((">>> ", "... ")))
 
 
+@pytest.mark.nightly
 def test_users_code_passes_mypy(tmp_path: Path) -> None:
     """Every file of `typing/` and every Python block of a README, in one run of mypy."""
     pytest.importorskip("torch", reason="the programs need its types")

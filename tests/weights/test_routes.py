@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 import pipesched
 from pipesched.compile import load, lower
 from pipesched.examine import Options
+from pipesched.library.assets import asset
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 from pipesched.stream import loads, meetings
@@ -110,7 +110,7 @@ def test_a_stage_that_is_left_out_is_passed_by() -> None:
     """Each microbatch goes through exactly the stages of its route, in order. From rank to rank there is a message, and
     its other end is the next stage that it has; the stages left out run nothing of it.
     """
-    made = program(Path("schedules/skippipe.ps").read_text("utf-8"), p=5, m=6)
+    made = program(asset("schedules", "skippipe.ps").read_text("utf-8"), p=5, m=6)
     for i in range(6):
         way = [s for s in range(5) if s in (0, 4) or i % 3 != s - 1]
         ran = sorted({int(s) for s in made.stage[(made.op == Op.F) & (made.microbatch == i)]})
@@ -183,6 +183,7 @@ def test_a_wrong_placement_is_refused_at_its_line(what: str) -> None:
     assert found.where is not None and found.where.source.text[: found.where.start].count("\n") >= 1
 
 
+@pytest.mark.usefixtures("one_supervisor")
 @pytest.mark.parametrize(("name", "sizes"), [("recycle", {"p": 2, "n": 3, "m": 6}), ("skippipe", {"p": 4, "m": 4})])
 def test_gradients_are_those_of_the_undivided_model(name: str, sizes: dict[str, int]) -> None:
     """On processes: three copies of a stage sum their gradients, and a model that leaves out the same stages agrees."""
