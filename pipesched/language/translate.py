@@ -33,7 +33,7 @@ from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 FILENAME = "<schedule>"
-_WHOLE = "write whole numbers: `p // 2` for half of p, rounded down"
+_INTS = "write whole numbers: `p // 2` for half of p, rounded down"
 _TIMES = "a product needs a `*`: write `p * (r + 1)`"
 _ONE = "give at least two values, as in `min(p, m)`"
 CALL, STATEMENT, DEAR = 4, 4, 1000  # costs, in parts of an expression
@@ -117,9 +117,7 @@ class Expressions(Record):
                 return Term(python.Constant(value), "number")
             case ast.Number():
                 if not self.exact:
-                    scope.report(
-                        Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _WHOLE
-                    )
+                    scope.report(Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _INTS)
                 return Term(call("/", *map(python.Constant, node.value.as_integer_ratio())), "number")
             case ast.Name():
                 return self._name(node, scope)
