@@ -221,5 +221,5 @@ def budgeted(file: Source | str) -> Iterator[None]:
         labels = () if at is None or isinstance(file, str) else (Label(file.span(at, at), "from here on"),)
         help = "such a file is cut off, damaged or malicious: write it again"
         raise fail(
-            Code.BUDGET, f"{name} takes more work than a file of its size should: {spent}", *labels, help=help
+            Code.BUDGET, f"{name} takes more work than any file of its size should: {spent}", *labels, help=help
         ) from None

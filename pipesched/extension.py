@@ -243,7 +243,7 @@ class Verb(Row):
 
 
 TEXTS: Mapping[str, tuple[str, ...]] = dict.fromkeys(("text", "concise", "github"), (".txt",)) | {"json": (".json",)}
-"""The forms of a verb that has none of its own."""
+"""The default output forms of a verb."""
 
 
 class Codes(Row):
@@ -309,7 +309,7 @@ class Aliases(Row):
 
 
 class Format(Row):
-    """A format of a run's verdicts for other tools. ending: of its files; text: returns it, from all reports."""
+    """A format of verdicts for other tools. ending: of its files; text: makes it from all reports."""
 
     name: str
     ending: str
@@ -317,7 +317,7 @@ class Format(Row):
 
 
 class Rewrite(Row):
-    """A change before emission. rewrite: takes a file, options, and if messages are emitted; returns the first two."""
+    """A change before emission. rewrite: maps file, options, and whether messages are emitted, to file and options."""
 
     rewrite: Lazy[Callable[..., tuple[object, object]]]
 

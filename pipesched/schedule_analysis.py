@@ -191,7 +191,7 @@ class Analysis(Extended):
 
     @cached_property
     def as_run(self) -> Timeline:
-        """The timeline of the operations that run before it stops for good."""
+        """The timeline of the operations that run before the run stops for good."""
         if self.standstill is None:
             return self.timeline
         return timeline(self.schedule, cut(self.dependencies, self.standstill.ran), self.ticks)

@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 VERSION = 2
 STEPPED = 3
-"""The version of a stream with STEPs inside, SYNCs of any number of copies, or stages that a route leaves out."""
+"""The version of streams with STEPs inside the order, SYNCs of several copies, or stages that a route leaves out."""
 _TOO_LARGE = 2**53  # for a double, since some JSON readers convert every number to a double
 
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
@@ -46,7 +46,7 @@ NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),
     **dict.fromkeys(("SEND_B", "RECV_F", "WAIT_SEND_B"), -1),
 }
-"""The stage at the other end of a message in a chain, relative to its own."""
+"""The stage at the other end of a message in a chain, relative to its own stage."""
 
 
 class StreamError(ValueError):
@@ -281,7 +281,7 @@ def loads(content: str) -> Stream:
     synced = {x.stage for rank in ranks for x in rank if x.op == "SYNC" and 0 <= x.stage < stream.stages}
     odd = any(len(copies) & len(copies) - 1 for copies in map(stream.copies, synced))
     _need(odd == bool(stream.sync), "sync", "`any` where a synced stage has a number of copies that is no power of 2")
-    _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not agree with placement and ranks")
+    _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not match the placement and the ranks")
     return stream
 
 
@@ -292,7 +292,7 @@ def header(data: object) -> Stream:
         StreamError: if it is not version 2 or 3, or a name, parameter, placement or frozen stage is invalid.
     """
     if not isinstance(data, dict):
-        raise StreamError("", "a stream is an object")
+        raise StreamError("", "a stream must be an object")
     version = data.get("version")
     known = type(version) is int and version in (VERSION, STEPPED)
     _need(known, "version", f"this reader supports versions {VERSION} and {STEPPED}, not {version}")
@@ -300,7 +300,7 @@ def header(data: object) -> Stream:
     listed = enumerate(_list(data.get("placement"), "placement"))
     routes = tuple(_route(x, f"placement[{i}]", -later) for i, x in listed)
     _need(bool(routes), "placement", "there is no route")
-    _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route places every stage")
+    _need(len({len(r.ranks) for r in routes}) == 1, "placement", "every route must place every stage")
     parameters = data.get("parameters")
     if not isinstance(parameters, dict) or not all(map(_whole, parameters.values())):
         raise StreamError("parameters", "whole numbers by name")
@@ -316,7 +316,7 @@ def header(data: object) -> Stream:
     _need(cut, "slices", "the microbatches of one sequence, all on one route; omitted if microbatches are independent")
     said = _later(data) if later else {}
     made = Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, **said)
-    _need(made.version == version, "versions", "version 3 is only for streams that version 2 cannot express")
+    _need(made.version == version, "versions", "use version 3 only for streams that version 2 cannot express")
     return made
 
 
@@ -340,11 +340,11 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
     known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
     found: dict[int, tuple[int, ...]] = {}
     for key, given in value.items():
-        _need(key in known, "reads", f"there is no stage {key}")
-        stage, path, nearest = known[key], f"reads.{key}", "stages before it, the nearest first"
+        _need(key in known, "reads", f"stage {key} does not exist")
+        stage, path, nearest = known[key], f"reads.{key}", "earlier stages, the nearest first"
         found[stage] = _numbers(given, path, nearest, -1, stage)
         _need(sorted({*found[stage]}, reverse=True) == [*found[stage]], path, nearest)
-        _need(found[stage] != (stage - 1,), path, "omit it if it is only the previous stage")
+        _need(found[stage] != (stage - 1,), path, "omit it if it contains only the previous stage")
     read_by = {source for stage in range(stages) for source in found.get(stage, (stage - 1,))}
     unread = next((stage for stage in range(stages - 1) if stage not in read_by), None)
     _need(unread is None, "reads", f"no stage reads stage {unread}")
@@ -397,7 +397,7 @@ def _listed(value: object, path: str, head: Stream) -> Instruction:
     """Return an instruction of a rank's list."""
     made = _instruction(value, path, len(head.placement))
     if made.op == "STEP":
-        _need((made.stage >= 0) == bool(head.versions), path, f"in version {STEPPED}, and only there, STEP has a stage")
+        _need((made.stage >= 0) == bool(head.versions), path, f"only in version {STEPPED} STEP has a stage")
     return made
 
 
@@ -411,7 +411,7 @@ def _instruction(value: object, path: str, routes: int) -> Instruction:
     if "parts" in fields:
         return _compound(op, _list(value["parts"], f"{path}.parts"), f"{path}.parts", routes)
     for name in given:
-        _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a whole number from 0 up")
+        _need(_whole(value[name]) and value[name] >= 0, f"{path}.{name}", "a nonnegative whole number")
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
     _need(value.get("communicator") != 0, f"{path}.communicator", "omit it if it is 0")
     near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)

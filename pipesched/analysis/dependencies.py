@@ -91,7 +91,7 @@ class Dependencies(Record):
         return cls(made, producer, crosses, valid, further)
 
     def edges(self) -> Edges:
-        """Return every producer of every operation; the one in the column comes first."""
+        """Return every producer of every operation, beginning with the one in the column."""
         consumer = np.flatnonzero(self.producer >= 0).astype(PLACE)
         edges = Edges(self.producer[consumer], consumer, self.crosses[consumer])
         if not len(self.further):
@@ -143,6 +143,6 @@ def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[t
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}
-"""The kinds of compute, grouped by what they take."""
+"""The kinds of compute, grouped by their inputs."""
 for _op in COMPUTES:
     _ALIKE.setdefault((_op.result, _op.kind.of, _op.kind.own), []).append(_op)

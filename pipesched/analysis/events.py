@@ -68,7 +68,7 @@ class Events:
 
     @property
     def ran(self) -> Bools:
-        """A mask of the entries that end, in every run; True for the entry -1."""
+        """A mask of the entries that end, which is the same in every run; True for the entry -1."""
         return self._run[0]
 
     @cached_property
@@ -111,7 +111,7 @@ class Events:
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
-        """Make entries wait until the messages of these ends complete: for ever if the other end is missing."""
+        """Make entries wait until the messages of these ends complete: forever if the other end is missing."""
         other = self.pairing.partner[at]
         self._wait(entry[other < 0], entry[other < 0])
         entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]

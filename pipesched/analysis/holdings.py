@@ -61,7 +61,7 @@ class Memory(Record):
 
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
-        """The most activations live at once, by rank, in the unit."""
+        """The largest number of activations live at once, by rank, in the unit."""
         top, bottom = self.part.numerator, self.part.denominator
         return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 
@@ -173,12 +173,12 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
 
 _HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
 _COPIED = [op for op in HOLDING if not op.copy and op not in MAKERS[Result.RECOMPUTED]]
-"""The kinds that hold something more, not what their F has freed."""
+"""The kinds that hold additional memory, not memory that their F has freed."""
 _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the Fs that have an R, and the Rs, on stages that keep anything."""
+    """Return the F with an R, and the R, on stages that keep anything."""
     if not schedule.has(MAKERS[Result.RECOMPUTED]):
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -194,7 +194,7 @@ def _kept_of(schedule: Schedule) -> Bools:
 
 
 class InHand(Record):
-    """By rank: the most messages held, and the first instruction after which they are held, -1 for none."""
+    """For each rank, the largest number of messages held, and the first instruction that reaches it, or -1."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]
@@ -214,7 +214,7 @@ def buffers(program: Program) -> Buffers:
 
 
 def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
-    """Return the change by each instruction of the messages received but not yet used, and made but not yet sent.
+    """Return how each instruction changes the number of messages received but not yet used, and made but not yet sent.
 
     size: the size of each instruction's message.
     """

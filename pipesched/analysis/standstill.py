@@ -27,7 +27,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.support.record import Record, Value
 
 NAMED = 8
-"""The most ranks that are named one by one."""
+"""Largest number of ranks that are named individually."""
 
 
 class Blocked(Value):
@@ -96,7 +96,7 @@ class Standstill(Record):
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Each rank that waits, or has a queue that waits, in rank order; ranks of the cycle as they are there."""
+        """Each rank that waits, or has a queue that waits, in rank order; ranks of the cycle wait as in the cycle."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -260,7 +260,7 @@ class _Cycle:
             yield from zip((self.size + self.program.rank[sends]).tolist(), sends.tolist(), strict=True)
 
     def members(self, node: int) -> list[int]:
-        """Return the ends of a message that never completes."""
+        """Return both ends of a message that never completes."""
         return self._ends[node]
 
     def needs(self, node: int) -> list[int]:

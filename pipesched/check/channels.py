@@ -59,7 +59,7 @@ def matched(program: Program, pairing: Pairing) -> bool:
 _RESULTS = 2 * len(Result)
 _RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op], dtype=np.int16)
 _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op], dtype=np.int16) + _RESULT
-"""By kind of message, the terms of its number: for its result or the shape of the result, and for its producer."""
+"""For each kind of message, the sum of two terms: one for its result (or the shape of it), one for its producer."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
@@ -96,8 +96,8 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
             help = "stages on one rank exchange values without a message: remove the send and its receive"
         elif x.peer < 0:
             neighbour = x.stage + x.op.kind.of
-            what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits for ever"
-            help = "the first stage receives no activation, and the last stage receives no gradient; check the stage"
+            what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits forever"
+            help = "the first stage does not receive an activation, nor the last stage a gradient; check the stage"
         else:
             what, why = f"{x} names rank {x.peer}; ranks are 0 .. {program.ranks}", "no such rank"
             help = "check the placement"
@@ -140,7 +140,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         yield Diagnostic(
             CheckCode.UNMATCHED,
             message,
-            (label(program, i, "waits for ever for its other end"),),
+            (label(program, i, "waits forever for its other end"),),
             notes(more),
             f"add the {other} on rank {x.peer}",
         )
@@ -168,8 +168,8 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
             f"message {place} from rank {source} to rank {target} is {program[send]}, received as {program[receive]}",
             (
                 label(program, receive, f"gets {_name(program, send)} instead of {_name(program, receive)}"),
-                label(program, send, "the message that it gets is sent here"),
+                label(program, send, "the message that arrives instead is sent here"),
             ),
             notes("messages of a channel arrive in the order in which they were sent, and have no tags", more),
-            "receive on each channel in the order of the sends; with equal shapes no runtime notices the mix-up",
+            "receive on each channel in the order of the sends; if the shapes are equal, no runtime notices the mix-up",
         )

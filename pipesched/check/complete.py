@@ -30,7 +30,7 @@ REQUIRED = {
     Op.W: "its weights get no gradient",
     Op.I: "the stages before it get no gradient",
 }
-"""The kinds that every stage and microbatch needs, or their parts, and the consequence if one is missing."""
+"""For each kind that every stage and microbatch needs, itself or as parts: the consequence if it is missing."""
 
 LISTED = 8  # most microbatches that a message names
 
@@ -102,7 +102,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield gradients of frozen stages that nobody needs."""
+    """Yield needless backwards of frozen stages."""
     placement = schedule.placement
     if not placement.frozen:
         return
@@ -117,7 +117,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
             CheckCode.FROZEN,
             f"{op} runs, but stage {op.stage} is frozen: {why}",
             (label(schedule, i, "nothing needs it"),),
-            notes(f"a frozen stage runs {'F and I' if trained_before else 'F alone'}", more),
+            notes(f"a frozen stage runs {'F and I' if trained_before else 'only F'}", more),
             f"{help}, or train the stage",
         )
 
@@ -201,7 +201,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): exactly the results of this kind are missing (for I, W's are present)."""
+    """Return a mask by (stage, microbatch): True if only this kind's results are missing (for I, not W's)."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -240,8 +240,8 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
-            (f"the bubble and 1/p of the model count {schedule.ranks} ranks, 0 .. {schedule.ranks}",),
-            f"place a stage on rank {schedule.ranks} too: a range leaves out its end, so `0 .. p` is p ranks",
+            (f"the bubble and 1/p of the model refer to {schedule.ranks} ranks, 0 .. {schedule.ranks}",),
+            f"place a stage on rank {schedule.ranks} too: a range excludes its end, so `0 .. p` means p ranks",
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
         yield Diagnostic(

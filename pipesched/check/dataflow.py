@@ -77,7 +77,7 @@ def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> 
 
 def _why(op: Compute, producer: Compute) -> str:
     if op.stage == producer.stage and op.microbatch != producer.microbatch:
-        return "a slice attends to the earlier slices of its sequence, and gets gradients from the later slices"
+        return "a slice attends to earlier slices of its sequence, and gets gradients from later ones"
     if Result.RECOMPUTED in producer.op.kind.makes:
         return "a backward uses the activations that R recomputes"
     if producer.op.copy:
@@ -86,7 +86,7 @@ def _why(op: Compute, producer: Compute) -> str:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:
         return "a backward uses the activations of its forward"
-    return "both stages are on this rank: the value is passed in list order, so the rank cannot wait for it"
+    return "both stages are on this rank, which passes the value in list order and cannot wait for it"
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
@@ -117,7 +117,7 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
 
 def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
-        what = f"{schedule[i]} is the second part of an overlap pair, and no operation of rank {int(schedule.rank[i])}"
+        what = f"{schedule[i]} is the second part of an overlap pair, but no operation of rank {int(schedule.rank[i])}"
         here = (label(schedule, i, "the first of its rank"),)
         yield Diagnostic(CheckCode.OVERLAP_DEPENDENT, f"{what} is before it", here, notes(more), "put an F before it")
 
@@ -136,7 +136,7 @@ def _cycle(made: Analysis) -> Iterator[Diagnostic]:
         Code.COMPUTE_CYCLE,
         f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
-        ("a deadlock under every communication model, with any order of messages",),
+        ("this deadlocks under every communication model, with any order of messages",),
         "on one of these ranks, run the awaited operation before the one that waits",
     )
     yield from explained("cycle", [found], schedule, cycle)

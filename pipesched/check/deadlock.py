@@ -1,4 +1,4 @@
-"""Checks that no rank waits for ever; reports the shortest cycle of waits, rank by rank.
+"""Checks that no rank waits forever; reports the shortest cycle of waits, rank by rank.
 
 Ranks that wait for a partner that does not exist are reported by `channels`; this check reports ranks that wait for
 each other.
@@ -33,6 +33,6 @@ def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
             for link in stop.cycle
         ),
         (f"holds under: {holds_under};  " * bool(holds_under) + f"fails under: {fails_under}",),
-        "give only the compute order: pipesched then places sends and receives so that they cannot wait in a cycle",
+        "give only the compute order: pipesched then places sends and receives so that they never wait in a cycle",
     )
     yield from explained("deadlock", [found], program, model, stop.cycle)

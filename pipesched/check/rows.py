@@ -34,12 +34,12 @@ class CheckCode(AnyCode):
 
 ORDER_CHECKS: tuple[Check[Subject], ...] = (
     Check(
-        "every F, and B or I + W, exactly once, in range, on its rank",
+        "every F, and every B or I + W, runs exactly once, in range, on its rank",
         ("PS301", "PS302", "PS303", "PS304", "PS310", "PS311"),
         Lazy("check.complete:check_complete"),
     ),
     Check(
-        "each operation after its inputs on its rank; overlap parts independent; no cycle of compute orders",
+        "each operation runs after its inputs on its rank; overlap parts are independent; compute orders have no cycle",
         ("PS305", "PS306", "PS307"),
         Lazy("check.dataflow:check_dataflow"),
     ),
@@ -49,14 +49,14 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
 
 PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
     Check(
-        "peers exist; each message sent and received once; the two ends of a channel in one order",
+        "peers exist; each message is sent and received once; both ends of a channel have the same order",
         ("PS402", "PS403", "PS404", "PS405"),
         Lazy("check.channels:check_channels"),
         Needs.MESSAGES,
         place=10,
     ),
     Check(
-        "no rank waits for ever under the communication model",
+        "no rank waits forever under the communication model",
         ("PS401",),
         Lazy("check.deadlock:check_deadlock"),
         Needs.PROGRAM | Needs.ENDS,

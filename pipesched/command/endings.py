@@ -27,7 +27,7 @@ OWN: Mapping[str, Forms] = {
     "emit": {row.name: (row.ending,) for row in targets().values()},
     **{verb.name: verb.forms() if callable(verb.forms) else verb.forms for verb in rows(Verb) if verb.forms},
 }
-"""The forms by verb; other verbs make text or JSON."""
+"""The forms of each verb; the other verbs write text or JSON."""
 KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in forms.values() for ending in endings)
 
 
@@ -55,11 +55,11 @@ def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | No
     stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())
-        message = f"cannot write {path}: `{verb}` makes no {ending.lower()} file{' here' * here}"
+        message = f"cannot write {path}: `{verb}` does not write {ending.lower()} files{' here' * here}"
         return fail(Code.USAGE, message, help=f"name it {' or '.join(right)}")
     flag = "--json" if asked == "json" else f"--{'target' if verb == 'emit' else 'format'} {asked}"
     help = f"name it {stem}{made[asked][0]}" + f", or leave out {flag}" * (named is not None)
-    return fail(Code.USAGE, f"cannot write {path}: {flag} is given, and {ending.lower()} is another form", help=help)
+    return fail(Code.USAGE, f"cannot write {path}: {flag} is given, but {ending.lower()} means another form", help=help)
 
 
 def given(option: str) -> bool:

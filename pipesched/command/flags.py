@@ -138,7 +138,7 @@ def grid(given: Given) -> dict[str, Several]:
         if not isinstance(size, tuple):
             continue
         if name in found and not all(isinstance(x, tuple) for x in (*found[name], *size)):
-            help = f"several lists: `-D {name}=@FILE` once for each" if name not in SIZES else None
+            help = f"for several lists, repeat `-D {name}=@FILE`" if name not in SIZES else None
             raise fail(Code.USAGE, f"parameter {name} is given twice", help=help)
         found[name] = (*found.get(name, ()), *size)
     require_counts((name, value) for name, size in found.items() for value in size)

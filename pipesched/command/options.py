@@ -48,12 +48,12 @@ _P, _V, _M, _D = SIZES = (
         terminal=True,
     ),
 )
-LIMIT = Option("max_ops", whole, "Refuse more operations [default: 2 million].", "N", MAX_OPS)
+LIMIT = Option("max_ops", whole, "Largest number of operations [default: 2 million].", "N", MAX_OPS)
 _ONE_EACH = (
     f"Costs of {', '.join(LETTERS)}, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
-_BY_STAGE = "Costs from a TOML file: each a number, or a list by stage."
+_BY_STAGE = "Costs from a TOML file; each is a number or a list by stage."
 COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
 RELEASE = Option("release", values.release, "When activations are freed: W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Largest number of activations that a rank may hold, without buffers and parameters."
@@ -65,7 +65,7 @@ TORCH = (
     Option("torch_version", values.version, _VERSION, f"{OLDEST}..{NEWEST}"),
     Option("stages", whole, "Number of stages of a torch CSV, checked against the file.", "N"),
     Option("placement", values.ranks, "Rank of each stage of a torch CSV, checked against the file.", "R0,R1,..."),
-    Option("frozen", sizes.stages, "Frozen stages of a CSV, order or stream, as 0..2,5 (inclusive).", "S|A,B|A..B"),
+    Option("frozen", sizes.stages, "Frozen stages of a CSV, order or stream, e.g. 0..2,5 (inclusive).", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
 """The options of a verb that examines schedules."""
@@ -75,7 +75,7 @@ _PER_CENT = "Significant digits of percentages [default: one decimal]."
 DIGITS = Option("digits", values.significant, _PER_CENT, "N", terminal=True)
 PUBLISHED = {row.name: row for row in rows(Format)}
 FORMAT = Option("format", choices=FORMATS, default="text", terminal=True)
-JSON = Option("json", flag, "--format json; emit/README.md has its shape.", terminal=True)
+JSON = Option("json", flag, "Same as --format json; see emit/README.md.", terminal=True)
 COLOR = Option("color", choices=("auto", "always", "never"), default="auto", terminal=True)
 VERBOSE = Option("verbose", flag, "List all assumptions about the model and its device.", terminal=True)
 FILE = Option("output", text, "Write to FILE instead of stdout.", "FILE", flags=("-o", "--output"), terminal=True)
@@ -85,7 +85,7 @@ RESULTS = (DIGITS, *OUTPUT)
 
 def results(schema: str) -> tuple[Option, ...]:
     """Return the options of verbs whose JSON has a schema in emit/."""
-    json = replace(JSON, help=f"--format json; its shape is emit/{schema}.")
+    json = replace(JSON, help=f"Same as --format json; its schema is emit/{schema}.")
     return tuple(json if option is JSON else option for option in RESULTS)
 
 

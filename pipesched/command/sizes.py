@@ -43,12 +43,12 @@ def read(value: object) -> Several:
     if isinstance(value, str):
         ranges = [_range(part.strip()) for part in value.split(",")]
         if (many := sum(each.stop - each.start for each in ranges)) > MOST_ENTRIES:
-            raise ValueError(f"{short(value)} is {many:,} numbers; at most {MOST_ENTRIES:,}")
+            raise ValueError(f"{short(value)} has {many:,} numbers; the limit is {MOST_ENTRIES:,}")
         return tuple(itertools.chain(*ranges))
     if isinstance(value, Sequence) and value and all(isinstance(x, Sequence) and not isinstance(x, str) for x in value):
         return tuple(tuple(map(whole, x)) for x in value)
     if not (found := tuple(map(whole, value if isinstance(value, Iterable) else [value]))):
-        raise Not(value, "a whole number, or a list of them")
+        raise Not(value, "a whole number, or a list of whole numbers")
     return found
 
 
@@ -94,7 +94,7 @@ def _list_file(path: str) -> tuple[int, ...]:
     wrong = next((word for word in words if not WHOLE.fullmatch(word)), None)
     if wrong is not None or not words or len(words) > MOST_ENTRIES:
         found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
-        help = f"it holds whole numbers, such as 4,3,7,2, at most {MOST_ENTRIES:,}"
+        help = f"a list file holds at most {MOST_ENTRIES:,} whole numbers, such as 4,3,7,2"
         raise fail(Code.USAGE, f"{path} is not a list: {found}", help=help)
     return tuple(map(int, words))
 
@@ -107,7 +107,7 @@ def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
     """
     runs = sum(math.prod(len(alternatives(size, name in listed)) for name, size in grid.items()) for listed in files)
     if runs > MOST_RUNS:
-        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; at most {MOST_RUNS:,} in one call")
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; one call takes at most {MOST_RUNS:,}")
     return runs
 
 

@@ -155,7 +155,7 @@ class Output:
             write(text, sys.stdout, form or _form(self.format))
 
     def complain(self, text: str) -> None:
-        """Write one line of an error or of progress to stderr."""
+        """Write a line about an error or about progress to stderr."""
         write(text + "\n", sys.stderr)
 
     @contextmanager
@@ -170,7 +170,7 @@ class Output:
 
 
 def _form(format: str) -> Form:
-    """Return the escaping for results of a format: GitHub must obey annotations."""
+    """Return the escaping for results of a format; annotations must reach GitHub unchanged."""
     return "commands" if format == "github" else "terminal"
 
 

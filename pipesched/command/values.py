@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Raw = TypeVar("Raw")
 WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9}|/[1-9][0-9]{0,8})?")
-FROM_0 = "a number from 0 up, such as 4, 5.5 or 11/2"
+FROM_0 = "a nonnegative number, such as 4, 5.5 or 11/2"
 
 
 class Not(ValueError):
@@ -56,21 +56,21 @@ def whole(value: object) -> int:
     with suppress(TypeError):  # an array of several numbers also has __index__
         if isinstance(value, SupportsIndex) and not isinstance(value, bool):
             return index(value)
-    raise Not(value, "a whole number of at most 30 digits" if isinstance(value, str) else "a whole number")
+    raise Not(value, "a whole number with at most 30 digits" if isinstance(value, str) else "a whole number")
 
 
 def significant(value: object) -> int:
     """Return a number of digits from 1 to 15, the digits of a double."""
     digits = whole(value)
     if not 1 <= digits <= 15:
-        raise ValueError(f"{short(value)} significant digits; choose 1 to 15")
+        raise ValueError(f"{short(value)} significant digits are not allowed; choose 1 to 15")
     return digits
 
 
 def instant(value: object) -> Fraction:
     """Return a nonnegative time such as 12, 1.5 or 11/2."""
     if (found := exact(value)) >= 10**15:
-        raise Not(value, "a number of at most 15 digits")
+        raise Not(value, "a number with at most 15 digits")
     return found
 
 

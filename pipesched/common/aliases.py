@@ -50,7 +50,7 @@ unet: skip connections
 ROWS = tuple(
     (name, *re.split(r",\s+", others)) for name, others in re.findall(r"^(\w+): (.+(?:\n  .+)*)", _NAMES, re.MULTILINE)
 )
-"""The rows: one name of each row is the name of its file in the library."""
+"""The rows of aliases; one name in each row is the name of its file in the library."""
 
 _MOVED = "the repeated block, before the authors' moves of operations at both ends"
 _SAID = {  # remarks on names that are also used for different orders

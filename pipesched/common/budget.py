@@ -21,4 +21,4 @@ class Budget:
         """
         self.left -= units
         if self.left < 0:
-            raise Spent(f"its {what} take more than {self.units:,} steps, which no file of its size needs")
+            raise Spent(f"its {what} take more than {self.units:,} steps, more than any file of its size needs")

@@ -1,4 +1,4 @@
-"""Child processes, which run this same package and import nothing from the folder in which they start.
+"""Child processes, which run this package and import nothing from the folder in which they start.
 
     python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
     command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from its place here

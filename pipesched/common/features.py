@@ -38,7 +38,7 @@ _LISTED = 8  # most ranks that a message names
 
 @dataclass(frozen=True)
 class Found:
-    """A feature of one schedule. why: the text for a refusal. at: its first operation, -1 if it has no place."""
+    """A feature of one schedule. why: the text for a refusal. at: its first operation, or -1."""
 
     why: str
     at: int = -1
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Feature:
-    """A row. find: returns the feature of a schedule with these costs, None if the schedule lacks it."""
+    """A row of the table of features. find: returns the feature of a schedule at these costs, or None."""
 
     name: str
     find: Callable[[Schedule, Costs], Found | None]
@@ -77,7 +77,7 @@ def _skips(schedule: Schedule, costs: Costs) -> Found | None:
 
 
 def _slices(schedule: Schedule, costs: Costs) -> Found | None:
-    return Found(f"every {schedule.slices} microbatches are one sequence") if schedule.slices > 1 else None
+    return Found(f"every {schedule.slices} microbatches form one sequence") if schedule.slices > 1 else None
 
 
 def _frozen(schedule: Schedule, costs: Costs) -> Found | None:

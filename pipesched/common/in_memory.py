@@ -117,5 +117,5 @@ def _cells(row: object, rank: int) -> list[str]:
         raise fail(Code.USAGE, f"row {rank} of an order has the type {type(row).__name__}", help=_HELP)
     cells = ["" if cell is None else real(str(cell)).strip() for cell in row]
     if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
-        raise fail(Code.USAGE, f"row {rank} of an order holds {odd[:40]!r}, which is not an action", help=_HELP)
+        raise fail(Code.USAGE, f"row {rank} of an order contains {odd[:40]!r}, which is not an action", help=_HELP)
     return cells

@@ -280,11 +280,11 @@ def _by_stage(costs: Sequence[Cost], stages: Sequence[int]) -> tuple[Fraction, .
 
 
 _JUDGED = frozenset(f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 311, 401, 402, 403, 404, 405, 902))
-"""The codes that no schedule has if `_right` is true; checks with other codes run on each schedule separately."""
+"""The codes that `_right` rules out for every schedule; checks with other codes run on each schedule separately."""
 
 
 def _right(made: Analysis, there: Bools) -> bool:
-    """Return True if the joined schedule has none of `_JUDGED`. there: as in `whole`."""
+    """Return True if no code of `_JUDGED` applies to the joined schedule. there: as in `whole`."""
     if not whole(made.schedule, made.dependencies, there) or not made.finished or made.program is None:
         return False
     wrong = [x for check in (check_dataflow, check_placement, check_channels) for x in check(Subject(made))]

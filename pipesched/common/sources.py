@@ -45,7 +45,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
         *(name for name in ("stages", "placement") if getattr(options, name) is not None),
     ]
     if given:
-        raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which has its sizes already")
+        raise fail(Code.USAGE, f"{', '.join(given)} given for a {type(target).__name__}, which already has its sizes")
     return Loaded(target.name, target if isinstance(target, Schedule) else target.schedule)
 
 

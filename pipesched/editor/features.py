@@ -26,10 +26,10 @@ from pipesched.support.source import Source, Span
 from pipesched.verbs.verify import verify
 
 TRIED = ({"p": 4, "v": 2, "m": 8}, {"p": 4, "v": 2, "m": 16}, {"p": 2, "v": 2, "m": 4}, {"p": 8, "v": 4, "m": 32})
-"""The sizes that are tried in order, where none are given; a parameter with a default keeps it."""
+"""The sizes to try in order if none are given; a parameter with a default keeps its default."""
 OTHER = 4  # the value of any other parameter without a default
 LIMIT = 200_000
-"""Most operations that are verified as one types."""
+"""Largest number of operations that are verified while the user types."""
 
 
 @dataclass(frozen=True)

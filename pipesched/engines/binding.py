@@ -17,7 +17,7 @@ from pipesched.model.ops import Op
 
 @dataclass(frozen=True)
 class Binding:
-    """What communication beside compute costs, and the time of each engine on the critical path, in its parts' unit."""
+    """The cost of exposed communication, and the time of each engine on the critical path, in the unit of its parts."""
 
     exposed: Exposed
     engines: Mapping[str, Fraction]
@@ -36,7 +36,7 @@ class Binding:
 
 
 def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
-    """Return what binds a schedule; None without parts. path: the operations of its critical path."""
+    """Return the binding engines of a schedule; None without parts. path: the operations of its critical path."""
     left, schedule = exposed(examination), examination.loaded.schedule
     if left is None:
         return None
@@ -56,7 +56,7 @@ def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
 
 
 def _loads(kinds: str, first: Stage, last: Stage) -> Mapping[str, Fraction]:
-    """Return the time of each engine on a critical path through a slot; nothing if its parts are too many."""
+    """Return the time of each engine on a critical path through a slot; empty if it has too many parts."""
     loads: dict[str, Fraction] = defaultdict(Fraction)
     try:
         runs = critical(placed(kinds, first, last))

@@ -34,10 +34,11 @@ _CALL = re.compile(
 _LINE = re.compile(r"[ \t]*(?:(rank)[ \t]+(\d{1,6})|(group|pipeline)[ \t]+(\w{1,60}))[ \t]*:([^\n]*)")
 _ONE_ENGINE = "each member of a group calls it on one engine"
 Fault: TypeAlias = "tuple[str, str]"
-"""A message, and the remedy."""
+"""A message and its remedy."""
 _MOST, _RANKS = 2_000_000, 10_000
 _FORM = (
-    "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed; & before a batch's later ones"
+    "a call is NAME, NAME>RANK or NAME<RANK, then @ENGINE, *GROUP and +NAME as needed; & before every call of a "
+    "batch but the first"
 )
 
 
@@ -85,7 +86,7 @@ class Calls:
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
                 many = "one member" if len(members) < 2 else f"members {', '.join(map(str, members))}"
-                raise wrong(f"group {group} has {many}; there are ranks 0 .. {len(self.ranks) - 1}")
+                raise wrong(f"group {group} has {many}; ranks are 0 .. {len(self.ranks) - 1}")
         for rank, calls in enumerate(self.ranks):
             self._check(rank, calls)
 
@@ -102,16 +103,16 @@ class Calls:
                 raise wrong(fault[0], *self.label(rank, at), help=fault[1])
 
     def _misplaced(self, rank: int, call: Call, before: Call | None) -> Fault | None:
-        """Return the fault of a message or a batch that cannot be, or of a call of another's group."""
+        """Return the fault of an invalid message or batch, or of a call of a group without this rank."""
         here = f"{call} on rank {rank}"
         if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
-            return f"{here} is a message to no other rank", f"there are ranks 0 .. {len(self.ranks) - 1}"
+            return f"{here} does not name another rank of the file", f"ranks are 0 .. {len(self.ranks) - 1}"
         if call.joined and not (call.way and before is not None and before.way and before.engine == call.engine):
             return f"{here} is in a batch without a message before it", "omit the &, or put a message before it"
         return self._foreign(rank, call) if call.group else None
 
     def _foreign(self, rank: int, call: Call) -> Fault | None:
-        """Return the fault of a call of a group to which its rank, or the other end of a message, does not belong."""
+        """Return the fault of a call of a group that does not contain its rank, or the other end of a message."""
         members = self.groups.get(call.group, ())
         other = next((x for x in (rank, call.peer) if x >= 0 and x not in members), None)
         if other is None:
@@ -141,14 +142,14 @@ def _between(rank: int, call: Call, engine: str) -> Fault | None:
 
 
 def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
-    """Return the fault of a name that a call waits for and that is not called exactly once."""
+    """Return the fault of a call that waits for a name that is not called exactly once."""
     missing = next((need for need in call.needs if times[need] != 1), None)
     if missing is None:
         return None
     what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
     near = [] if times[missing] else get_close_matches(missing, times, 1)
     help = (
-        f"did you mean +{near[0]}?" if near else "after + stands the whole text of one call of the rank, such as F0<1"
+        f"did you mean +{near[0]}?" if near else "write the whole text of one call of the rank after +, such as +F0<1"
     )
     return f"{call} on rank {rank} waits for {missing}, which {what}", help
 
@@ -188,7 +189,9 @@ def read(source: Source) -> Calls:
             places[found[4]] = here
             if found[4] in into or not re.fullmatch(r"(?:\s*\d{1,6}\b)+\s*", found[5]):
                 message = (
-                    f"{found[3]} {found[4]} is given twice" if found[4] in into else "members are numbers of ranks"
+                    f"{found[3]} {found[4]} is given twice"
+                    if found[4] in into
+                    else ("the members of a group are rank numbers")
                 )
                 raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
             into[found[4]] = tuple(map(int, found[5].split()))
@@ -210,7 +213,11 @@ def _require_members(
     for name, members in groups.items():
         if len(members) < 2:
             help = "name the expert peers of all pipelines, or omit the group"
-            raise wrong(f"group {name} has one member", Label(places[name], "a collective call needs two"), help=help)
+            raise wrong(
+                f"group {name} has one member",
+                Label(places[name], ("a collective call needs at least two members")),
+                help=help,
+            )
         if name in met:
             _require_one_place(name, members, pipelines, places[name])
 
@@ -236,7 +243,7 @@ def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
 
 def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None:
     if sorted(ranks) != [*range(len(ranks))] or not ranks or len(ranks) > _RANKS:
-        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: give each from 0 up"
+        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: give every rank from 0 on"
         raise fail(EngineCode.CALLS_SYNTAX, message)
     if (count := sum(map(len, ranks.values()))) > _MOST:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{source.name} has {count:,} calls; the limit is {_MOST:,}")
@@ -250,10 +257,10 @@ def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str
         said = ", ".join(
             f"rank {rank} is number {found[rank][0]} of {found[rank][1]}"
             if rank in found
-            else f"rank {rank} is in none"
+            else f"rank {rank} is in no pipeline"
             for rank in members
         )
-        message = f"members of group {name} are at different places of their pipelines"
+        message = f"members of group {name} are at different positions in their pipelines"
         raise fail(EngineCode.CALLS_WRONG, message, Label(at, said), help="expert peers run the same stages")
 
 

@@ -74,7 +74,7 @@ def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
     if key != "FB":
         return [text]
     lowest = min(least(one, other) for one in stages for other in stages)
-    return [f"{text} as issued, no order is below {parts.unit.text(lowest)}"]
+    return [f"{text} as issued; no order takes less than {parts.unit.text(lowest)}"]
 
 
 def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], index: list[int]) -> Cost:
@@ -85,7 +85,7 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
     try:
         times = [slot(key, stages[at // len(stages)], stages[at % len(stages)]) for at in which.tolist()]
     except TooLong:
-        message = f"the least time of {key[0]} + {key[1]} is not found: their parts are too many to try"
+        message = f"the least time of {key[0]} + {key[1]} is unknown: they have too many parts to try every order"
         raise fail(EngineCode.PARTS_PAIR, message, help=f"give --cost {key}=..., or fewer parts or layers") from None
     if len(set(times)) == 1:
         return times[0]
@@ -105,7 +105,7 @@ def of_options(options: Extended, placement: Placement) -> Parts:
     if parts.of_model:
         return of_model(work, placement)
     if work.device is not None:
-        help = "give one of them, or --parts model for the parts of --model on --device"
+        help = "give one of them, or --parts model for the parts of the layers of --model on --device"
         raise fail(Code.USAGE, f"parts of {parts.name} and --device both determine the costs", help=help)
     return parts
 
@@ -125,7 +125,7 @@ def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
     if layers.denominator > 1 or layers < 1:
         raise fail(
             EngineCode.PARTS_LAYERS,
-            f"{parts.layers} layers of 1/p are {layers} of a stage: {count} stages on {schedule.ranks} ranks",
+            f"{parts.layers} layers per rank make {layers} layers per stage: {count} stages on {schedule.ranks} ranks",
             help=f"give `layers` a multiple of {Fraction(count, schedule.ranks).numerator}, or another v",
         )
     return [Stage(*(Chain(int(layers), parts.letters.get(letter, ())) for letter in LETTERS))], [0] * count
@@ -136,13 +136,13 @@ def _require_known(schedule: Schedule) -> None:
     if others := sorted({Op(op).name for op in np.unique(schedule.op).tolist()} - {*_KINDS.values()}):
         raise fail(
             EngineCode.PARTS_PAIR,
-            f"the times of {' and '.join(others)} do not follow from parts",
+            f"parts do not determine the times of {' and '.join(others)}",
             help=f"give --cost for all kinds instead: {', '.join(others)} too",
         )
 
 
 COUNTED = "work, idle / work and claims count exposed time as work"
-"""The remark beside every figure of exposed time: a slot occupies its rank as one block of time."""
+"""The remark that accompanies every exposed time, since a slot occupies its rank as one block."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ class Exposed(Part):
     def lines(self) -> list[str]:
         """Return the largest exposed time of a rank, and the hidden share."""
         if self.hidden is None:
-            return ["no parts are on another engine: nothing is exposed"]
+            return ["all parts are on the same engine, so no communication is exposed"]
         said, most = self.asked.unit.text, max(self.exposed)
         rank = self.exposed.index(most)
-        hidden = f"{percent(self.hidden)} of all ranks' is hidden"
+        hidden = f"over all ranks {percent(self.hidden)} is hidden"
         return [f"exposed {said(most)} of {said(self.all[rank])} on other engines, on rank {rank}; {hidden}", COUNTED]
 
     def to_json(self) -> dict[str, object]:

@@ -31,7 +31,7 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.engines.calls import Call, Calls
 from pipesched.engines.codes import EngineCode
 
-_NOTE = "a member gets wrong data, or waits for ever"
+_NOTE = "a member gets wrong data, or waits forever"
 _SEARCHED = 64  # nodes of a cycle from which a shorter one is searched
 MODELS = (STRICT, buffered(1), UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC)
 
@@ -77,7 +77,7 @@ class Meetings:
 
     @cached_property
     def uneven(self) -> bool:
-        """True if a call of a group or a message has no partner."""
+        """True if a call of a group, or a message, lacks a partner."""
         collective = any(len(set(map(len, of))) > 1 for of in self.collective.values())
         return collective or any(len(sends) != len(receives) for sends, receives in self.channels.values())
 
@@ -100,8 +100,8 @@ class Meetings:
             if len(set(names)) > 1:
                 said = ", ".join(f"{name or 'nothing'} by {who}" for name, who in zip(names, members, strict=True))
                 there = [(self.at[row[k]], name) for row, name in zip(of, names, strict=True) if k < len(row)]
-                labels = [x for at, name in there for x in self.calls.label(*at, f"call {k} here is {name}")]
-                help = "issue the calls of a group in one order on all of its members"
+                labels = [x for at, name in there for x in self.calls.label(*at, f"call {k} of this rank is {name}")]
+                help = "issue the calls of a group in the same order on all of its members"
                 yield Diagnostic(EngineCode.MEETING_DIFFERS, f"{what} {k} is {said}", tuple(labels), (_NOTE,), help)
                 return
 
@@ -228,7 +228,7 @@ class Meetings:
             f"deadlock: {who} under {model} communication",
             labels,
             (*(() if labels else notes), *under),
-            "issue calls that wait for each other in one order on all ranks, or on separate engines",
+            "issue calls that wait for each other in the same order on all ranks, or on separate engines",
         )
 
     def _said(self, i: int, needed: int, model: Model, joined: int) -> str:

@@ -40,7 +40,7 @@ def of_model(asked: Workload, placement: Placement) -> Parts:
     """
     if asked.model is None or asked.device is None or not asked.efficiency:
         missing = next(name for name in ("model", "device", "efficiency") if not getattr(asked, name))
-        help = "give --model, --device and --efficiency, a share of the peak that you assume"
+        help = "give --model, --device and --efficiency, the assumed share of peak FLOP/s"
         raise fail(Code.USAGE, f"{_MODEL} needs --{missing}", help=help)
     a, x = asked.model
     for known, what in (
@@ -50,7 +50,7 @@ def of_model(asked: Workload, placement: Placement) -> Parts:
     ):
         if known:
             raise fail(
-                EngineCode.PARTS_PAIR, f"{_MODEL}: times with {what} do not follow from parts", help="give --costs"
+                EngineCode.PARTS_PAIR, f"{_MODEL}: parts do not determine times with {what}", help="give --costs"
             )
     device = within(asked.device, x, placement.rank_of[0].tolist())
     rate = device.flops * asked.efficiency

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 
 Chain: TypeAlias = Sequence[tuple[int, str]]
-"""Parts in order: ticks and engine."""
+"""The ticks and the engine of each part, in order."""
 State: TypeAlias = tuple[int, int]
 Times: TypeAlias = dict[State, int]
 Steps: TypeAlias = dict[State, State]

@@ -37,14 +37,14 @@ from pipesched.model.units import NO_UNIT, Unit
 OWN = "compute"
 LETTERS = ("F", "I", "W")
 MORE = ("C", "M", "K", *PAIRS)
-"""The costs that do not follow from parts, and the costs of pairs, which replace the derived costs."""
+"""The costs that parts do not determine, and the costs of pairs, which replace the derived costs."""
 Step: TypeAlias = tuple[str, int, "Piece"]
-"""An issued part: its letter, its layer, and the part itself."""
+"""An issued part, with its letter and its layer."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an operation: its name, its time, its engine."""
+    """A part of an operation, with its time and its engine."""
 
     name: str
     time: Fraction
@@ -71,7 +71,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Stage:
-    """The parts of a stage: of F, of I, of W."""
+    """The parts of F, I and W of a stage."""
 
     F: Chain
     I: Chain

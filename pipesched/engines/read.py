@@ -60,7 +60,7 @@ def read_parts(source: Source) -> Parts:
             )
     unit, layers = values.get("unit", ""), values.get("layers", 1)
     if not isinstance(unit, str) or unit not in UNITS:
-        raise table.fault("unit", f"the unit of the parts is {unit!r}"[:60], 'units of time are "s", "ms" and "us"')
+        raise table.fault("unit", f"unknown unit of the parts: {unit!r}"[:60], 'units of time are "s", "ms" and "us"')
     if type(layers) is not int or not 1 <= layers <= _LAYERS:
         raise table.fault(
             "layers", f"layers is {layers!r}"[:60], f"give the layers of 1/p of the model, 1 to {_LAYERS}"
@@ -102,11 +102,13 @@ class _Table:
             raise self.fault(key, f"{key} lists no parts", _HELP)
         words = text.split(",")
         if len(words) > _MOST:
-            raise self.fault(key, f"{key} has {len(words)} parts", f"a letter has at most {_MOST} parts of a layer")
+            raise self.fault(key, f"{key} has {len(words)} parts", f"a letter has at most {_MOST} parts per layer")
         for word in words:
             found = _PIECE.fullmatch(word.strip())
             if found is None:
-                raise self.fault(key, f"{word.strip()[:40]!r} is no part of {key}", f"NAME TIME [on ENGINE], {_HELP}")
+                raise self.fault(
+                    key, (f"{word.strip()[:40]!r} is not a part of {key}"), f"NAME TIME [on ENGINE], {_HELP}"
+                )
             whole, _, below = found[2].partition("/")
             if below and not int(below):
                 raise self.fault(key, f"the time of {found[1]} is {found[2]}", "a denominator must be above 0")
@@ -154,7 +156,7 @@ def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
     if "W" in chains and (wrong := [s for s, x in enumerate(stages) if x.W.layers != x.I.layers]):
         here, s = by_letter["W"], wrong[0]
         message = f"stage {s} has {stages[s].I.layers} layers of I and {stages[s].W.layers} of W"
-        raise _fault(here, message, "a part of W belongs to a part of I in its layer")
+        raise _fault(here, message, "every part of W belongs to a part of I in the same layer")
     return Parts(name=by_letter["F"].span.source.name, stages=stages)
 
 
@@ -163,13 +165,13 @@ def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
     items = checked.items(ast.Parts)
     if both := [x for item in checked.items(ast.Costs) for x in item.entries if x.name in ("F", "I", "W", "B")]:
         help = "remove one of them; a cost on the command line replaces a derived one"
-        message = f"the file gives the cost {both[0].name}, and parts from which it follows"
+        message = f"the file gives both the cost {both[0].name} and parts that determine it"
         raise fail(Code.COSTS, message, Label(both[0].span, "a cost"), Label(items[0].span, "parts"), help=help)
     by_letter: dict[str, ast.Parts] = {}
     for item in items:
         if item.letter not in LETTERS or item.letter in by_letter:
             known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} has no parts"
-            raise _fault(item, known, f"parts are those of {', '.join(LETTERS)}, each given once")
+            raise _fault(item, known, f"`parts` takes one of {', '.join(LETTERS)}, each at most once")
         if len(item.each) > _MOST:
             raise _fault(item, f"{item.letter} has {len(item.each)} parts", f"a letter has at most {_MOST} of a layer")
         by_letter[item.letter] = item
@@ -261,7 +263,7 @@ def costs(value: object) -> Costs | Parts:
 
 
 def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
-    """Return the parts of --parts or --costs, which then are no costs; None without parts.
+    """Return the parts of --parts, or of --costs if it names a file of parts; None without parts.
 
     Raises:
         PipeschedError: PS225, if both options give parts.

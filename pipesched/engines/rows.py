@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "costs",
         Lazy("engines.read:costs"),
-        "Costs from a TOML file: each a number, or a list by stage; or parts, as for --parts.",
+        "Costs from a TOML file; each is a number or a list by stage; or parts, as for --parts.",
         "FILE.toml",
         typed=Lazy("engines.read:costs_file"),
         on=("verify", "why", "compare", "diff", "show"),
@@ -28,7 +28,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "parts",
         Lazy("engines.read:parts"),
-        "Parts of F, I and W on engines, which determine the costs.",
+        "Parts of F, I and W on engines; they determine the costs.",
         "FILE.toml",
         on=("verify", "why", "compare", "diff", "show"),
         after="costs",
@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "traffic",
         flag,
-        "Draw the makespan against communication : compute instead, 0 to 1.2.",
+        "Instead plot the makespan over communication : compute, 0 to 1.2.",
         default=False,
         on=("compare",),
         after="parts",
@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "slot",
         None,
-        "text, svg: the parts of one slot on engines, by one of its operations.",
+        "text, svg: draw the parts of the slot of this operation, by engine.",
         "F0.3",
         on=("show",),
         after="parts",
@@ -65,7 +65,7 @@ ROWS: tuple[Row, ...] = (
         {"text": Lazy("engines.slot_picture:text"), "svg": Lazy("engines.slot_picture:svg")},
         Lazy("engines.slot_picture:lay"),
         ("messages", "memory"),
-        "draws a whole schedule, and --slot one of its slots",
+        "draws a whole schedule, but --slot draws only one slot",
         place=-1,
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(
-        "calls of expert peers agree, and no call waits for itself",
+        "calls of expert peers agree, and no calls wait in a cycle",
         ("PS407", "PS408"),
         Lazy("engines.launched:check"),
         place=85,

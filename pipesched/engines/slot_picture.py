@@ -59,7 +59,7 @@ class Slot:
 
     @property
     def exposed(self) -> list[tuple[Fraction, Fraction]]:
-        """The times, from and to, when the rank's own engine does not run."""
+        """The intervals in which the rank's own engine does not run."""
         own = sorted((x.begin, x.end) for x in self.runs if x.part.engine == OWN and x.part.time)
         edges = [Fraction(0), *(edge for run in own for edge in run), self.length]
         return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
@@ -73,7 +73,7 @@ class Slot:
     def times(self) -> str:
         """The time of the slot, the bound of a pair of F and B, and the times of engines."""
         said = self.unit.text
-        bound = "" if self.below is None else f" as issued, no order is below {said(self.below)}"
+        bound = "" if self.below is None else f" as issued; no order takes less than {said(self.below)}"
         loads = [f"{engine} {said(self.load(engine))}" for engine in self.engines]
         left = sum((high - low for low, high in self.exposed), Fraction(0))
         return f"{said(self.length)}{bound} ({', '.join([*loads, f'exposed {said(left)}'])})"
@@ -94,7 +94,7 @@ def lay(examination: Examination, how: Request) -> Laid:
     if not analysis.of(Parts).given:
         raise fail(
             Code.USAGE,
-            "--slot draws the parts of a slot, and no parts are given",
+            "--slot draws the parts of a slot, but no parts are given",
             help="give --parts, or `parts` in the file",
         )
     parts = of_options(analysis, schedule.placement)
@@ -107,7 +107,7 @@ def lay(examination: Examination, how: Request) -> Laid:
     try:
         slot = _slot(name, int(schedule.rank[head]), parts.unit, kinds, (first, last))
     except TooLong:
-        raise fail(Code.USAGE, f"the parts of {kinds} are too many for their least time") from None
+        raise fail(Code.USAGE, f"{kinds} have too many parts to determine their least time") from None
     return Laid(analysis, slot, {"slot": _published(slot)})
 
 
@@ -136,7 +136,7 @@ def strips(chart: Chart) -> list[Shares]:
 
 def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
     """Return the exposed shares of a slot. took: its ticks; if they do not follow from its parts, it is not known when
-    other engines run without the own one, and the share is at the end.
+    only other engines run, so the share is put at the end.
     """
     unit = chart.unit.seconds / slot.unit.seconds if chart.unit and slot.unit else Fraction(1)
     time = Fraction(took, chart.scale) * unit
@@ -200,8 +200,8 @@ def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
         if word and (one.op.name, one.stage, one.microbatch) == (word[1], int(word[2]), int(word[3])):
             head = i - int(schedule.joined[i])
             return head, head + 1 + int(head + 1 < len(schedule) and schedule.joined[head + 1])
-    help = "name an operation of it with its stage and microbatch, such as F0.3"
-    raise fail(Code.USAGE, f"no slot contains the operation {asked!r}", help=help)
+    help = "name one of its operations by stage and microbatch, such as F0.3"
+    raise fail(Code.USAGE, f"the schedule does not contain the operation {asked!r}", help=help)
 
 
 def _published(slot: Slot) -> dict[str, object]:
@@ -242,7 +242,7 @@ def text(chart: Chart, how: Request, slot: Slot) -> str:
         f"{said(x.begin)} to {said(x.end)}"
         for x in sorted(slot.runs, key=lambda x: (x.begin, x.end))
     ]
-    return "\n".join([*lines, "", *rows, "", "* a path of parts, each of which begins when the one before it ends", ""])
+    return "\n".join([*lines, "", *rows, "", "* a path of parts, each of which begins when the previous one ends", ""])
 
 
 def _bar(name: str, width: int) -> str:
@@ -280,7 +280,7 @@ def _lines(slot: Slot) -> Iterator[str]:
         yield _text(left + scale * step * tick, foot + 12, number(step * tick))
     key = ", ".join(f"{letter} {op.kind.words}" for letter, op in _KINDS.items())
     unit = slot.unit.words or "units of time"
-    yield _text(12, foot + 36, f"{unit}; {key}; outlined: parts that each begin when the one before ends")
+    yield _text(12, foot + 36, f"{unit}; {key}; outlined: parts that begin when the previous one ends")
     yield "</svg>"
 
 

@@ -15,7 +15,7 @@ from pipesched.engines.parts import OWN, Chain, Parts, Piece, Stage
 from pipesched.planning.workload import Workload
 
 RATIOS = tuple(Fraction(tenths, 10) for tenths in range(13))
-"""Communication : compute, from none to more than DeepSeek-V3's technical report gives for its own (about 1)."""
+"""Communication : compute, from 0 to more than the ratio in DeepSeek-V3's technical report (about 1)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Frac
     own = sum((part.time for part in every if part.engine == OWN), Fraction(0))
     others = sum((part.time for part in every), Fraction(0)) - own
     if not own or not others:
-        message = f"{loaded.source} has no parts on both its own engine and another, which --traffic compares"
+        message = f"{loaded.source} does not have parts both on the rank's own engine and on another one"
         raise fail(Code.USAGE, message, help="give --parts, or `parts` in the file, with `on comm`")
     for ratio in RATIOS:
         made = examine(loaded, asked.owning(scaled(parts, ratio * own / others)).owning(Workload())).analysis

@@ -111,8 +111,8 @@ class Pairing:
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
     def _no_block(self, at: int, token: Token) -> bool:
-        """Report a forgotten `{` of a header if the file has a `}` too many. Return True if the word is that `}`, which
-        is then dropped.
+        """Report a forgotten `{` of a header if the file has one `}` too many. Return True if the word is that `}`,
+        which is then dropped.
         """
         header, self.header = self.header, ""
         if self.surplus <= 0:

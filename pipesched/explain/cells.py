@@ -52,7 +52,7 @@ def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
         return f"{torch} refuses it when it loads the file"
     if after != "OVERLAP_F_B":
         return f"{torch} loads it as {after} without a stage"
-    return f"an overlap is an F and then a B or I, but {torch} runs any two parts one after the other"
+    return f"an overlap is an F followed by a B or I, but {torch} runs any two parts one after the other"
 
 
 def _advice(text: str) -> str:

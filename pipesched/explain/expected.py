@@ -32,7 +32,7 @@ _WRITTEN = ("≥", "≤", "≠", "−", "–", "×", "…", "...", "&", "&&", "|
 _AS = (">=", "<=", "!=", "-", "-", "*", "..", "..", "and", "and", "or", "or", "not", "==", "//", "=")
 _MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
-    **dict.fromkeys(("while", "until"), "every loop has bounds: `for k in low .. high { … }` or `repeat n { … }`"),
+    **dict.fromkeys(("while", "until"), "every loop needs bounds: `for k in low .. high { … }` or `repeat n { … }`"),
     **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is a list of operations: remove it"),
     **dict.fromkeys(
         ("print", "echo"), "there is no printing: `pipesched emit --target order` shows the order of every rank"
@@ -40,9 +40,7 @@ _NOT_WORDS = {
     **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
 }
 _NO_POWER = "there is no power operator: write the product, as in `p * p`"
-_KEPT = (
-    "a name keeps its value; compute values that change per iteration from the loop variable: `for k in 0 .. n { … }`"
-)
+_KEPT = "the value of a name never changes; compute changing values from a loop variable: `for k in 0 .. n { … }`"
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
@@ -55,7 +53,7 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
     expected = _listed(_phrases(taken, before, alone))
     message = f"expected {expected} {_after(before)}, found {_shown(token)}"
     if _chains(token, taken):
-        message = f"comparisons do not chain: found a second one, {_shown(token)}"
+        message = f"comparisons cannot be chained: found a second one, {_shown(token)}"
     here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
     help_ = _KEPT if _changes(tokens, at) else _remedy(token, alone, taken)
     if before and before.text + token.text == "**":
@@ -83,7 +81,7 @@ def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
         help_ = f"write `{meant}`"
     else:
         help_ = _odd_remedy(text[0])
-    message = f"no word of the language is written {_character(text)}"
+    message = f"the language has no word {_character(text)}"
     return Diagnostic(Code.CHARACTER, message, (Label(span, "not a word"),), help=help_ or None), meant or None
 
 
@@ -145,14 +143,14 @@ def _chains(token: Token, taken: set[str]) -> bool:
 _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
     ("=", {"COMPARE"}, "`=` defines a name; write `==` to compare"),
     ("", {".."}, "a range is written `low .. high`; it ends before high"),
-    ("", {"when", *LETTERS}, "a line of `greedy` is an operation, with `when` before its condition"),
+    ("", {"when", *LETTERS}, "a line of `greedy` is an operation, optionally followed by `when` and a condition"),
     ("{", {"then"}, "for a value, write `if condition then a else b`"),
     ("then", {"{"}, "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"),
     *((word, {"else"}, "write `else if`") for word in ("elif", "elsif", "elseif")),
-    ("split", set(), "the share of a split, which W frees, is from 0 to 1: `split:1/2`, `split:0.5`"),
+    ("split", set(), "the share that W frees must be between 0 and 1: `split:1/2`, `split:0.5`"),
     ("schedule", set(), "a file contains one schedule"),
 )
-"""A word, or None for any; a token expected there; the remedy."""
+"""A word (None: any word), a token expected after it, and the remedy."""
 
 
 def _remedy(token: Token, alone: bool, taken: set[str]) -> str | None:

@@ -79,7 +79,7 @@ HABITS = (
     ),
     _row(
         r"(?:^|[{}])[ \t]*(?:(?:int|var|const|auto)[ \t]+)?(?!KIND\b)([A-Za-z_]\w*)[ \t]*:?=(?!=)",
-        r"`let` defines a name, which keeps its value: write `let \1 =`",
+        r"`let` defines a name once and for all: write `let \1 =`",
     ),
     _row(
         r"\b(?i:forward|backward|fwd|bwd|fprop|bprop|[dw]grad)(?:_\w+)?(?:\([ \t]*\))?",
@@ -102,7 +102,7 @@ HABITS = (
         "a conditional value is written `if c then a else b`",
     ),
 )
-"""The commonest habits of people who write Python or C."""
+"""The most common habits from Python and C."""
 
 
 def explained(finding: Diagnostic) -> Diagnostic:

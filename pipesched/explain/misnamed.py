@@ -16,7 +16,7 @@ from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
-_HELP = "zero-bubble papers call the backward for the input B; here it is I, and B is I and W: write I for every B"
+_HELP = "zero-bubble papers call the backward for the input B; here it is I, and B means I and W: write I for every B"
 
 
 def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:

@@ -1,4 +1,4 @@
-"""Suggests remedies for a deadlock: a single change after which no rank waits for ever. Each is tried before it is
+"""Suggests remedies for a deadlock: a single change after which no rank waits forever. Each is tried before it is
 suggested.
 """
 
@@ -38,7 +38,7 @@ def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple
             made = Analysis(_moved(schedule, source, target))
             if made.finished and not any(check_order(made.schedule, made.dependencies)):
                 where = f"{'before' if source == awaited else 'behind'} {schedule[target]}"
-                help = f"on rank {int(schedule.rank[at])}, put {schedule[source]} {where}: then no rank waits for ever"
+                help = f"on rank {int(schedule.rank[at])}, put {schedule[source]} {where}: then no rank waits forever"
                 return [replace(one, help=help) for one in found]
     return found
 
@@ -71,7 +71,7 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
     source, target = np.where(program.sends, (program.rank, program.peer), (program.peer, program.rank))
     for apart, words in (
         (RESULT[program.op], "put activations on one communicator and gradients on another"),
-        (source * np.int64(program.ranks) + target, "use a communicator for each direction between two ranks"),
+        (source * np.int64(program.ranks) + target, "use one communicator per direction between two ranks"),
     ):
         _, communicator = np.unique(np.stack([program.communicator, apart]), axis=1, return_inverse=True)
         if _cured(replace(program, communicator=communicator), model):

@@ -23,7 +23,7 @@ _SIZES = {  # other names of p, v and m
     "m": ("m", "mb", "microbatches", "num-microbatches", "n-microbatches", "micro-batches"),
 }
 _LOOKED_AT = 10_000  # most names of a folder that are compared
-_OLD = "without a flush there are `pipedream`, `pipedream_2bw`, `pipemare` and `vertical_sync`"
+_OLD = "schedules without a flush are `pipedream`, `pipedream_2bw`, `pipemare` and `vertical_sync`"
 _SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
 NEAR = {
     **dict.fromkeys(("async", "asynchronous"), _OLD),
@@ -32,16 +32,16 @@ NEAR = {
         ("deepseek", "deepseekv3", "bidirectional"), "two routes: dualpipe, or dualpipev, chimera, bitpipe"
     ),
     **dict.fromkeys(("vee", "vshape"), "down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v, v1f1b"),
-    **dict.fromkeys(("mepipe", "slimpipe"), "it has no file here; `seq1f1b` and `seq1f1b_i` have slices"),
-    **dict.fromkeys(("sppo", "optpipe", "offload"), "`pipeoffload` has activations in host memory"),
+    **dict.fromkeys(("mepipe", "slimpipe"), "it is not in the library; `seq1f1b` and `seq1f1b_i` have slices"),
+    **dict.fromkeys(("sppo", "optpipe", "offload"), "`pipeoffload` keeps activations in host memory"),
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
     "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
-    "paci": "`pipemare` with k > 1 has its order and its weights",
-    "torchgpipe": "torchgpipe recomputes activations, in the order of `gpipe_reversed`; `unet` has its skips",
-    "dynapipe": "DynaPipe also chooses microbatches and their order; `packed` has their lengths, in the order of 1F1B",
-    "cornstarch": "Cornstarch also cuts the model; `frozen_encoder` has its frozen stages, in the order of 1F1B",
+    "paci": "`pipemare` with k > 1 has the same order and the same weight versions",
+    "torchgpipe": "torchgpipe recomputes activations, in the order of `gpipe_reversed`; `unet` has skips like it",
+    "dynapipe": "DynaPipe also chooses microbatches and their order; `packed` has uneven ones, in the order of 1F1B",
+    "cornstarch": "Cornstarch also splits the model; `frozen_encoder` has frozen stages, in the order of 1F1B",
     **dict.fromkeys(("recompute", "ripipe"), "`mario` recomputes activations in the bubble"),
     "nanopipe": "NanoPipe delays weight gradients, like `zb_h1` and `interleaved_zb`",
     "bpipe": "BPipe sends activations to another rank, which no file can express; `pipeoffload` sends them to the host",
@@ -49,13 +49,13 @@ NEAR = {
     "adapipe": "AdaPipe chooses the recomputed forwards, in the order of `1f1b`; `mario` also recomputes",
     "chronospipe": "ChronosPipe recomputes chunks; `mario` recomputes in the order of 1F1B",
     "gems": "GEMS has the placement of `chimera`, and one microbatch in each direction",
-    "graphpipe": "GraphPipe has a graph of stages; `reads` in a file makes one, as in `unet`",
+    "graphpipe": "GraphPipe has a graph of stages; `reads` in a file describes one, as in `unet`",
     "vocabularyparallelism": "it distributes the vocabulary over all ranks, which no file can express",
-    "1f1bplus": "nnScaler's 1f1b_plus has stages on all ranks, which no file can express; otherwise it is `1f1b`",
+    "1f1bplus": "nnScaler's 1f1b_plus puts stages on all ranks, which no file can express; otherwise it is `1f1b`",
     "pipelineschedulesingle": "torch's class for one stage per rank: `1f1b`, `gpipe`",
     "pipelineschedulemulti": "torch's class for several stages per rank: `interleaved`, `looped_bfs`, `zb_v` and more",
     "varuna": "Varuna decides its order at run time; `greedy` in a file is such a rule, and `mario` also recomputes",
-    "chimeradirect": "`chimera` has its placement; the table of nnScaler is only for four ranks",
+    "chimeradirect": "`chimera` has the same placement; nnScaler's table covers only four ranks",
     "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",
     "deepspeed": "its order is `1f1b`; `deepspeed:TrainSchedule` executes its code",
     "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
@@ -95,7 +95,7 @@ def _beside(path: str) -> str:
             return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
     if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
         return f"did you mean `{known}`, the built-in schedule?"
-    return f"there is no file of this name in {folder or 'this folder'}"
+    return f"{folder or 'this folder'} does not contain a file of this name"
 
 
 def _meant(target: str) -> str | None:

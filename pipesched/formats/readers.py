@@ -134,7 +134,7 @@ def require_ranks(ranks: int, most: int) -> None:
     """
     if ranks > most:
         message = f"the file has {ranks:,} ranks; the limit is {most:,}"
-        help = f"each rank has one line; --max-ops raises the limit: a rank counts as {OPS_A_RANK} operations"
+        help = f"each line is a rank; --max-ops raises the limit, and a rank counts as {OPS_A_RANK} operations"
         raise fail(Code.TOO_MANY_OPERATIONS, message, help=help)
 
 
@@ -154,7 +154,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
         help = "write `frozen s in low .. high` after its `stage` lines" if known else "leave out `--frozen`"
         raise fail(Code.USAGE, f"frozen stages of {loaded.source} are named in the file itself", help=help)
     if loaded.torch and program is not None:
-        message = f"{loaded.source} has torch's messages, which are also sent to frozen stages"
+        message = f"{loaded.source} contains torch's messages, which also go to frozen stages"
         raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
         message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"

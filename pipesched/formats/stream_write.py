@@ -78,7 +78,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         taken = np.flatnonzero(placement.route_of == number)
         gaps = taken[:-1][np.diff(taken) > 1] + 1
         if len(gaps):
-            takes = f"{gaps[0] - 1} takes it and {gaps[0]} does not"
+            takes = f"{gaps[0] - 1} takes the route and {gaps[0]} does not"
             message = f"the microbatches of route {name or number} are not a range: {takes}"
             note = "in a stream the microbatches of a route form one range"
             help = "number the microbatches of each route consecutively"
@@ -99,7 +99,7 @@ def require_words(placement: Placement, program: Program | None) -> None:
         return
     known = np.array([op.name in FIELDS for op in Op])
     refused = {
-        "it has no such instruction": ~known[program.op],
+        "it does not have this instruction": ~known[program.op],
         "a batch has only sends and receives": (program.group >= 0) & ~(program.sends | program.receives),
     }
     found = [(why, np.flatnonzero(which)) for why, which in refused.items() if which.any()]
@@ -114,8 +114,8 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
         f"a stream cannot express {program[index]}: {why}",
         (Label(program.origin.place(index).span, where),),
         (f"and {more} more of this kind",) if more else (),
-        "emit only its computes, so that sends and receives are placed again: "
-        "`pipesched emit FILE --target order | pipesched emit -`",
+        "emit only the computes, so that sends and receives are placed again: `pipesched emit FILE --target order | "
+        "pipesched emit -`",
     )
 
 

@@ -67,7 +67,7 @@ class Writer(ABC):
 ROWS = (
     Target(
         "stream",
-        "every instruction, as JSON: emit/README.md",
+        "every instruction as JSON, see emit/README.md",
         ".json",
         Lazy("formats.stream_write:STREAM"),
         messages=True,

@@ -175,10 +175,10 @@ class Clock:
         labels = sorted(chain.from_iterable(left), key=lambda label: not label.message.endswith(_FALSE))
         message = (
             f"`greedy` gets stuck at time {Fraction(self.now, self.scale)}: "
-            f"{len(left)} of {len(self.emitters)} ranks have operations left, and none of them can run"
+            f"{len(left)} of {len(self.emitters)} ranks have operations left, but no line can run"
         )
         more = (f"and {len(labels) - _SHOWN} more lines",) if len(labels) > _SHOWN else ()
-        help = "while no operation runs, a false condition stays false: allow the rank to hold more, or add a line"
+        help = "a false condition stays false while no operation runs: allow the rank to hold more, or add a line"
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:

@@ -33,7 +33,7 @@ def decide(
         raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
     later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
     if later is not None:
-        why = "a copy has its own clock" if op.copy else "the memory of an F depends on whether it has an R"
+        why = "copies run on their own clock" if op.copy else "the memory of an F depends on whether it has an R"
         message = f"`{word}` does not support {op.name}: {why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
     clock = Backfill if _moves(checked) else Clock

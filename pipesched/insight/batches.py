@@ -1,4 +1,4 @@
-"""Computes the period of a batch: the time that each further batch adds in the long run.
+"""Computes the period of a batch: the time that each additional batch adds in the long run.
 
 With STEPs inside an order it is the kernel's period (`period`) times the microbatches of a batch. Any other order is
 repeated whole, batch after batch, without a barrier between two of them: a rank begins the next batch when it has

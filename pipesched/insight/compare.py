@@ -196,11 +196,11 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     if schedule.forward_only:
         yield "forward-only: it does not train"
     if frozen := schedule.placement.frozen:
-        yield f"frozen {ranges(frozen)}: the weights of these stages are not trained"
+        yield f"stages {ranges(frozen)} are frozen: their weights are not trained"
     if schedule.slices > 1:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:
-        yield "stages read other stages than the previous one"
+        yield "some stages read other stages than the previous one"
     if schedule.steps is not None:
         yield "STEPs inside the order: it trains on several batches, with older weights"
     yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)

@@ -32,7 +32,7 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
 
     grid, names = flags.grid(given), verb.named(files, library=library)
     if plot is None and given.get("traffic"):
-        raise fail(Code.USAGE, "--traffic draws a plot, and no file is named", help="give --plot traffic.svg")
+        raise fail(Code.USAGE, "--traffic draws a plot, but no file is named", help="give --plot traffic.svg")
     if plot is not None and not plot.lower().endswith(".svg"):
         raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
     if plot is not None:

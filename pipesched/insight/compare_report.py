@@ -51,8 +51,8 @@ class Row(Judged):
     the assumptions on costs and bytes, as text; doubts: doubts about the costs. work: the work that this schedule does
     not do but others do, and the ranks without work. queued: the makespan if messages queue, under the named
     communication model. jitter: the makespan with varying times. exposed: the communication that compute does not hide,
-    if parts are given. versions: the most weight versions alive on a rank, if STEPs are inside the order. bytes: the
-    most bytes that each rank needs, if a model is given.
+    if parts are given. versions: the largest number of weight versions alive on a rank, if STEPs are inside the order.
+    bytes: the peak bytes of each rank, if a model is given.
     """
 
     source: str
@@ -172,7 +172,7 @@ class Comparison:
                 figures[at:at] = row.exposed.cells() if row.exposed else "--"
 
     def _add_versions(self, headers: list[str], cells: list[list[str]]) -> None:
-        """Insert the most weight versions on a rank, if a schedule has STEPs inside its order."""
+        """Insert the largest number of weight versions on a rank, if a schedule has STEPs inside its order."""
         if any(row.versions for row in self.rows):
             at = headers.index("messages")
             headers.insert(at, "weight\nversions")
@@ -231,9 +231,9 @@ class Comparison:
         if self.growing:
             title, notes = (
                 "makespan as communication grows",
-                ["only parts on other engines are scaled"],
+                ["scales only the parts on other engines"],
             )
-            x, y = "communication : compute, of all parts in a row", f"makespan, {self.unit.words or 'units of time'}"
+            x, y = "communication : compute, summed over all parts", f"makespan, {self.unit.words or 'units of time'}"
             return plot(self.growing, x=x, y=y, title=title, notes=notes, said=(shown, self.unit.text))
         x, y = "peak activations of a rank, in microbatches through 1/p of the model", "bubble, %"
         points = self.points()
@@ -282,7 +282,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[str]:
     if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"
-        yield f"p50, p95: makespans that 50 and 95 % of {count} draws do not exceed"
+        yield f"p50, p95: the makespans that 50 % and 95 % of {count} draws do not exceed"
         yield from dict.fromkeys(said for x in drawn for said in x.assumed)
     if any(row.exposed for row in rows):
         yield f"exposed: {COUNTED}"

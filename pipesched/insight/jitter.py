@@ -59,8 +59,8 @@ Factors: TypeAlias = NDArray[np.float64]  # shape (operations or messages, draws
 
 @dataclass(frozen=True)
 class Jittered:
-    """The options for jitter. jitter: the standard deviation of every time, as a share of the time. rule: an order by
-    rule is decided again in each draw.
+    """The options for jitter. jitter: the standard deviation of every time, as a share of the time. rule: whether an
+    order by a rule is decided again in each draw.
     """
 
     jitter: Fraction | None = None
@@ -103,7 +103,7 @@ class Jitter(Part):
         """The distribution of times, and the effects that it omits."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
-        by_rule = ("a rule decides with these times, and with the mean time of messages",) if self.rule else ()
+        by_rule = ("a rule decides by these times, and by the mean time of messages",) if self.rule else ()
         said = ("each operation and message takes its cost times its own random factor", varied, messages, *by_rule)
         return (f"jitter: {'; '.join(said)}",)
 
@@ -117,7 +117,7 @@ class Jitter(Part):
         if self.messages:
             links = sorted((link for link in self.slack if link[2]), key=lambda link: link[2])
             named = ", ".join(f"{a} to {b} {self.unit.text(slack)}" for a, b, slack in links[:_SHOWN])
-            more = f" and {len(links) - _SHOWN} links more" if len(links) > _SHOWN else ""
+            more = f" and {len(links) - _SHOWN} more links" if len(links) > _SHOWN else ""
             where = f"; least slack between ranks: {named}{more}" if links else ""
             lines.append(f"without jitter {self.tight} of {self.messages} messages have no slack{where}")
         return lines

@@ -54,7 +54,9 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Return the strictest reading under which the orders are equal, else the exact one; None if placements differ."""
+    """Compare under the strictest reading that makes the orders equal, else the exact one; None if placements
+    differ.
+    """
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")

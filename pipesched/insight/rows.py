@@ -43,7 +43,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "rule",
         flag,
-        "With --jitter: an order by `greedy` is decided again in each draw.",
+        "With --jitter: decide an order by `greedy` again in each draw.",
         None,
         False,
         on=("verify", "compare"),

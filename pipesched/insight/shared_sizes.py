@@ -20,6 +20,6 @@ def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[s
     known = dict.fromkeys(name for names in taken for name in names or ())
     strangers = [f"`{name}`" for name in sizes if name not in known]
     if strangers and None not in taken:
-        message = f"none of these schedules has a parameter {', '.join(strangers)}"
+        message = f"none of these schedules has a parameter called {', '.join(strangers)}"
         raise fail(Code.PARAMETER_UNKNOWN, message, help=f"they have {', '.join(known) or 'none'}")
     return [{name: x for name, x in sizes.items() if names is None or name in names} for names in taken]

@@ -276,7 +276,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
         return known.name + lax.get(known.like.reading, "")
     differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.differing) if high > low]
     if 2 * sum(high - low for _, low, high in differing) > len(schedule):
-        return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows what has moved"
+        return f"{known.name} in {ratio(known.like.common)} of its steps; `pipesched diff` shows the moves"
     parts = []
     for rank, low, high in differing[:_OPS]:
         begin, end = int(schedule.start[rank]), int(schedule.start[rank + 1])

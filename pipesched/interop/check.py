@@ -79,9 +79,9 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
         return check(read_path(path), asked)
     made = dry_run(path, dict(asked.variables))
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
-    ended = "it exceeded its time limit" if made.status is None else f"it ended with status {made.status}"
-    notes = [f"{path} was executed, with its programs replaced by recorders: it started {len(made.commands)}"]
-    notes += [f"{ended}: later commands are not known"] if made.status != 0 else []
+    ended = "it exceeded the time limit" if made.status is None else f"it ended with status {made.status}"
+    notes = [f"{path} was executed with recorders instead of its programs: it started {len(made.commands)}"]
+    notes += [f"{ended}: later commands are unknown"] if made.status != 0 else []
     notes += [f"{name} was called: its result depends on the training machine" for name in made.asked]
     text = read_path(path)
     found = [replace(_as_run(x, text), taken=(*x.taken, *notes), launch={} if made.asked else x.launch) for x in found]
@@ -102,7 +102,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         for name, x in settings.given.items():
             key = keys.get(row.canonical(x.key))
             if key is not None and x.value is True and key.kind not in (FLAG, ANY):
-                given[name] = replace(x, value=Unset("without a value in this run, which had no arguments"))
+                given[name] = replace(x, value=Unset("it has no value in this run, which had no arguments"))
     return replace(settings, given=given)
 
 
@@ -115,13 +115,13 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
     except PipeschedError as error:
         return Checked(source.name, diagnostics=error.diagnostics)
     if not found:
-        message = f"{source.name} runs no command with options of a trainer"
+        message = f"{source.name} does not run a command with options of a trainer"
         return Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNKNOWN, message),), notes=notes)
     rows = (row,) if row else TRAINERS
     known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
     made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
     if len(known) > _MOST:
-        message = f"{len(known) - _MOST} more commands of {source.name} are not judged: {_MOST} are"
+        message = f"{len(known) - _MOST} more commands of {source.name} are not judged; the limit is {_MOST}"
         made.append(Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNREAD, message),)))
     return several(source.name, made)
 
@@ -177,7 +177,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
         return None
-    message = f"{told.written} is in no release of {row.name} that is known here: {', '.join(row.releases)}"
+    message = f"{told.written} is in no known release of {row.name}: {', '.join(row.releases)}"
     help = f"--trainer {row.typed}==RELEASE selects the trainer and release"
     return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
@@ -217,7 +217,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
     case, worlds = _case(row, None, settings, asked)
     told = outcome(row, case, worlds, csv).plan
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
-    notes = (*settings.taken, f"sizes as in {row.name} and its forks; no rules are checked")
+    notes = (*settings.taken, f"the sizes are read as in {row.name} and its forks; no rules are checked")
     return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
 
 
@@ -240,7 +240,7 @@ def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
         shell = settings.kind in ("shell", "cli")
         if plan.ranks is None and shell and type(setting.value) is Unset and setting.key == case.size and setting.at:
             message = f"{setting.written} is not known: {setting.value.text}"
-            help = f"{_EXPANDED}; or set a variable by -D NAME=N"
+            help = f"{_EXPANDED}; or set a variable with -D NAME=N"
             yield Diagnostic(InteropCode.CONFIG_UNREAD, message, (setting.label,), (), help)
 
 
@@ -271,7 +271,7 @@ def _processes(settings: Settings) -> tuple[int | None, str]:
     if not pairs:
         return None, ""
     each, nodes = next((pair for pair in pairs if pair[1] in given), pairs[0])
-    said = f"{each} and {nodes if nodes in given else f'one node, as {nodes} is not given'}"
+    said = f"{each} and {nodes if nodes in given else f'one node, since {nodes} is not given'}"
     count, of = given[each], given.get(nodes, 1)
     elsewhere = each == "nproc_per_node" and nodes not in given and given.keys() & {"N", "nodes"}
     if elsewhere or not isinstance(count, int) or not isinstance(of, int) or min(count, of) < 1:
@@ -285,7 +285,7 @@ def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
         yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
-        yield Note(f"there is no file {file[:100]}: its settings are unknown, so defaults are assumed")
+        yield Note(f"file {file[:100]} does not exist: its settings are unknown, so defaults are assumed")
 
 
 def _with_file(settings: Settings) -> Settings:
@@ -303,5 +303,5 @@ def _with_file(settings: Settings) -> Settings:
 def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
     """Raise PipeschedError, PS225, if --p differs from the ranks in the file."""
     if asked.p is not None and plan.ranks not in (None, asked.p):
-        message = f"{case.settings.source.name} has {plan.ranks} ranks; {asked.p} were given"
+        message = f"{case.settings.source.name} has {plan.ranks} ranks, but {asked.p} were given"
         raise fail(Code.USAGE, message, help="omit --p: the file determines it")

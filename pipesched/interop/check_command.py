@@ -55,7 +55,7 @@ def check(file: str | None, **given: Any) -> int:
             return out.verdict(verb.check_command(command, asked))
         if command or file is None:
             help = "`pipesched check FILE`, or `pipesched check -- torchrun … pretrain_gpt.py …`"
-            raise fail(Code.USAGE, "one file or one command is checked" if command else "there is no FILE", help=help)
+            raise fail(Code.USAGE, "`check` takes one file or command" if command else "there is no FILE", help=help)
         try:
             made = verb.check_file(file, asked, run=given["dry_run_script"])
         except PipeschedError as error:

@@ -78,7 +78,7 @@ def csv(case: Case, plan: Plan) -> Findings:
     source, name = f"{case.named}, pipeline_parallel.py: _load_csv", str(plan.csv.value)
     path = beside(case.settings.source.name, name)
     if path is None:
-        yield wrong(InteropCode.CONFIG_CSV, f"there is no file {name[:100]}", source, plan.csv)
+        yield wrong(InteropCode.CONFIG_CSV, f"file {name[:100]} does not exist", source, plan.csv)
         return
     try:
         x = Replaced(case, plan, path, _load(path, case))
@@ -107,5 +107,5 @@ def _verified(x: Replaced, setting: Setting) -> Findings:
         yield Fact("CSV", f"{x.path} holds: {len(schedule)} operations{split}")
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
         message = f"{x.path} has I and W: under the chunked loss the last norm gets no gradient, silently"
-        help = "a --config without ChunkedLossWrapper, and activation_checkpoint:none"
+        help = "use a --config without ChunkedLossWrapper, and activation_checkpoint:none"
         yield wrong(InteropCode.CONFIG_SILENT, message, _CHUNKED, setting, help=help)

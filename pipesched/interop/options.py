@@ -10,7 +10,7 @@ from pipesched.interop.values import variable, variables
 CHECK = (
     Option("trainer", text, "Trainer, and its release [default: recognized in the file].", "NAME[==RELEASE]"),
     TORCH[0],
-    Option("p", whole, "Ranks, if the file does not give them (DeepSpeed).", "N"),
+    Option("p", whole, "Number of ranks, if the file does not have it (DeepSpeed).", "N"),
     Option("processes", whole, "Number of processes, over all replicas.", "N"),
     Option(
         "variables",

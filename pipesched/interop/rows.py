@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "torch-comms",
-        "also torch's sends, receives, sharding and reductions, for --torch-version",
+        "computes with torch's sends, receives, sharding and reductions, for --torch-version",
         ".csv",
         Lazy("interop.torch.target:COMMS"),
         messages=True,
@@ -37,7 +37,7 @@ ROWS: tuple[Row, ...] = (
         place=30,
     ),
     Check(
-        "a framework keeps one microbatch in a buffer at a time",
+        "a buffer of a framework holds one microbatch at a time",
         ("PS865",),
         Lazy("interop.frameworks.kept:check"),
         place=80,
@@ -51,7 +51,7 @@ ROWS: tuple[Row, ...] = (
         place=90,
     ),
     Check(
-        "torch: computes between UNSHARD and RESHARD, actions and waits of that version",
+        "torch: computes are between UNSHARD and RESHARD; the version has all actions and waits",
         ("PS805", "PS807", "PS808"),
         Lazy("interop.torch.checks:program"),
         Needs.TORCH | Needs.OWN,
@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_path",
         Lazy("command.values:text"),
-        "Installation of a framework: a folder of packages, or an environment.",
+        "Where a framework is installed: a folder of packages, or an environment.",
         "DIR",
         on=_READING,
         after="frozen",
@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_time",
         Lazy("command.values:seconds"),
-        "Time limit of its code in seconds.",
+        "Time limit of the framework's code in seconds.",
         "SECONDS",
         60,
         on=_READING,

@@ -33,7 +33,7 @@ class _Order:
 
     @property
     def ours(self) -> bool:
-        """True if the library has this order at these sizes."""
+        """True if a library schedule has this order at these sizes."""
         p, m, torch = self.plan.ranks or 1, self.plan.microbatches or 1, self.row is not None
         fits = {"interleaved": not torch or not m % p, "interleaved_overlap": not m % p}
         fits["dualpipev"] = not torch or m >= 2 * p
@@ -64,10 +64,10 @@ def _torch(x: _Order) -> str:
 
 _ROWS: tuple[tuple[Callable[[_Order], object], Callable[[_Order], str | None]], ...] = (
     (lambda x: x.plan.off, lambda x: None),
-    (lambda x: x.plan.ranks is None, lambda x: "its p is not known"),
-    (lambda x: x.plan.microbatches is None, lambda x: "its m is not known"),
+    (lambda x: x.plan.ranks is None, lambda x: "its p is unknown"),
+    (lambda x: x.plan.microbatches is None, lambda x: "its m is unknown"),
     (lambda x: x.plan.csv, _csv),
-    (lambda x: x.plan.chunks is None, lambda x: "its v is not known"),
+    (lambda x: x.plan.chunks is None, lambda x: "its v is unknown"),
     (
         lambda x: x.plan.options,
         lambda x: " -D ".join((f"pipesched verify megatron:interleaved {x.sizes}", *x.plan.options)),

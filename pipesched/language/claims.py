@@ -37,7 +37,7 @@ VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # steps for a part of an expression in fractions, and for an operation's memory
 SHARES = ("bubble", "span_bubble")
 SOFT = (*SHARES, "tK", *(f"t{op.name}" for op in HOLDING), "host")
-"""The names that a file may redefine; its own meaning then counts."""
+"""The names that a file may redefine; the definition in the file then takes precedence."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # most names of a file in a finding
 
@@ -56,7 +56,7 @@ class Claim(Record):
 
 
 class Verdict(Record):
-    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: it has no value."""
+    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: the claim has no value."""
 
     claim: Claim
     holds: bool | None
@@ -145,7 +145,7 @@ def _judge(claim: Claim, made: Analysis, known: Names) -> Verdict:
     for case in cases:
         if not holds(*case):
             return Verdict(claim, False, _by_how_much(claim, known, case))
-    return Verdict(claim, True) if cases else Verdict(claim, None, "its condition does not hold at this size")
+    return Verdict(claim, True) if cases else Verdict(claim, None, "the condition does not hold at this size")
 
 
 def _by_how_much(claim: Claim, known: Names, case: tuple[int, ...]) -> str:
@@ -180,7 +180,7 @@ def _whole(value: Fraction | int) -> Fraction | int:
 def _row(row: Sequence[Fraction | int]) -> Callable[[int | Fraction], Fraction | int]:
     def of_rank(rank: int | Fraction) -> Fraction | int:
         if rank.denominator != 1 or not 0 <= rank < len(row):
-            raise Halt(Code.CLAIM, f"there is no rank {rank}; ranks are 0 .. {len(row)}", "asks for this rank")
+            raise Halt(Code.CLAIM, f"rank {rank} does not exist; ranks are 0 .. {len(row)}", "asks for this rank")
         return row[int(rank)]
 
     return of_rank

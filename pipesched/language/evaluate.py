@@ -62,7 +62,7 @@ class Unit(Extended):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on an order that follows from a rule: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
-        return (f"order by {rule}, costs {given} of the file",) if (rule := self.checked.rule) else ()
+        return (f"order by `{rule}` at the costs of the file: {given}",) if (rule := self.checked.rule) else ()
 
 
 def at_size(
@@ -187,7 +187,7 @@ def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_
         if declared.size is not None:
             value = _list(declared, names.number(declared.size), value, max_ops, name in given)
         elif isinstance(value, tuple):
-            message = f"parameter `{name}` is one number; {len(value)} were given"
+            message = f"parameter `{name}` is one number, but {len(value)} were given"
             raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
         values[name] = names[name] = value
     return values
@@ -244,9 +244,9 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
         count = names.number(node.count)
         label = Label(node.span, f"slices of a sequence: {count}")
         if count < 1:
-            raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="it needs at least one")
+            raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="a sequence needs at least one slice")
         if placement.microbatches % count:
-            message = f"{placement.microbatches} microbatches are not a whole number of sequences of {count} slices"
+            message = f"{placement.microbatches} microbatches do not make a whole number of sequences of {count} slices"
             raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple")
         cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
         if len(cuts[cuts % count != 0]):
@@ -313,7 +313,7 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
             cost = Fraction(names.number(entry.value))
         wrong = "given twice" if entry.name in given else "negative" if least(cost) < 0 else ""
         if entry.values and len(entry.values) != stages:
-            wrong = f"a list of {len(entry.values)}; there are {stages} stages"
+            wrong = f"a list of {len(entry.values)} for {stages} stages"
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
         given[entry.name] = cost

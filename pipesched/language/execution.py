@@ -47,14 +47,14 @@ def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Num
     if abs(value.numerator) >= WIDEST * fine:
         raise Halt(Code.OVERFLOW, f"{what} exceeds 62 bits", "this is too large")
     if fine >= FINEST:
-        raise Halt(Code.OVERFLOW, f"{what} has a denominator of more than 256 bits", "this is too fine")
+        raise Halt(Code.OVERFLOW, f"the denominator of {what} has more than 256 bits", "this is too fine")
     return value
 
 
 def entry(name: str, entries: Sequence[int], index: Number) -> int:
     """Return the entry ``name[index]`` of a list."""
     if index.denominator != 1 or not 0 <= index < len(entries):
-        message = f"`{name}` has no entry {index}: there are {len(entries)}, counted from 0"
+        message = f"`{name}` has no entry {index}: it has {len(entries)} entries, counted from 0"
         help = f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
         raise Halt(Code.ENTRY, message, "asks for this entry", help)
     return entries[int(index)]

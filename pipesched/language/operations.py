@@ -275,25 +275,25 @@ class Emitter:
         chunk = chunk or 0
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
         bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
-        help = bare if count == 1 else f"there are {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
+        help = bare if count == 1 else f"use {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
-        return Halt(Code.CHUNK, message, "the rank has no such chunk", f"chunks count from 0; {help}")
+        return Halt(Code.CHUNK, message, "the rank does not have this chunk", f"chunks count from 0; {help}")
 
     def _none_left(self, op: Op, chunk: int | None) -> Halt:
-        """Return the error for an operation of a kind that has no next microbatch."""
+        """Return the error for an operation if its kind has no microbatch left."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT])
             letters = "; B is the full backward here; the B of zero-bubble papers is I: write `I` for `B`"
             message = f"no W is pending on {on if chunk is None else f'chunk {chunk} of {on}'}"
-            help = "an I must come first" + letters * fused
-            return Halt(Code.NO_PENDING_W, message, "every I has had its W", help)
+            help = "an I must run first" + letters * fused
+            return Halt(Code.NO_PENDING_W, message, "every I already has its W", help)
         stage = self.chunks[chunk or 0][2]
-        here, label = f"{name}[{chunk or 0}] on {on}", "there is no next microbatch"
+        here, label = f"{name}[{chunk or 0}] on {on}", "no microbatch is left"
         if op in OLDEST:
             of = OLDEST[op].name
-            message = f"{here}: every {of} of stage {stage} so far has had its {name}"
+            message = f"{here}: every {of} of stage {stage} so far already has its {name}"
             return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
-        message = f"{here}: all microbatches {self._runs(chunk or 0)} of stage {stage} have had their {name}"
-        help = "check the bounds of the loops: they request more operations than there are microbatches"
+        message = f"{here}: all microbatches {self._runs(chunk or 0)} of stage {stage} already have their {name}"
+        help = "check the bounds of the loops: they request more operations than the number of microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)

@@ -81,12 +81,12 @@ def _refuse_large(source: Source, words: int) -> None:
             raise fail(Code.TOO_MANY_OPERATIONS, f"the file has more than {_COMMENTS * words:,} comments", here)
         if count > words:
             message = (
-                f"the file has more than {words:,} words; the limit is one for {OPS_A_WORD} operations of --max-ops"
+                f"the file has more than {words:,} words; the limit is one per {OPS_A_WORD} operations of --max-ops"
             )
             here = Label(source.span(start, end), f"word {words + 1:,}")
             raise fail(Code.TOO_MANY_OPERATIONS, message, here, help=_FEWER)
         if depth > NESTED:
-            here = Label(source.span(start, end), f"bracket {NESTED + 1}, counted from the outside")
+            here = Label(source.span(start, end), f"this bracket is at level {NESTED + 1}")
             help = "name inner expressions with `let`; a schedule needs no more than a few nested blocks"
             raise fail(Code.NESTING, f"brackets are nested more than {NESTED} deep", here, help=help)
 
@@ -96,7 +96,7 @@ def _refuse_steering(source: Source) -> None:
     found = STEERING.search(source.text, source.text.startswith("\ufeff"))
     if found is not None:
         point = f"U+{ord(found.group()):04X}"
-        message = f"the file has the character {point}, an invisible control character"
+        message = f"the file contains the invisible control character {point}"
         here = Label(source.span(found.start(), found.end()), point)
         raise fail(Code.CHARACTER, message, here, help="remove it, even in comments and documentation")
 
@@ -108,7 +108,7 @@ def _refuse_deep(tree: ast.File) -> None:
         depth = around + isinstance(node, _DEEPER)
         if depth > DEEPEST:
             message = f"operators, calls and blocks are nested more than {DEEPEST} deep"
-            raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name parts of it with `let`")
+            raise fail(Code.NESTING, message, Label(node.span, "too deep"), help="name its parts with `let`")
         left += [(child, depth) for child in ast.children(node)]
 
 
@@ -164,7 +164,7 @@ PARTS: dict[str, Callable[[Children], object]] = {
     "of": lambda c: (c[1],),
     **dict.fromkeys(("size", "condition", "chunk", "microbatch"), _inner),
 }
-"""The value of a part, by its rule; a part without children is omitted."""
+"""The value of a part, by the part's rule; a part without children is omitted."""
 
 NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]] = {
     "parameter": (ast.Parameter, lambda c: (c[0], c[3] if len(c) > 2 else None, _value(c[1]))),

@@ -65,8 +65,8 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     """
     lines = checked.items(ast.Stages)
     if not lines:
-        help = "write for example `stage s in 0 .. p on rank s`"
-        raise _wrong("the file places no stage", checked.file.name.span, "this schedule", help)
+        help = "write a line such as `stage s in 0 .. p on rank s`"
+        raise _wrong("the file does not place any stage", checked.file.name.span, "this schedule", help)
     routes: dict[_Key, Route] = {}
     for line in lines:
         _line(line, routes, names, max_ops)
@@ -111,7 +111,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
             help = "a `stage` line must place a frozen stage"
-            message = f"{what} frozen; there are stages 0 .. {stages}"
+            message = f"{what} frozen; stages are 0 .. {stages}"
             raise _wrong(message, node.span, "some of these stages do not exist", help)
         holds = names.function(node.condition) if node.condition else None
         found.update(stage for stage in range(low, high) if holds is None or holds(stage))
@@ -182,7 +182,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
     if stage < 0 or rank < 0:
         raise _wrong(message, span, "neither may be negative")
     if rank >= WIDEST_RANK:
-        raise _wrong(message, span, "there is no such rank")
+        raise _wrong(message, span, "this rank does not exist")
 
 
 def _require_families(routes: list[Route]) -> None:
@@ -207,10 +207,10 @@ def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[in
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:
-        wrong = "a file with `reads` cannot skip stages" if reads else ""
+        wrong = "a file with `reads` must not skip stages" if reads else ""
         wrong = wrong or "the first stage takes the input of the model" * (stage == 0)
         wrong = wrong or "the last stage makes the loss" * (stage == stages - 1)
-        wrong = wrong or f"no route runs stage {stage}" * (on[stage] == len(routes))
+        wrong = wrong or f"no route contains stage {stage}" * (on[stage] == len(routes))
         if wrong:
             of = f", microbatch {route.microbatches[0]}" if route.microbatches else ""
             raise _wrong(f"stage {stage} is skipped{of}: {wrong}", route.stages[stage].node.span, "skipped here")
@@ -242,13 +242,13 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
                 help = "all copies of a stage must read the same stages: write `reads` on every route"
                 raise fail(Code.ROUTES, message, *places, help=help)
     if loose := sorted({*range(stages - 1)}.difference(*found.values())):
-        message = f"stage {loose[0]} is read by no stage, and it is not the last one"
+        message = f"no stage reads stage {loose[0]}, and it is not the last one"
         help = f"let a later stage read it, or remove it: stage {stages - 1} makes the loss"
         raise _wrong(message, routes[0].stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
     others = {stage: reads for stage, reads in found.items() if reads != (stage - 1,)}
     edges = sum(map(len, others.values()))
     if edges * microbatches > max_ops:
-        what = f"{edges} reads and {microbatches} microbatches: {edges * microbatches} results"
+        what = f"{edges} reads and {microbatches} microbatches make {edges * microbatches} results"
         raise _too_many(f"{what} at least; the limit is {max_ops}", routes[0].span)
     return others
 
@@ -266,14 +266,14 @@ def _stages(routes: list[Route]) -> int:
     """Return the number of stages; every route must have them all."""
     stages = 1 + max((s for route in routes for s in route.stages), default=-1)
     if stages == 0:
-        raise _wrong("no stage is placed", routes[0].span, "this range is empty here", "check the sizes")
+        raise _wrong("no stage is placed", routes[0].span, "this range is empty", "check the sizes")
     for route in routes:
         if len(route.stages) < stages:
             hole = next(s for s in range(stages) if s not in route.stages)
             code, on = (Code.ROUTES, f" on route {route.called}") if len(routes) > 1 else (Code.PLACEMENT, "")
-            here = f"places {len(route.stages)} of {stages} stages"
+            here = f"places only {len(route.stages)} of {stages} stages"
             help = "stages count from 0, as in `stage s in 0 .. p`" if hole == 0 else "a line can place a single stage"
-            raise _wrong(f"stage {hole} is placed nowhere{on}", route.span, here, help, code)
+            raise _wrong(f"stage {hole} is not placed{on}", route.span, here, help, code)
     return stages
 
 

@@ -120,7 +120,7 @@ class Programs:
         if bare is not None and not general:
             label = Label(self.checked.file.name.span, f"has {len(own)} programs for {ranks} ranks")
             known = next((item.rank.id for item in items if isinstance(item.rank, ast.Name)), None)
-            help = f"`{known}` is a value here, so `rank {known}` is one rank; use a new name"
+            help = f"`{known}` already has a value, so `rank {known}` is one rank; use a new name"
             help = help if known else f"write `rank {bare} {{ … }}`"
             raise fail(Code.RANK_PROGRAM, f"rank {bare} has no program", label, help=help)
         return [own[r] if r in own else general[0] for r in range(ranks)]
@@ -155,7 +155,7 @@ class Programs:
         return Place(span, self._bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """Return the site of every operation, a statement of the file, and the place of every site."""
+        """Return the site (a statement of the file) of every operation, and the place of every site."""
         sites = self.sites if self.kept is None else self.sites[self.kept]
         return sites, [site.span for site in self.checked.sites]
 

@@ -20,7 +20,7 @@ FINDINGS = 20  # most findings reported for one file
 
 Kind: TypeAlias = Literal["number", "boolean", "list", "unknown"]
 Arity: TypeAlias = tuple[int, int | None] | None
-_NO_RECURSION = "recursion is not allowed, so that every file terminates; use `for` or a closed form"
+_NO_RECURSION = "recursion is not allowed, because every file must terminate; use `for` or a closed form"
 
 
 class Binding(Value):
@@ -80,11 +80,11 @@ class Scope:
             return found
         if name.id == self.defining:
             message, help = f"`{name.id}` is defined by itself", _NO_RECURSION
-            self.report(Code.RECURSION, message, name.span, "it is not defined yet", help)
+            self.report(Code.RECURSION, message, name.span, "it is defined only later", help)
         elif not self.full:
-            help = self.there or "names are visible after their definition"
+            help = self.there or "names are visible only after their definition"
             here = Label(name.span, "used here")
-            unknown = Diagnostic(Code.UNKNOWN_NAME, f"no name `{name.id}` is known here", (here,), (), help)
+            unknown = Diagnostic(Code.UNKNOWN_NAME, f"unknown name `{name.id}`", (here,), (), help)
             self.diagnostics += explained("name", [unknown], self.names, self.there)
         return UNKNOWN
 

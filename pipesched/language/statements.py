@@ -87,7 +87,7 @@ class Statements:
                 return self._if(node, scope, depth)
             case ast.Greedy():
                 message = f"`{node.word}` must be the last statement of a program, outside of blocks"
-                scope.report(Code.GREEDY, message, node.span, "another statement follows, or it is inside a block")
+                scope.report(Code.GREEDY, message, node.span, "a statement follows it, or it is inside a block")
                 return [], 0
 
     def _site(self, op: str, node: ast.Node, *, named: bool = False) -> python.Constant:

@@ -19,7 +19,7 @@ SOFT = (
     *("frozen", "reads", "slices", "greedy", "backfill", "parts", "of", *(op.name for op in HOLDING)),
     *("STEP", "versions", "stash", "latest", "delay"),
 )
-"""The words that are also names, wherever a name is allowed."""
+"""The words that may also serve as names, where a name is allowed."""
 
 
 class Token(NamedTuple):

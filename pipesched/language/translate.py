@@ -54,7 +54,7 @@ OPERATORS: dict[str, tuple[Kind, Kind, Callable[[Any, Any], Any]]] = {
     "%": ("number", "number", operator.mod),
     "/": ("number", "number", Fraction),
 }
-"""By operator: the kind of its operands ("unknown" for any), the kind of its result, and the function."""
+"""For each operator: the kind of its operands ("unknown" for any), the kind of its result, and the function."""
 _UNARY: dict[str, tuple[Kind, python.unaryop]] = {"not": ("boolean", python.Not()), "-": ("number", python.USub())}
 _LAZY = {"and": python.And(), "or": python.Or()}  # the right side is evaluated only if the left side does not decide
 
@@ -117,7 +117,7 @@ class Expressions(Record):
                 return Term(python.Constant(value), "number")
             case ast.Number():
                 if not self.exact:
-                    scope.report(Code.TYPE, "a program counts in whole numbers", node.span, "not a whole number", _INTS)
+                    scope.report(Code.TYPE, "programs use only whole numbers", node.span, "not a whole number", _INTS)
                 return Term(call("/", *map(python.Constant, node.value.as_integer_ratio())), "number")
             case ast.Name():
                 return self._name(node, scope)
@@ -179,7 +179,7 @@ class Expressions(Record):
         if node.operator == "/" and not self.exact:
             message = "`/` is exact division, only for claims and costs"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
-            scope.report(Code.TYPE, message, node.span, "a whole number is needed here", help)
+            scope.report(Code.TYPE, message, node.span, "this must be a whole number", help)
         lazy, parts = _LAZY.get(node.operator), (left.code, right.code)
         made = python.BoolOp(lazy, list(parts)) if lazy else call(node.operator, *parts)
         return Term(made, makes, 1 + left.cost + right.cost)

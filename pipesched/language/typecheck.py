@@ -80,7 +80,7 @@ def check_file(file: ast.File) -> Checked:
     try:
         return _Checker(file).run()
     except RecursionError:
-        here, help = Label(file.name.span, "in this schedule"), "name parts of it with `let`"
+        here, help = Label(file.name.span, "in this schedule"), "name its parts with `let`"
         raise fail(Code.NESTING, "an expression nests too deep", here, help=help) from None
 
 
@@ -167,7 +167,7 @@ class _Checker:
         if item.high is None and isinstance(item.low, ast.Name) and item.low.id not in inside.names:
             stage, ranks = item.low.id, item.rank.span.text
             help = f"for every stage write `stage {stage} in 0 .. p on rank {ranks}`"
-            self.scope.report(Code.UNKNOWN_NAME, f"no name `{stage}` is known here", item.span, "used here", help)
+            self.scope.report(Code.UNKNOWN_NAME, f"unknown name `{stage}`", item.span, "used here", help)
             inside.define(item.low)
         self._keep("number", item.low, item.high, *(item.microbatches or ()), scope=inside, of=of)
         for name in filter(None, (item.variable, item.microbatch)):

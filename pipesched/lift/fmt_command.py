@@ -18,7 +18,7 @@ OPTIONS = (
     Option(
         "check",
         flag,
-        ("Write no files; name the files that would change, with exit status 1 if there are any."),
+        ("Write no files; list the files that would change, with exit status 1 if there are any."),
         terminal=True,
     ),
     Option("diff", flag, "Write no files; show the changes, with exit status 1 if there are any.", terminal=True),
@@ -67,7 +67,7 @@ def _format(target: str) -> Formatted:
 
     try:
         if target.lower().endswith((".csv", ".json", ".md", ".py", ".toml", ".yaml", ".yml", ".html")):
-            raise fail(Code.USAGE, f"fmt is for .ps files, not for {target}")
+            raise fail(Code.USAGE, f"fmt accepts only .ps files, not {target}")
         source = read_path(target)
         return Formatted(target, source.name, source.text, format_source(source))
     except PipeschedError as error:

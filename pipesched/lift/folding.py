@@ -29,13 +29,13 @@ So F F F and F B F B do not change; F F F F and F I W F I W do.
 LOOP = 4
 
 LONGEST_PERIOD = 96
-"""Words longer than twice this are folded in two or more steps."""
+"""Words longer than twice this length are folded in two or more steps."""
 
 _STYLE = 1 << 20  # by cost, then by the first letter of the body
 
 Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
-"""A word: the numbers of its letters. The order of the alphabet is the preferred order of letters in a body."""
+"""A word, as the numbers of its letters. The alphabet is sorted by the preferred order of letters in a body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,15 +44,13 @@ class Kernel:
     def fault(self, schedule: Schedule) -> str:
         """Return why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
-            return "a kernel has one route"
+            return "a kernel must have a single route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
-            return (
-                f"a kernel here has {schedule.ranks} ranks, at least one microbatch, and a nonnegative number of copies"
-            )
+            return f"a kernel needs {schedule.ranks} ranks, at least one microbatch, and a nonnegative number of copies"
         if bool(schedule.second.any()):
-            return "a kernel has no overlap pairs"
+            return "a kernel must not have overlap pairs"
         if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):
-            return "the operations of a kind and a stage are not in microbatch order"
+            return "the operations of a kind and stage are not in microbatch order"
         key = packed(schedule.stage, schedule.op)
         for rank in range(schedule.ranks):
             start, end = int(schedule.start[rank]), int(schedule.start[rank + 1])

@@ -28,7 +28,7 @@ from pipesched.model.numbers import runs
 from pipesched.model.placement import Placement
 
 TAKEN = frozenset("pvmrsi")
-"""The names that a printed file uses itself."""
+"""The names that a printed file reserves."""
 
 _HELP = "keep it as an order or a torch CSV"
 
@@ -66,7 +66,7 @@ def in_ranges(placement: Placement) -> Placement:
 
 def _sayable(placement: Placement) -> None:
     if not placement.microbatches or not placement.rank_of.size:
-        raise fail(Code.TARGET, "a .ps file has at least one stage and one microbatch", help=_HELP)
+        raise fail(Code.TARGET, "a .ps file needs at least one stage and one microbatch", help=_HELP)
     if bool(np.any(placement.rank_of < 0)):
         route, stage = np.argwhere(placement.rank_of < 0)[0].tolist()
         where = f" on route {placement.route_names[route]}" if placement.routes > 1 else ""

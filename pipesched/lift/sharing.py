@@ -20,11 +20,10 @@ from itertools import combinations, groupby, islice
 from pipesched.lift.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
-"""The fewest ranks that share a program with counts linear in the rank: any two points are on a line."""
+"""Smallest number of ranks that share a program with counts linear in the rank: any two points are on a line."""
 
 MOST_PARTS = 40
-"""Limits on the parts of an order: with more parts it is too irregular to compare; with more than MERGED it is not
-merged."""
+"""Limits on the parts of an order: with more, the order is too irregular to compare, or (MERGED) to merge."""
 MERGED = 8
 LONGEST = 4 * MOST_PARTS
 

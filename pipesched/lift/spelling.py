@@ -28,7 +28,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
 _OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
-"""For each result, the kind whose oldest operation without that result is next."""
+"""For each result, the kind that provides the next operation: its oldest one without that result."""
 _RESTORED = tuple(op.kind.makes[0] for op in RESTORES)
 _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 
@@ -188,7 +188,7 @@ def _route(schedule: Schedule, placement: Placement) -> Ints:
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
     right = inside & (placement.rank_of[route, np.where(inside, schedule.stage, 0)] == schedule.rank)
     if not bool(np.all(right)):
-        raise _nowhere(schedule, int(np.argmin(right)), "is not on the rank of its stage, or its stage does not exist")
+        raise _nowhere(schedule, int(np.argmin(right)), "runs on the wrong rank, or its stage does not exist")
     return route
 
 
@@ -242,7 +242,7 @@ def _text(op: int, chunk: int, microbatch: int | str, names: list[str]) -> str:
 # names first + k * step.  B(7)  B(6)  B(5)  B(4)  B(3)  B(2)  B(1)  B(0)        for i in 0 .. 8 { B(7 - i) }
 
 LEAST = 4
-"""Minimum length of a series; a shorter one may be a coincidence."""
+"""Minimum length of a series, since a shorter one may be a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from pipesched.model.schedule import Schedule
 
 _CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
-"""The numbers of copies of a kernel, from 0, that are checked; a program that is right for these is right for all."""
+"""The checked numbers of copies of a kernel, from 0; a program that is right for these is right for all."""
 
 
 def write(
@@ -258,7 +258,7 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return where the final Ws begin, if they are several and are all the pending ones; otherwise the end."""
+        """Return where the final W begin, if there are several and they are all that is pending; otherwise the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1

@@ -119,7 +119,7 @@ def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int)
 
 
 def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
-    """Return the REDUCE_GRADs and the STEPs inside: their kinds, the operations before them, their stages."""
+    """Return the REDUCE_GRADs and the STEPs inside the order: kinds, preceding operations, and stages."""
     steps = schedule.steps
     if steps is None:
         at = _last_backward(schedule)
@@ -148,7 +148,7 @@ _OF_CONSUMER = {
     role: np.array([next((x for x in role if x.kind.result is op.kind.result), -1) for op in COMPUTES], dtype=np.int8)
     for role in (SENDS, RECEIVES)
 }
-"""By kind of compute: the instruction that sends or receives the result that it takes."""
+"""For each kind of compute, the instruction that sends or receives its input."""
 
 
 def _syncs(schedule: Schedule) -> Column:

@@ -28,15 +28,15 @@ from pipesched.model.columns import Ints
 from pipesched.schedule_analysis import Analysis
 
 MOST = 5_000_000
-"""The most slots of one repair, summed over all its runs."""
+"""Limit on the slots of a repair, summed over all its runs."""
 TRIES = 2000
-"""The most runs in a row that do not shorten an order."""
+"""Limit on consecutive runs that do not shorten an order."""
 FREE_TRIES = 500
 """The same where the cap is left out, to report the makespan that more memory allows."""
 STARTS = 2
-"""The most orders that are shortened, of which the best is taken."""
+"""Limit on the orders to shorten; the best one is taken."""
 NEAR = 12
-"""Most places by which a slot moves at once to shorten the run."""
+"""Limit on the places by which a slot moves at once to shorten the run."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 
 HOISTS = 64
-"""The most receives that a repair posts earlier."""
+"""Limit on the receives that a repair posts earlier."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values allow
 PLACE = np.int32
-"""The type of indices of operations and instructions: 32 bits are enough, and there are many of them."""
+"""The type of indices of operations and instructions: 32 bits suffice, and save memory."""
 
 np.empty(2**22, dtype=np.int8)  # freed at once: what is as large, glibc keeps from here on, and needs no fresh pages
 
@@ -53,10 +53,10 @@ def unpacked(key: int) -> tuple[int, Op]:
 
 
 NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
-"""By kind of instruction: the offset from its own stage to the stage that makes or takes its result."""
+"""For each kind of instruction, the offset from its own stage to the stage that makes or takes its result."""
 
 RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op in Op])
-"""By kind of instruction: the result that the instruction takes, sends, receives or waits for."""
+"""For each kind of instruction, the result that it takes, sends, receives or waits for."""
 
 
 def fresh(*columns: Column) -> Bools:

@@ -118,18 +118,18 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
         PipeschedError: PS222, if the cost has other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
-    (rows, columns), wrong, help = made.whole.shape, "", "give one number per stage, or one number"
+    (rows, columns), wrong, help = made.whole.shape, "", "give one number, or one per stage"
     by_microbatch = isinstance(cost, Grid)
     if rows != stages:
-        wrong = f"lists {rows} stages; there are {stages}"
+        wrong = f"lists {rows} stages; the schedule has {stages}"
         help = "give a list for each stage, with one number per microbatch" if by_microbatch else help
     elif by_microbatch and microbatches is None:
         if not made.even:
             wrong = "differs from microbatch to microbatch"
-            help = "here every microbatch costs the same: give one number per stage"
+            help = "here all microbatches must cost the same: give one number per stage"
         made = spread(made.column)
     elif by_microbatch and columns != microbatches:
-        wrong = f"lists {columns} microbatches; there are {microbatches}"
+        wrong = f"lists {columns} microbatches; the schedule has {microbatches}"
         help = "give one number per microbatch, in a list for each stage"
     if wrong:
         raise fail(Code.COSTS, f"cost {key} {wrong}", help=help)

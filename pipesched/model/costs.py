@@ -124,9 +124,9 @@ RULES = (
 )
 """The rules for derived costs: a cost follows the first of its rules whose inputs were all given."""
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
-"""The costs in an order in which each follows from earlier ones."""
+"""The costs, ordered so that each follows from earlier ones."""
 BASE = frozenset("".join(rule.given for rule in RULES))
-"""The costs from which others follow: if none of them is given, all computes take 1 per result."""
+"""The costs that determine others; if none of them is given, all computes take 1 per result."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class Costs:
             _check_key(key, {})
             numbers: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else listed(cost)
             if not numbers:
-                raise fail(Code.COSTS, f"cost {key} lists no stages", help="give one number per stage, or one number")
+                raise fail(Code.COSTS, f"cost {key} lists no stages", help="give one number, or one per stage")
             for x in numbers:
                 if not isinstance(x, int | Fraction) or x < 0:
-                    raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give an int or a Fraction from 0 up")
+                    raise fail(Code.COSTS, f"cost {key} is {x!r}", help="give a nonnegative int or Fraction")
 
     def __repr__(self) -> str:
         return f"<Costs {self}>" if self.given else "<Costs of 1 each>"
@@ -211,7 +211,7 @@ class Costs:
             f" = {self.unit.text(cost)}" if isinstance(cost, Fraction | int) else ""
             for cost in (self.given["B"], parts)
         )
-        return f"B{full} is not I + W{sum_of}: each is used as given"
+        return f"B{full} differs from I + W{sum_of}: each is used as given"
 
     @cached_property
     def _computes(self) -> Mapping[str, Cost]:
@@ -405,7 +405,7 @@ class Costs:
             table = own
         if not isinstance(unit, str) or unit not in UNITS:
             raise fail(
-                Code.COSTS, f"the unit of the costs is {unit!r}"[:60], help='units of time are "s", "ms" and "us"'
+                Code.COSTS, f"unknown unit of the costs: {unit!r}"[:60], help='units of time are "s", "ms" and "us"'
             )
         given: dict[str, Cost] = {}
         for key, value in table.items():

@@ -54,7 +54,7 @@ class Sited(Protocol):
 
 
 class Nowhere:
-    """The origin of orders built by a program: it has no places."""
+    """The origin of orders built by a program, which have no places."""
 
     def place(self, index: int) -> Place:
         del index
@@ -175,4 +175,4 @@ def make(name: str, *arguments: object) -> object:
     for row in rows(Drawing):
         if row.name == name:
             return row.make.load()(*arguments)
-    raise fail(Code.NEEDS, f"no extension makes a {name}", help="register the extension `views`")
+    raise fail(Code.NEEDS, f"no extension defines a {name}", help="register the extension `views`")

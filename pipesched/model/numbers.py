@@ -19,7 +19,7 @@ EXACT = re.compile(r"-?\d+/[1-9]\d*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(\.\d{1,9})?|\d{1,15}/[1-9]\d{0,8}", re.ASCII)
 
 over = lru_cache(maxsize=1 << 12)(Fraction)
-"""Return a fraction of two integers, from a cache: a schedule has few different times and amounts."""
+"""Return a fraction of two integers, from a cache, since a schedule has few distinct times and amounts."""
 
 Value: TypeAlias = int | tuple[int, ...]
 """The value of a parameter: a number, or the entries of a list."""
@@ -46,7 +46,7 @@ def number(text: str, what: str) -> Fraction:
         raise fail(
             Code.COSTS,
             f"{what} is not a number: {text!r}",
-            help="write a number from 0 up, such as 3, 1.5 or 11/2, of at most 15 digits",
+            help="write a nonnegative number with at most 15 digits, such as 3, 1.5 or 11/2",
         )
     return Fraction(text)
 
@@ -99,7 +99,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
         if name not in ("p", "v", "m"):
             continue
         if isinstance(value, tuple):
-            raise fail(Code.USAGE, f"{name} is one number; {len(value)} were given", help="one size at a time")
+            raise fail(Code.USAGE, f"{name} is one number, but {len(value)} were given", help="one size at a time")
         if value < 1:
             raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
 

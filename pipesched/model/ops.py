@@ -50,8 +50,8 @@ BEFORE, SAME, BEHIND = -1, 0, 1  # the stage, relative to its own
 class Does(enum.Enum):
     """The role of an instruction on its rank."""
 
-    COMPUTE = "runs for the time that it costs"
-    COPY = "copies between device and host, while the rank computes"
+    COMPUTE = "occupies its rank for its cost"
+    COPY = "copies between device and host while the rank computes"
     SEND = "sends a result to the rank of another stage"
     RECEIVE = "receives a result from the rank of another stage"
     WAIT = "waits for the end of a send or reduction that its rank began"
@@ -175,20 +175,20 @@ LETTERS: Final = "".join(op.name for op in COMPUTES)
 SENDS: Final = tuple(op for op in Op if op.send)
 RECEIVES: Final = tuple(op for op in Op if op.receive)
 SHAPES: Final = tuple(op for op in Op if op.kind.shape)
-"""Messages with only a shape. The program waits for each, under every model, since it needs the shape to continue."""
+"""Messages that contain only a shape. The program waits for them under every model: it needs the shape to continue."""
 KIND: Final = f"[{LETTERS}]"
 """A regular expression for one letter."""
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
 OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
-"""The kinds that take the microbatch of the oldest operation of another kind that has none of this kind yet."""
+"""The kinds that follow another kind: they take the microbatch of its oldest operation without one of this kind."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""The kinds among these that restore values for a backward; they run the last slice of a sequence first."""
+"""Those of these kinds that restore values for a backward; they run the last slice of a sequence first."""
 HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)
-"""The kinds that free the memory of an F, or take it again."""
+"""The kinds that free the memory of an F or take it again."""
 FOR_BACKWARDS: Final = tuple(result for op in HOLDING for result in op.kind.makes)
-"""The results for which a backward of the same stage and microbatch waits, if they are made at all."""
+"""The results for which a backward of the same stage and microbatch waits, if an operation makes them."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
 }

@@ -88,7 +88,7 @@ def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool =
         return None
     least = min(asked, default=Fraction(0))
     if least < 0 or not (least or zero):
-        raise fail(Code.USAGE, f"a cap is {least}", help=f"a cap is {'0 or more' if zero else 'above 0'}, as 4 or 5.5")
+        raise fail(Code.USAGE, f"a cap is {least}", help=f"a cap is {'at least 0' if zero else 'above 0'}: 4 or 5.5")
     if len(asked) not in (1, ranks):
         raise fail(Code.USAGE, f"{len(asked)} caps for {ranks} ranks", help="give one cap, or one per rank")
     return asked * (ranks // len(asked))

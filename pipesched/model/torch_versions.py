@@ -46,10 +46,10 @@ VERSIONS = (
 
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 DEFAULT = VERSIONS[3]
-"""The version whose rules hold for a CSV unless another is named."""
+"""The version whose rules apply to a CSV by default."""
 
 ACTIONS = frozenset[Op]().union(*(version.accepts for version in VERSIONS))
-"""The actions of torch, all versions."""
+"""The actions of all versions of torch."""
 
 
 def first_with(action: Op) -> TorchVersion:

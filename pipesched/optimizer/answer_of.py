@@ -1,5 +1,4 @@
-"""The answer of a search: its best schedule with its certificate, after the checker's verdict, and printed, loaded and
-verified.
+"""The answer of a search: its best schedule with a certificate, judged by the checker, printed, read back and verified.
 
 best orders ──> schedule ──> certificate ──> the checker's verdict ──> printed, read back, examined
                                  └─ an engine's refutation counts only with a proof that the checker has followed
@@ -203,7 +202,7 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic, m
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
     if request.objective == "span" or apart(whole(least), seam.every) < period:
-        return Made({}, "no proof for every m: longest paths alone do not keep its microbatches that far apart")
+        return Made({}, "no proof for every m: longest paths do not show that its microbatches start that far apart")
     try:
         return certified(least, problem.time(seam.value - 1), None, None, meter)
     except (KeyboardInterrupt, MemoryError) as error:

@@ -79,7 +79,7 @@ def read(source: Source) -> Answer:
 
 
 def _none(source: Source) -> PipeschedError:
-    what = f"{source.name} is not an answer with a schedule and a certificate"
+    what = f"{source.name} is not an optimizer answer with a schedule and a certificate"
     return fail(OptimizerCode.CERTIFICATE, what, help="give the output of `pipesched optimize --json`")
 
 

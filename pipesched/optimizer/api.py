@@ -75,7 +75,7 @@ def optimize(
     given, sizes = keywords.read("optimize", locals())
     if progress is not None and not callable(given["progress"]):
         shown = values.short(progress)
-        raise fail(Code.USAGE, f"progress is {shown}", help="pass a function that takes the state of the search")
+        raise fail(Code.USAGE, f"progress is {shown}", help="pass a function that accepts the state of the search")
     from pipesched.optimizer import optimize as verb
     from pipesched.optimizer.optimize_request import request
 

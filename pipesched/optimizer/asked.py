@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Proof:
-    """The requested proof. require_proof: an answer that is not proved optimal is an error. proof: PATH; the clauses
+    """The options for proofs. require_proof: an answer that is not proved optimal is an error. proof: PATH; the clauses
     are written to PATH.cnf, and their refutation to PATH.lrat.
     """
 

@@ -23,8 +23,8 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
 
 MANIFEST = Path(__file__).with_name("library.txt")
-"""The library's schedules: their parameters, and the placements that they have, or none if no order of theirs can be an
-answer. `python -m tests.optimizer.test_library` writes it.
+"""The parameters of the library's schedules, and their placements (none if none of their orders can be an answer).
+`python -m tests.optimizer.test_library` writes it.
 """
 _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the question, and all rows
 
@@ -64,7 +64,7 @@ class Known:
         if orders is not None and instance.placement.frozen:
             schedule = convert.to_schedule(problem, orders, name)  # without operations that frozen stages lack
         made = Analysis(schedule, instance.costs, instance.release)
-        assert made.idle is not None, "its orders wait for each other"
+        assert made.idle is not None, "its compute orders wait for each other"
         peaks = made.memory.peak
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())
@@ -92,7 +92,7 @@ def comparison(given: Known | None, value: Fraction, instance: Instance, peak: F
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
-    cap = f"    {given.name} holds less, {shown(given.peak)}: --mem-cap {given.peak} asks for the best under that cap"
+    cap = f"    {given.name} holds less ({shown(given.peak)}): --mem-cap {given.peak} finds the best under that cap"
     caps = [cap] if given.peak < peak and instance.of_one is None else []
     if theirs == value:
         return [f"    as long as {given.name}{remark}", *caps]

@@ -37,12 +37,12 @@ _WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
 
 Progress: TypeAlias = Callable[[State], None]
 Solved: TypeAlias = tuple[Fraction | None, Optimum]
-"""A cap, None for none, and the answer under it."""
+"""A cap (None: no cap) and the answer under it."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A placement with its answers, by rising caps; the answer without a cap is the last."""
+    """A placement with its answers, in ascending order of caps; the answer without a cap comes last."""
 
     name: str
     solved: Sequence[Solved]
@@ -84,7 +84,7 @@ class Front:
 
     @property
     def points(self) -> list[Best]:
-        """The answers of the Pareto front, by rising peaks."""
+        """The answers of the Pareto front, in ascending order of peaks."""
         all_of = [(way, x) for way in self.ways for _, x in way.solved if x.value is not None]
         kept = list[Best]()
         for way, answer in sorted(all_of, key=lambda one: (max(one[1].peak), one[1].value or Fraction(0))):
@@ -144,7 +144,7 @@ class Front:
 
 
 def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambda state: None) -> Front:
-    """Optimize every placement under each cap. caps: rising; empty for all relevant caps.
+    """Optimize every placement under each cap. caps: ascending; empty for all relevant caps.
 
     Raises:
         PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
@@ -186,13 +186,13 @@ def _ways(request: Request) -> Iterator[tuple[str, Request]]:
         yield placement_name(instance.placement), request
         return
     if request.source is not None:
-        message = "--placement any is given, but the schedule has a placement"
+        message = "--placement any is given, but the schedule has its own placement"
         raise fail(Code.USAGE, message, help="leave one of them out")
     costs = request.costs or Costs()
     uneven = [key for key, cost in costs.given.items() if isinstance(cost, tuple | Grid)]
     if uneven:
-        message = f"the cost {uneven[0]} is given by stage, but placements differ in their stages"
-        raise fail(OptimizerCode.DECISION, message, help=f"give {uneven[0]} of 1/p of the model, as one number")
+        message = f"the cost {uneven[0]} is given by stage, but the placements have different stages"
+        raise fail(OptimizerCode.DECISION, message, help=f"give {uneven[0]} as one number, for 1/p of the model")
     chunks = request.parameters.get("v")
     for name, v in _WAYS if chunks is None else (("linear", 1), *((x, chunks) for x in ("loop", "vee") if chunks != 1)):
         scaled = request.costs if request.workload.device is not None else costs.scaled(1 / Fraction(str(v)))
@@ -201,7 +201,7 @@ def _ways(request: Request) -> Iterator[tuple[str, Request]]:
 
 
 def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, meter: Meter) -> Iterator[Solved]:
-    """Yield the answers of one placement, by rising caps."""
+    """Yield the answers of one placement, in ascending order of caps."""
     part = meter.part(_FREE)
     free = optimize(replace(request, mem_cap=None), progress, part)
     meter.spend(part.spent)
@@ -234,7 +234,7 @@ def _steps(free: Optimum) -> Iterator[Fraction]:
     least, most = int(least_cap(problem).max()) * problem.part, max(free.peak, default=Fraction(0))
     low, high = -(-least // grain), -(-most // grain)
     if high - low >= MOST_CAPS:
-        message = f"{high - low + 1:,} caps differ, from {shown(low * grain)} to {shown(high * grain)}"
+        message = f"the range has {high - low + 1:,} different caps, from {shown(low * grain)} to {shown(high * grain)}"
         raise fail(Code.USAGE, message, help="give a range, such as --mem-cap 2..8")
     return (n * grain for n in range(int(low), int(high) + 1))
 

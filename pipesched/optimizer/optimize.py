@@ -103,7 +103,7 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
     if request.all_m and target.instance.placement.routes > 1:
         raise fail(
             OptimizerCode.NOT_OPTIMIZED,
-            "two routes share the microbatches, so no part of one order repeats for every m",
+            "two routes share the microbatches, so no part of an order can repeat for every m",
         )
     _require_covered(target.instance, every=request.all_m)
     problem = target.instance.problem()
@@ -224,7 +224,7 @@ def _searched(
     state = search(problem, limits, candidates, progress, part, floor=floor, refutes=alone)
     meter.spend(part.spent)
     if request.all_m:
-        state.notes.append(f"no repeating part was found, so this is only for m = {target.sizes['m']}")
+        state.notes.append(f"no repeating part was found, so this answer holds only for m = {target.sizes['m']}")
     return state
 
 

@@ -55,10 +55,8 @@ class Room:
         """Raise PipeschedError, PS504, if a single microbatch needs more bytes than are left."""
         reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
         if reason is not None:
-            message = f"no order is known to fit: {reason}; activations have {self._left}"
-            help = (
-                "a higher cap, more ranks, tensor, context, or --backward fused with recompute; verify counts exactly"
-            )
+            message = f"no known order fits: {reason}; activations have {self._left}"
+            help = "use a higher cap, more ranks, tensor, context, or --backward fused with recompute"
             raise PipeschedError([Diagnostic(OptimizerCode.NO_ROOM, message, help=help)])
 
     @property
@@ -159,8 +157,8 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
     over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
-        message = f"parameters, gradients and optimizer alone are over the cap: {', '.join(over[:_SHOWN])}{more}"
-        help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher stage of zero") + ", or a higher cap"
+        message = f"parameters, gradients and optimizer by themselves exceed the cap: {', '.join(over[:_SHOWN])}{more}"
+        help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher ZeRO stage") + ", or a higher cap"
         raise PipeschedError([Diagnostic(OptimizerCode.STATES_OVER_CAP, message, help=help)])
 
 

@@ -29,8 +29,8 @@ FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without -
 
 @dataclass(frozen=True)
 class Made:
-    """A proof. entry: `proof` of a certificate, empty if there is none. note: the result, or the reason why there is no
-    proof.
+    """A proof. entry: the entry `proof` of a certificate, possibly empty. note: the result, or the reason for the lack
+    of a proof.
     """
 
     entry: dict[str, object]
@@ -69,7 +69,7 @@ def certified(
         meter.spend(part.spent)
     text = text or refutation(clauses.known, clauses.count, meter)
     if text == b"":
-        return Made({}, f"no proof {claim}: its clauses do not exclude it")
+        return Made({}, f"no proof {claim}: its clauses do not exclude one")
     if text is None:
         return Made({}, f"no proof {claim} was made in {meter.limit / SECOND:.3g} s")
     if path is not None:
@@ -110,7 +110,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
     try:
         found, refuted = (_said(instance, at, MOST if asked else FEW, steps) for at in (value, below))
     except (TooManyError, UnknownError, KeyboardInterrupt, MemoryError):
-        return f"Z3 does not know within {steps:,} steps and {MOST:,} clauses" if asked else ""
+        return f"Z3 reached no verdict within {steps:,} steps and {MOST:,} clauses" if asked else ""
     if not found or refuted:
         raise RuntimeError(f"Z3 does not agree that {value} can be reached and {below} cannot")
     return f"Z3 agrees: {instance.costs.unit.text(value)} can be reached, {_below(instance, below)} cannot"

@@ -84,7 +84,7 @@ def _folder(path: str | None) -> str | None:
         PipeschedError: PS225, if it cannot be made, or if the file holds a schedule.
     """
     if path and path.endswith(".ps"):
-        message = f"{path} holds one schedule, and here each cap has its own"
+        message = f"{path} can hold only one schedule, but each cap has its own"
         raise fail(Code.USAGE, message, help="-o DIR/ writes all of them; or name a .json or .txt file")
     if not path or not (path.endswith("/") or os.path.isdir(path)):
         return None
@@ -110,19 +110,17 @@ def _shown(
 def _require_places(given: Given, *, ranged: bool) -> None:
     """Raises PipeschedError: PS225, a plot or a proof that does not apply to this request, or has no path."""
     if given["front"] and given["mem_cap"] and not ranged:
-        raise fail(
-            Code.USAGE, "a front is over several caps", help="leave out --mem-cap, or give a range, such as 2..8"
-        )
+        raise fail(Code.USAGE, "a front needs several caps", help="leave out --mem-cap, or give a range, such as 2..8")
     for name in ("partition", "all_m", "proof") if given["front"] or given["placement"] == "any" else ():
         if given[name]:
-            message = f"--{name.replace('_', '-')} is for one placement and one cap"
+            message = f"--{name.replace('_', '-')} requires one placement and one cap"
             raise fail(Code.USAGE, message, help="leave out that option, or --front and --placement any")
     if given["lost"] is not None and ranged:
-        raise fail(Code.USAGE, "--lost is for one cap", help="give one number, such as --mem-cap 4")
+        raise fail(Code.USAGE, "--lost requires one cap", help="give one number, such as --mem-cap 4")
     if given["plot"] and not (ranged or given["front"]):
         raise fail(Code.USAGE, "a plot needs a range of caps", help="give a range, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:
-        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range, or --all-m")
     for path in filter(None, (given["plot"], given["proof"])):
         writable(path)
 

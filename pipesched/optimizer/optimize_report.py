@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 COUNTS = frozenset(
     ("layers", "microbatches", "placement", "proofs", "rank", "ranks", "route", "stage", "step", "taken")
 )
-"""Entries of a certificate that are always integers."""
+"""The entries of a certificate that are always integers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # most ranks of a list that are printed; longer lists are cut in the middle
-_MORE_ROOM = "give each rank at least what one microbatch needs on it, or choose another placement"
+_MORE_ROOM = "give each rank at least the memory of one microbatch, or choose another placement"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Optimum:
             PipeschedError: there is no schedule: PS701 if the caps allow none, PS702 if none was found.
         """
         if self.checked is None:
-            message = f"there is no schedule to report on: {self.verdict}"
+            message = f"the answer has no schedule to report on: {self.verdict}"
             raise PipeschedError(self.diagnostics or [Diagnostic(OptimizerCode.NOT_OPTIMIZED, message)])
         return self.checked
 
@@ -293,7 +293,7 @@ def bound_by(state: State) -> str:
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded not in (None, instance.caps) and instance.asked is None:
-        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: activations come in no smaller pieces")
+        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: activations come only in such amounts")
     return tuple(notes)
 
 

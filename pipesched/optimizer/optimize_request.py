@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A request. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+    """A request to optimize. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
 
     decide, overlap, recompute: decisions in addition to the order. lost: a rank, and the number of pipelines that train
     the model. placement: linear, loop, vee, any, ranks by stage, or None (linear; with v > 1 loop). seeds: orders to
@@ -91,7 +91,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
     """
     seed, proof, backward = given["seed"], given["proof"], given["backward"]
     if proof and given["all_m"]:
-        raise fail(Code.USAGE, "a proof is for one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range, or --all-m")
     if not 0 <= seed <= MOST_SEED:
         raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
     left = dict(given)
@@ -148,7 +148,7 @@ def _target_at(source: Source, request: Request) -> Target:
     loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
     schedule = loaded.schedule
     if request.placement is not None:
-        raise fail(Code.USAGE, "a placement is given, but the schedule has one", help="leave one of them out")
+        raise fail(Code.USAGE, "a placement is given, but the schedule has its own", help="leave one of them out")
     require_costs(loaded)
     costs = costs_of(request, schedule.placement, loaded.own_costs)
     with_r = replace(SEARCHED, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else SEARCHED

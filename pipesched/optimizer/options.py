@@ -17,7 +17,7 @@ _P, _V, _M, _D = SIZES
 
 OPTIMIZE = (
     replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
-    replace(_V, help="Stages of each rank [default: 1].", metavar="N", read=whole),
+    replace(_V, help="Number of stages per rank [default: 1].", metavar="N", read=whole),
     replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
     replace(_D, help="Another parameter."),
     Option("placement", placement, "Ranks of the stages.", "linear|loop|vee|any|0,1,..|FILE"),
@@ -26,12 +26,10 @@ OPTIMIZE = (
     COSTS,
     RELEASE,
     Option("partition", layers, "Also decide the layers of each stage, of this total.", "LAYERS|model"),
-    Option("embedding", values.exact, "With --partition: the embedding's work on the first stage, in layers.", "X"),
-    Option("head", values.exact, "With --partition: the head's work on the last stage, in layers.", "X"),
-    Option("overlap", flag, "Decide which F runs with which B as a pair, which costs FB.", default=False),
-    Option(
-        "recompute", stages, "Also decide R: of any F, of all F of any stages, or of these stages.", "any|stages|0,1,.."
-    ),
+    Option("embedding", values.exact, "With --partition: work of the embedding on the first stage, in layers.", "X"),
+    Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
+    Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
+    Option("recompute", stages, "Also decide R: for any F, all F of any stages, or these stages.", "any|stages|0,1,.."),
     Option(
         "front",
         flag,
@@ -39,23 +37,21 @@ OPTIMIZE = (
         default=False,
         terminal=True,
     ),
-    Option("lost", whole, "The order of the ranks that are left when this one is lost.", "RANK"),
-    Option("pipelines", whole, "With --lost: how many pipelines of p ranks train the model.", "N"),
-    Option(
-        "jitter", deviation, "Among equally short orders, take one with a low p95 if every time varies by this.", "X%"
-    ),
+    Option("lost", whole, "Order the remaining ranks if this rank is lost.", "RANK"),
+    Option("pipelines", whole, "With --lost: number of pipelines that train the model.", "N"),
+    Option("jitter", deviation, "Among equally short orders, prefer a low p95 if times vary by this.", "X%"),
     Option("objective", choices=("makespan", "span"), default="makespan"),
-    Option("backward", None, "Split into I and W, or whole [default: split].", choices=("split", "fused")),
-    Option("all_m", flag, "One schedule for every number of microbatches.", default=False),
+    Option("backward", None, "Split backwards into I and W, or not [default: split].", choices=("split", "fused")),
+    Option("all_m", flag, "Find one schedule for every number of microbatches.", default=False),
     Option("time_limit", seconds, None, "SECONDS", 60),
     Option("engine", choices=("auto", "z3", "sat"), default="auto"),
     Option("seed", whole, "Seed of random choices.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
-    Option("certify", flag, "Spend up to a minute more on proving an engine's refutation.", default=False),
-    Option("confirm", flag, "Have Z3 decide it too, even if that takes long.", default=False),
-    Option("proof", text, "Write the proof for other checkers to PATH.cnf and PATH.lrat.", "PATH"),
+    Option("certify", flag, "Spend up to another minute on proving an engine's refutation.", default=False),
+    Option("confirm", flag, "Also decide with Z3, even if that takes long.", default=False),
+    Option("proof", text, "Write the proof to PATH.cnf and PATH.lrat, for other checkers.", "PATH"),
     Option("require_proof", flag, "Exit with 3 unless it is proved optimal.", terminal=True),
-    Option("plot", text, "Draw bubble against cap, for a range of caps.", "OUT.svg", terminal=True),
+    Option("plot", text, "Plot the bubble over a range of caps.", "OUT.svg", terminal=True),
     VERBOSE,
     *results("optimum.schema.json"),
 )

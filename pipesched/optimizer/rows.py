@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "require_proof",
         flag,
-        "Fail unless the file is an answer proved optimal.",
+        "Fail unless the file is an answer that is proved optimal.",
         default=False,
         on=("verify",),
         after="fsdp",
@@ -28,7 +28,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "proof",
         None,
-        "Write its clauses to PATH.cnf, their refutation to PATH.lrat.",
+        "Write its clauses to PATH.cnf and their refutation to PATH.lrat.",
         "PATH",
         on=("verify",),
         after="require_proof",

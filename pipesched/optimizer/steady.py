@@ -33,7 +33,7 @@ Quantiles: TypeAlias = Callable[[Analysis, Fraction, int], tuple[Fraction, Fract
 
 @dataclass(frozen=True)
 class Steady:
-    """The search. share: the standard deviation of every time, as a share of the time."""
+    """The search for a steady order. share: the standard deviation of every time, as a share of the time."""
 
     instance: Instance
     problem: Problem
@@ -45,11 +45,11 @@ class Steady:
         """Make the search; raise PipeschedError, PS225, if no extension varies times."""
         offered = next((row for row in rows(Service) if row.name == "quantiles"), None)
         if offered is None:
-            raise fail(Code.USAGE, "--jitter needs the extension that varies times", help="leave out --jitter")
+            raise fail(Code.USAGE, "--jitter needs an extension that draws random times", help="leave out --jitter")
         return cls(instance, problem, share, cast(Quantiles, offered.call.load()))
 
     def best(self, first: Orders, others: Iterable[Orders], seed: int, meter: Meter) -> tuple[Orders, str]:
-        """Return the order with the least p95 that was found, and a note with the quantiles of both."""
+        """Return the order with the least p95 found, and a note with the quantiles before and after."""
         value, rng = convert.value(self.problem, first), random.Random(seed)
         assert value is not None
         best, (_, least) = first, self._drawn(first, DRAWS)
@@ -66,7 +66,7 @@ class Steady:
         if figures[1][1] >= figures[0][1]:
             best, figures = first, figures[:1]
         told = [f"p50 {self._said(p50)}, p95 {self._said(p95)}" for p50, p95 in figures]
-        before = f"; the order that was found first: {told[0]}" if len(told) > 1 else ""
+        before = f"; the first order found: {told[0]}" if len(told) > 1 else ""
         return best, f"jitter {percent(self.share)}, {LAST:,} draws: {told[-1]}{before}"
 
     def _drawn(self, orders: Orders, draws: int) -> tuple[Fraction, Fraction]:

@@ -21,7 +21,7 @@ def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
         return False, caps(value)
     low, high, step = (caps(part)[0] for part in (match[1], match[2], match[3] or "1"))
     if Bytes in (type(low), type(high)):
-        raise ValueError(f"the range {value} is in bytes; give one cap in bytes at a time")
+        raise ValueError(f"the range {value} is in bytes; caps in bytes cannot form a range")
     if low > high:
         raise ValueError(f"the range {value} is empty; write {match[2]}..{match[1]}")
     if step <= 0:

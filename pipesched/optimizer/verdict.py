@@ -270,7 +270,7 @@ class Terms:
             return ""
         kept, trained = placement.wants[Result.GRADIENT], placement.wants[Result.WEIGHTS]
         if self.fused and bool((kept & ~trained).any()):
-            return f"stage {int(np.flatnonzero(kept & ~trained)[0])} runs I, and the others B"
+            return f"stage {int(np.flatnonzero(kept & ~trained)[0])} runs I, and the others run B"
         if self.objective == "span" and not kept.all():
             return f"the span of a rank whose stage {int(np.flatnonzero(~kept)[0])} has no backward"
         for rank in range(placement.ranks) if self.caps is not None else ():
@@ -282,7 +282,7 @@ class Terms:
     def _read(self, key: str) -> str:
         """Return a cost as text; if it differs by stage, the smallest and the largest."""
         cost = self.costs[key]
-        assert cost is not None, "every cost in use is known"
+        assert cost is not None, "all used costs are known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property

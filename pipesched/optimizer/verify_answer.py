@@ -70,7 +70,7 @@ def verify(source: Source, options: Options) -> Report:
     aside = (*NOT_JUDGED, *as_asked(terms))
     if (memory := report.parts.memory) is not None and answer.asked and options.of(Workload).model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
-        said = f"within the cap of {asked}, in activations that are rounded up; --model counts bytes"
+        said = f"within the cap of {asked}, in activations, rounded up; --model counts bytes"
         report = replace(report, parts=replace(report.parts, memory=replace(memory, instead=said)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
@@ -90,8 +90,8 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
     elif "proof" in refuted:
         bound = refuted.ticks("value")
     else:
-        help = "`pipesched optimize --proof PATH` writes one for the same question"
-        raise fail(OptimizerCode.NO_PROOF, "the answer holds no LRAT proof", help=help)
+        help = "run the same `pipesched optimize` with --proof PATH"
+        raise fail(OptimizerCode.NO_PROOF, "the answer does not contain an LRAT proof", help=help)
     try:
         text, asked = refuted.proof(), problem(terms)
         if "grid" in refuted:
@@ -112,7 +112,7 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
     if len(schedule) // schedule.microbatches * asked <= options.max_ops:
         return ""
     best = "and no schedule is shorter" if verdict.everywhere else "at most"
-    why = "copies of the part that repeats, by the certificate; its file is not expanded there"
+    why = "copies of the repeating part, by the certificate; the file is not expanded at this size"
     return f"at m={asked:,}: {verdict.objective} {verdict.unit.text(value)}, {best}: {why}"
 
 
@@ -125,13 +125,15 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(
             Code.USAGE,
-            "an answer fixes its costs and release rule",
+            "the costs and the release rule of an answer are fixed",
             help="to use others, verify the schedule file instead of the answer",
         )
     own = load(answer.schedule, Options(max_ops=options.max_ops))
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
-        message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} are followed"
-        raise fail(Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit, {FOLLOWED} for each operation")
+        message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} can be checked"
+        raise fail(
+            Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit; each operation counts as {FOLLOWED}"
+        )
     if answer.certificate.get("backward") != OWN:
         _require_searched(own.schedule, answer)
     if answer.caps is not None and len(answer.caps) != own.schedule.ranks:
@@ -147,7 +149,7 @@ def _require_searched(schedule: Schedule, answer: Answer) -> None:
     """
     what = ""
     if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
-        what = "the schedule of the answer runs forwards again, which no certificate covers"
+        what = "the schedule of the answer recomputes forwards, which no certificate covers"
     elif bool(among(schedule.op, COPIES).any()):
         what = "the schedule of the answer offloads activations, which no certificate covers"
     elif not schedule.placement.chain:
@@ -182,10 +184,10 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
             _require_costs(loaded, terms)
         placement, unit = made[0].schedule.placement, made[0].unit
         chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
-        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is not a program"
+        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule has no program"
         if wrong:
             raise fail(
-                OptimizerCode.EVERY, f"it is not for every m: {wrong}", help="optimize again; this proves nothing"
+                OptimizerCode.EVERY, f"it is not for every m: {wrong}", help="optimize again; this file proves nothing"
             )
         return [loaded.schedule for loaded in made]
 
@@ -195,7 +197,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
 def _require_costs(loaded: Loaded, terms: Terms) -> None:
     """Require that the file has the same costs at another m; otherwise raise PipeschedError, PS715."""
     if loaded.own_costs.to_json() != terms.costs.to_json():
-        raise fail(OptimizerCode.EVERY, f"at m={loaded.schedule.microbatches} it has other costs")
+        raise fail(OptimizerCode.EVERY, f"its costs differ at m={loaded.schedule.microbatches}")
 
 
 def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
@@ -221,8 +223,8 @@ def require_proof(report: Report, made: Examination | None, source: Source | Non
     """Add PS712 to the report if the verdict is not proved."""
     if not report.ok or (report.verdict is not None and report.verdict.proved):
         return report
-    said = "a schedule alone proves nothing about others" if report.verdict is None else report.verdict.line
+    said = "a schedule proves nothing about other schedules" if report.verdict is None else report.verdict.line
     help = "give an answer of `pipesched optimize --json` that is proved optimal"
-    found = Diagnostic(OptimizerCode.NO_PROOF, f"there is no proof: {said}", help=help)
+    found = Diagnostic(OptimizerCode.NO_PROOF, f"the file has no proof: {said}", help=help)
     kept = tuple(d for d in report.diagnostics if d.code is not OptimizerCode.ON_THE_WORD)
     return replace(report, diagnostics=(*kept, found))

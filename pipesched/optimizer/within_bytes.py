@@ -20,7 +20,7 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 
 _TRIES = 4
-_MORE = "a lower cap of activations, as `--mem-cap 4`, then `verify --model` with the cap in bytes"
+_MORE = "use a lower cap of activations, such as `--mem-cap 4`, then `verify --model` with the cap in bytes"
 
 Once: TypeAlias = Callable[[Request, Meter], Optimum]
 """Optimizes once, under caps on activations, until the meter is late."""
@@ -68,7 +68,7 @@ def _tried(request: Request, once: Once, meter: Meter) -> Optimum:
         found = attempt()
     raise fail(
         OptimizerCode.NO_ROOM,
-        f"{_TRIES} orders within the caps held more messages than fit in bytes",
+        f"{_TRIES} orders within the caps held more bytes of messages than fit",
         help=_MORE,
     )
 
@@ -84,7 +84,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
     """Attach the byte counts to the answer; raise PipeschedError for any other error."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
-    alone = ("bytes of messages are counted only at this m",) if request.all_m else ()
+    alone = ("the bytes of messages are counted only for this m",) if request.all_m else ()
     return replace(found, checked=checked, notes=(*found.notes, *alone))
 
 

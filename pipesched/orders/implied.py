@@ -34,7 +34,7 @@ from pipesched.support.source import Source
 AnyOrder: TypeAlias = Schedule | Program
 
 ROUTES = 64
-"""The most routes with which a microbatch of unknown ranks is compared."""
+"""Limit on the routes with which a microbatch of unknown ranks is compared."""
 
 
 def number(digits: str) -> int:
@@ -177,7 +177,7 @@ def implied(rows: Rows, file: str, given: Mapping[str, object], placement: Seque
 
 
 READ = 20
-"""The bad words or cells after which reading stops."""
+"""The number of bad words or cells after which reading stops."""
 
 SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatch", "microbatches")}
 """For each option, the singular and plural names of what it counts."""
@@ -189,8 +189,8 @@ def table_of(rows: Rows) -> Column:
     if not len(placed):
         raise fail(
             Code.EMPTY,
-            "the file has no computes and no messages",
-            there(rows.origin, 0, "no operation belongs to a stage"),
+            "the file contains neither computes nor messages",
+            there(rows.origin, 0, "none of the operations belongs to a stage"),
             help="write one row per rank and one cell per action, as in 0F0,0F1,0B0,0B1",
         )
     stage, microbatch = rows.stage[placed], rows.microbatch[placed]
@@ -253,7 +253,7 @@ def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Ite
             last = np.flatnonzero(getattr(order, what) == here - 1)[:1].tolist()
             yield Diagnostic(
                 Code.FILE_DISAGREES,
-                f"{name} has {here} {many}; {given[option]} were given",
+                f"{name} has {here} {many}, but {given[option]} were given",
                 tuple(there(order.origin, index, f"its last {what} is {here - 1}") for index in last),
                 (),
                 f"leave out --{option}, or give --{option} {here}",
@@ -265,7 +265,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
     if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,
-            f"the file has {order.stages} stages, but the placement names the ranks of {len(placement)}",
+            f"the file has {order.stages} stages, but the placement covers {len(placement)}",
             (there(order.origin, first(order.stage, order.stages - 1), f"its last stage is {order.stages - 1}"),),
         )
         return

@@ -7,13 +7,13 @@ import numpy as np
 from pipesched.model.columns import NEIGHBOUR, Column
 
 LARGEST = 10_000_000
-"""The largest stage or microbatch that is read."""
+"""Largest number of a stage or microbatch."""
 
 SPARE = 1_000_000
-"""The entries that a table rank[stage, microbatch] may have, plus four for each operation of the file."""
+"""Limit on the entries of a table rank[stage, microbatch], in addition to four per operation of the file."""
 
 SHOWN = 8
-"""The most places of one kind that are reported."""
+"""Limit on the reported places of one kind."""
 
 
 def other_stage(op: Column, stage: Column) -> Column:

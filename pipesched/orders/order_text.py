@@ -75,7 +75,7 @@ def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: 
         raise fail(
             Code.EMPTY,
             "the file has no operations",
-            Label(source.span(0, 0), "no rank has an operation"),
+            Label(source.span(0, 0), "all ranks are empty"),
             help="write one line per rank, such as rank 0: F0.0 F0.1 B0.0 B0.1",
         )
     rows, (peer, communicator, group) = rows_of(source, columns, _INSTRUCTION, reach.__getitem__)
@@ -96,12 +96,12 @@ def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
     """Return the end of a line's head, 0 if it has none, the rank of the next line, and the errors in it."""
     head = _HEAD.match(text)
     if head is None:
-        missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations, as F0.0")
+        missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations such as F0.0")
         return 0, turn + 1, [(0, len(text), missing)]
     rank, bad = int(head[1]), list[tuple[int, int, Bad]]()
     if rank != turn:
-        wrong = f"rank {rank} is out of turn: rank {turn} is expected here"
-        bad = [(0, head.end(), Bad(wrong, "list every rank once, from 0 on"))]
+        wrong = f"rank {rank} is out of order: expected rank {turn}"
+        bad = [(0, head.end(), Bad(wrong, "list every rank once, beginning with 0"))]
     return head.end(), rank + 1, bad
 
 
@@ -150,8 +150,8 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
         if match := pattern.fullmatch(text):
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
     if _GRADIENT_OF_I.match(text):
-        return Bad("a gradient has the letter B, whether B or I made it", "write send:B3.0>1")
-    return Bad("it is not in the notation of orders", HELP)
+        return Bad("a gradient has the letter B, even if I made it", "write send:B3.0>1")
+    return Bad("it is not a word of the order notation", HELP)
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
@@ -163,7 +163,7 @@ def _meaning(shape: str) -> Sequence[Entry] | None:
 def _why(word: str) -> Bad:
     """Return the reason why a word is refused at its place."""
     if word in BRACKETS:
-        return Bad(f"{word!r} has no matching bracket", "a batch is ( … ) on one line, and batches do not nest")
+        return Bad(f"{word!r} has no matching bracket", "a batch is ( … ) on one line, and batches cannot be nested")
     found = read_word(word)
     if isinstance(found, Bad):
         return found

@@ -78,7 +78,7 @@ class Words(Writer):
     def require(self, schedule: Schedule, program: Program | None) -> None:
         """Raise PipeschedError, PS814, if the stages do not form a chain: no word can name their messages."""
         if self.messages and not schedule.placement.chain:
-            message = f"the order notation cannot name messages where {schedule.placement.skip}"
+            message = f"the order notation cannot name the messages, since {schedule.placement.skip}"
             raise fail(Code.TARGET, message, help="omit the messages: `--target order` writes the computes")
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
@@ -88,7 +88,7 @@ class Words(Writer):
         """Return the lines on frozen stages, readers and slices, which an order does not contain."""
         placement = order.placement
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
-        cut = f"every {placement.slices} microbatches are one sequence" if placement.slices > 1 else ""
+        cut = f"every {placement.slices} microbatches form one sequence" if placement.slices > 1 else ""
         unsaid = [x for x in (frozen, "" if placement.chain else placement.skip, cut) if x]
         help = "--frozen reads it back" if unsaid == [frozen] else "`--target ps` keeps everything"
         return [f"an order cannot express: {'; '.join(unsaid)} ({help})"] if unsaid else []

@@ -27,7 +27,7 @@ TORCH_CSV = Reader(
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("orders.codes:OrdersCode")),
     Check(
-        "each WAIT after its send or its reduction; for torch by torch's rules",
+        "each WAIT follows its send or its reduction; for torch, torch's rules hold",
         ("PS406",),
         Lazy("orders.check.waits:check_waits"),
         Needs.OWN,
@@ -41,14 +41,14 @@ ROWS: tuple[Row, ...] = (
         place=50,
     ),
     Check(
-        "the gradients of a stage are reduced once, when they are complete",
+        "the gradients of a stage are reduced once, after they are complete",
         ("PS303", "PS601", "PS602", "PS603"),
         Lazy("orders.check.gradients:check_gradients"),
         Needs.OWN,
         place=60,
     ),
     Check(
-        "copies of a stage are summed and every rank steps, once, with complete gradients",
+        "copies of a stage are summed, and every rank steps once, with complete gradients",
         ("PS605", "PS606", "PS607"),
         Lazy("orders.check.step:check_step"),
         Needs.OWN,
@@ -74,7 +74,7 @@ ROWS: tuple[Row, ...] = (
     TORCH_CSV,
     Target(
         "order",
-        "the computes of every rank, as words; even of an order with errors",
+        "the computes of every rank, as words; also for an order with errors",
         ".txt",
         Lazy("orders.order_write:ORDER"),
         messages=False,
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "program",
-        "also its sends, receives and reductions; even with errors",
+        "computes with their sends, receives and reductions; also with errors",
         ".txt",
         Lazy("orders.order_write:PROGRAM"),
         messages=True,

@@ -55,7 +55,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     for name, value in (given or {}).items():
         if here.get(name) != value:
             what = f"has {name} = {here[name]}" if name in here else f"has no parameter {name}"
-            help = "a stream has one size: emit it again for another"
+            help = "a stream has only one size: emit it again for another size"
             raise fail(Code.FILE_DISAGREES, f"{source.name} {what}, but {name} = {value} was given", help=help)
     return program, parameters
 

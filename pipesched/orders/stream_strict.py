@@ -76,7 +76,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
         return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
     help = "the fields of a stream and of each instruction are in emit/README.md"
     if error.path == "ranks" and '"instructions"' in source.text:
-        help = "this is the part of one rank, as `emit --per-rank` writes it: verify the stream of all ranks"
+        help = "this is the file of one rank, written by `emit --per-rank`: verify the stream of all ranks"
     where = f"{error.path}: " if error.path else ""
     labels = _at(source, error.path, error.path) if error.path else ()
     return Diagnostic(Code.STREAM, f"not a stream: {where}{error.message}", labels, (), help)
@@ -84,7 +84,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
     """Return a finding at the place where a text stops being JSON."""
-    label = Label(source.span(wrong.pos, wrong.pos + 1), "the text is not JSON from here on")
+    label = Label(source.span(wrong.pos, wrong.pos + 1), "from here on the text is not JSON")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "correct the JSON there, or emit the stream again"
     return Diagnostic(Code.STREAM, f"not a stream: {wrong.msg[:1].lower()}{wrong.msg[1:]}", (label,), (), help)
@@ -99,7 +99,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
     """Yield the faults of a stream that is valid JSON but cannot be a program."""
     wrong, operations = uneven(made.placement), sum(map(len, made.ranks))
     if wrong is not None:
-        help = "every microbatch takes one route: the ranges of the routes follow each other from 0 on"
+        help = "every microbatch takes one route: the ranges of the routes follow each other, beginning at 0"
         yield Diagnostic(Code.STREAM, f"not a stream: {wrong}", _at(source, "placement", "the routes"), (), help)
     elif sparse(made.placement, len(made.ranks), operations):
         many = f"{len(made.ranks):,} ranks, " if len(made.ranks) > RANKS else ""
@@ -141,7 +141,7 @@ def _wrong(instruction: Instruction, routes: list[int], made: Stream) -> tuple[C
 # Positions of values in a JSON text. They are needed only for errors, so the text is scanned instead of indexed.
 
 _NEXT = re.compile(r'[\s,]*(?:("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*)?')
-"""The text before a value: a comma, and its key in an object."""
+"""The text before a value: a comma, and in an object also its key."""
 _STEP = re.compile(r"\.?([A-Za-z_]+)|\[(\d+)\]")
 _decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
 

@@ -106,7 +106,7 @@ def _require_text(source: Source) -> None:
     if source.text.startswith("\ufeff"):
         raise fail(
             Code.CELL,
-            "the file begins with a byte order mark, which torch reads as part of the first cell and refuses",
+            "the file begins with a byte order mark; torch reads it as part of the first cell and refuses the file",
             Label(source.span(0, 1), "U+FEFF, invisible in most editors"),
             help="save the file as UTF-8 without a byte order mark"
             + ("" if "," in source.text else ", with commas between the cells"),
@@ -151,7 +151,7 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
         f"rank {rank}: cell {number + 1} is empty, but the file has actions other than computes",
         (Label(source.span(at, at + 1), "torch allows empty cells only in files that contain only computes"),),
         (),
-        "remove empty cells: a program has no time steps",
+        "remove empty cells, since a program has no time steps",
     )
 
 
@@ -189,8 +189,8 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
-            return Bad(f"{op.name} is for a whole stage, and torch ignores the microbatch {match[3][:20]}", SHAPE)
-        return Bad(f"{op.name} needs a microbatch, and torch reads it without one", SHAPE)
+            return Bad(f"{op.name} applies to a whole stage, and torch ignores the microbatch {match[3][:20]}", SHAPE)
+        return Bad(f"{op.name} needs a microbatch, but torch accepts it without one", SHAPE)
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
         if number(digits) > LARGEST:
             beyond = f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}"

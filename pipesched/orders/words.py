@@ -25,7 +25,7 @@ from pipesched.orders.limits import LARGEST
 from pipesched.support.source import Source
 
 Entry: TypeAlias = tuple[int, Sequence[str]]
-"""An `Op`, or another code of a notation, and the fields that its numbers are."""
+"""An `Op`, or another code of a notation, and the fields to which its numbers belong."""
 
 _PATIENCE = 100  # shapes without a meaning, after which all new shapes count as meaningless
 _ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))

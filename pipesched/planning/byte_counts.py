@@ -26,7 +26,7 @@ UNITS = {
 }
 """The bytes of each unit: GB is 10^9 bytes, GiB is 2^30."""
 _UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
-SHARE = "a cap counts activations, each of one microbatch through 1/p of the model, not bytes"
+SHARE = "a cap counts activations of one microbatch through 1/p of the model, not bytes"
 
 
 def in_bytes(text: str) -> Bytes | None:
@@ -56,15 +56,15 @@ def cap_help(text: str) -> str | None:
     if given is None:
         return None
     if given[2] == "%":
-        return f"{SHARE}: give for example half of m"
+        return f"{SHARE}: give a number such as half of m"
     return f"units are {', '.join(UNITS)}: GB is 10^9 bytes, GiB 2^30"
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
     """Return PS225 for a cap in bytes without a model, which determines the bytes of an activation."""
     help = (
-        f"{SHARE}:\ntake what {gigabytes(cap)} leaves after weights, gradients and optimizer, divide it by what\n"
-        "autograd keeps of one microbatch on one rank, and give the quotient, as in `--mem-cap 8`;\n"
-        "or have `verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
+        f"{SHARE}:\nsubtract weights, gradients and optimizer from {gigabytes(cap)}, divide by the bytes that "
+        "autograd\nkeeps of one microbatch on one rank, and give the quotient, such as `--mem-cap 8`;\nor have "
+        "`verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
     )
     return fail(Code.USAGE, f"{gigabytes(cap)} is not a number of activations", help=help)

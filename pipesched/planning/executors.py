@@ -110,8 +110,8 @@ def _processes(count: str) -> Iterator[Executor]:
     try:
         yield made
     except BrokenExecutor:
-        help = "it may have run out of memory: fewer processes need less, --executor processes:1"
-        raise fail(PlanningCode.NO_CLUSTER, "a process ended before its work was done", help=help) from None
+        help = "it may have run out of memory: use fewer processes, such as --executor processes:1"
+        raise fail(PlanningCode.NO_CLUSTER, "a process ended before it finished its work", help=help) from None
     except BaseException:
         for process in {*active_children()} - others:
             process.terminate()

@@ -171,8 +171,8 @@ _MOST = 2**52  # most bytes of a stage, for one microbatch or for all states: su
 def _whole(size: Fraction) -> int:
     """Round up to whole bytes; raise PipeschedError, PS233, if no machine has that many."""
     if size >= _MOST:
-        message = f"a stage needs {gigabytes(size)}, more than can be counted"
-        raise fail(PlanningCode.MODEL_VALUE, message, help="check the sizes for one with too many digits")
+        message = f"a stage needs {gigabytes(size)}, which is too much to count"
+        raise fail(PlanningCode.MODEL_VALUE, message, help="check whether a size has too many digits")
     return ceil(size)
 
 
@@ -293,14 +293,14 @@ class _Counted:
 
 
 def _recomputation(s: _Counted) -> str:
-    inside, whole = " inside a backward" * (s.again > 0), "; its working set is one layer" * (s.x.recompute == "full")
+    inside, whole = " inside a backward" * (s.again > 0), "; the working set is one layer" * (s.x.recompute == "full")
     return f"recomputation{inside}: {s.x.recompute}{whole}"
 
 
 def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
-    kept = "K of the costs, as a share of its activations" if "K" in s.costs.given else f"its stage's input, {edge}"
-    return f"the schedule runs {s.again:,} forwards of whole stages again by R; until then each F keeps {kept}"
+    kept = "K of the costs, as a share of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
+    return f"the schedule runs {s.again:,} forwards of whole stages again (R); until then each F keeps {kept}"
 
 
 def _types(a: Transformer, x: Training) -> str:
@@ -349,16 +349,16 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: s.schedule.slices > 1,
         lambda s: (
             f"a microbatch of the schedule is one of {s.schedule.slices} slices of a sequence, "
-            f"{s.a.sequence / s.schedule.slices:,g} tokens: 1/{s.schedule.slices} of its activations and messages"
+            f"{s.a.sequence / s.schedule.slices:,g} tokens: 1/{s.schedule.slices} of all activations and messages"
         ),
     ),
     (
         lambda s: s.schedule.slices > 1,
-        lambda s: "gradients of keys and values that slices of a sequence add up are not counted",
+        lambda s: "gradients of keys and values that are summed over slices of a sequence are not counted",
     ),
     (
         lambda s: "M" in s.costs.by_microbatch,
-        lambda s: "a microbatch has M times the bytes of one of the model: activations, messages, working set",
+        lambda s: "a microbatch takes M times the model's bytes: activations, messages, working set",
     ),
     (
         lambda s: "M" not in s.costs.by_microbatch and s.costs.scalar("M") != 1,
@@ -366,15 +366,17 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: not s.schedule.keeps.all(),
-        lambda s: f"{_passing(s.schedule)} nothing: while it runs it has at most all that its largest layer makes",
+        lambda s: f"{_passing(s.schedule)} nothing: while it runs, it holds at most the tensors of its largest layer",
     ),
     (
         lambda s: s.partly.any(),
-        lambda s: f"frozen, {_listed(s.partly)}: an F is counted as on a trained stage, an upper bound; its I frees it",
+        lambda s: (
+            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, which is an upper bound; its I frees it"
+        ),
     ),
     (
         lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,
-        lambda s: "layers are not divisible by stages: the end stages have one less",
+        lambda s: "layers are not divisible by stages: the end stages have one layer less",
     ),
     (
         lambda s: s.by_layer,
@@ -389,7 +391,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: s.releases and not s.by_layer,
-        lambda s: f"release rule {s.release.name}: nothing more is kept from I to W",
+        lambda s: f"release rule {s.release.name}: nothing additional is kept from I to W",
     ),
     (
         lambda s: s.x.keep_outputs,
@@ -406,7 +408,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (lambda s: s.a.experts, lambda s: "tokens are assumed to be spread evenly over experts"),
     (
         lambda s: s.schedule.placement.bidirectional,
-        lambda s: "every rank holds a copy of each of its stages, of all its routes",
+        lambda s: "every rank holds a copy of each of its stages on all of its routes",
     ),
     (
         lambda s: s.a.gated and s.x.kernels not in OWN,
@@ -422,7 +424,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
             "norms in fp32, the gate's SiLU kept"
         ),
     ),
-    (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} has one layer whole at a time: none is gathered ahead"),
+    (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} gathers one layer at a time, none ahead"),
     (
         lambda s: s.x.trainer,
         lambda s: _reserved(s.x),
@@ -430,8 +432,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: not s.x.trainer,
         lambda s: (
-            "not counted: a weight's gradient on its way, workspace, CUDA context, NCCL's buffers, fragmentation; "
-            "with trainer = megatron, torch or deepspeed a reserve for them is"
+            "not counted: weight gradients in transit, workspace, CUDA context, NCCL's buffers, fragmentation; with "
+            "trainer = megatron, torch or deepspeed a reserve covers them"
         ),
     ),
 )

@@ -49,7 +49,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
     """Return advice that lowers the peak, chosen by the largest kind of bytes."""
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
-        zero = "" if x.zero == 3 else ", a higher stage of zero"
+        zero = "" if x.zero == 3 else ", a higher ZeRO stage"
         return f"parameters, gradients and optimizer states exceed the cap by themselves: more ranks, more tensor{zero}"
     steps = [
         *(["recompute"] if x.recompute != "full" else []),
@@ -67,7 +67,7 @@ def check_batch(subject: Subject) -> Iterator[Diagnostic]:
     if schedule.microbatches == (expected := expected * slices):
         return
     a, x = trained
-    message = f"the schedule has {schedule.microbatches} microbatches; the batch of the model makes {expected}"
+    message = f"the schedule has {schedule.microbatches} microbatches, but the model's batch makes {expected}"
     said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} per microbatch)"
     said += f" x {slices} slices" if slices > 1 else ""
     help = f"--m {expected}, or another batch, data or microbatch"

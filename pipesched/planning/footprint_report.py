@@ -36,7 +36,7 @@ class InBytes(Part):
     """
 
     key = "bytes"
-    kept = "in bytes its stage's input"
+    kept = "in bytes the input of its stage"
 
     model: str
     ranks: tuple[Mapping[str, int], ...]

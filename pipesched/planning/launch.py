@@ -73,5 +73,5 @@ def launcher(text: str) -> Launcher:
     """
     offered = next((row for row in extension.rows(Service) if row.name == "launcher"), None)
     if offered is None:
-        raise fail(PlanningCode.TRAINER, "no extension that knows trainers is installed")
+        raise fail(PlanningCode.TRAINER, "no installed extension supports trainers")
     return cast("Callable[[str], Launcher]", offered.call.load())(text)

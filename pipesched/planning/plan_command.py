@@ -15,18 +15,18 @@ from pipesched.planning.progress import watched
 _CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], ...] = (
     (
         lambda x: x["plot"] is not None and not x["plot"].lower().endswith(".svg"),
-        "a plot is SVG, but the name of its file does not end in .svg",
+        "a plot is an SVG file, but the file name does not end in .svg",
         "end the name in .svg",
     ),
     (
         lambda x: x["config"] is not None and x["trainer"] is None,
-        "a configuration needs a trainer",
+        "a configuration requires a trainer",
         "give --trainer megatron==0.16 or another",
     ),
     (
         lambda x: x["sweep"] is not None and (x["config"] is not None or x["optimize"] is not None or x["explain"]),
-        "a sweep has no --config, --optimize and --explain: these apply to one plan",
-        "plan for one of its values",
+        "--config, --optimize and --explain apply to one plan, not to a sweep",
+        "plan for a single value",
     ),
     (
         lambda x: x["explain_model"] and x["model"] is None,
@@ -37,7 +37,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], .
         lambda x: (
             (x["explain_model"] or x["sweep"] is not None) and str(x["output"]).lower().endswith((".html", ".htm"))
         ),
-        "only a plan is written as a page",
+        "only a plan can be written as a page",
         "end the name of the file in .txt or .json",
     ),
     (
@@ -50,7 +50,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], .
         "leave out --plot",
     ),
 )
-"""Options that contradict each other, what is said, and the help."""
+"""Options that contradict each other, the message, and the help."""
 
 
 @click.command
@@ -110,7 +110,7 @@ def plan(
         if config is not None and found.best is not None:
             for path, text in found.configuration(config).items():
                 replace_file(path, text)
-            out.complain(f"written: {found.check(config)} passes on it")
+            out.complain(f"written, and {found.check(config)} accepts it")
         if plot is not None:
             replace_file(plot, found.plot())
         if out.format == "html":

@@ -93,7 +93,7 @@ class Model:
             found = traffic.forward(a, x, index)
             groups = (("t", found.tensor), ("c", found.context), ("experts", found.experts))
             made += [(f"F of a {name}, over {group}", size) for group, size in groups if size]
-        return [*made, ("between stages, in F and in the backward each", activations.boundary(a, x))]
+        return [*made, ("between stages, once in F and once in the backward", activations.boundary(a, x))]
 
     @property
     def divided(self) -> list[tuple[int, Fraction]]:
@@ -136,12 +136,12 @@ class Model:
         ]
         yield from ("", table(("FLOPs of one, on a rank", "", "F", "I", "W"), rows, left=(0, 1)))
         whole = flops.of_model(a, 1, x)
-        yield f"a token of training: {quantity(whole / a.tokens, _FLOPS)}, with attention to {a.length} tokens"
+        yield f"training per token: {quantity(whole / a.tokens, _FLOPS)}, with attention to {a.length} tokens"
         for name, index, _ in self.kinds:
             kept = self.kept(index)
             rows = [[tensor, gigabytes(size)] for tensor, size in kept]
             rows.append(["all", gigabytes(sum((size for _, size in kept), Fraction(0)))])
-            yield from ("", table((f"bytes that {'an' if name[0] == 'e' else 'a'} {name} keeps, on a rank", ""), rows))
+            yield from ("", table((f"bytes that {'an' if name[0] == 'e' else 'a'} {name} keeps on a rank", ""), rows))
         yield from ("", table(("bytes sent by a rank", ""), [[said, gigabytes(size)] for said, size in self.sent]))
         if (n := state.copies(x)) > 1:
             rows = [

@@ -54,7 +54,7 @@ class Ordered:
         own = "" if self.before is None else f" in place of {MILLISECONDS.text(self.before)}"
         if not self.better:
             own = MILLISECONDS.text(self.makespan)
-            return f"row {self.row}, by the optimizer: no order is faster than its own, {own}"
+            return f"row {self.row}, by the optimizer: no order is faster than the row's own, {own}"
         gain = "" if self.before is None else f" ({float(self.makespan / self.before - 1) * 100:.1f} %)"
         made = MILLISECONDS.text(self.makespan)
         return f"row {self.row}, by the optimizer: its list takes {made}{own}{gain}; {self.said}"
@@ -66,7 +66,7 @@ class Ordered:
 
 
 MOST = 3
-"""The rows for which an order is looked for."""
+"""Number of rows for which the optimizer searches an order."""
 
 
 def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
@@ -93,7 +93,7 @@ def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Or
         return Ordered(None, None, None, best.trust.why, number)
     offered = next((row for row in extension.rows(Service) if row.name == "order"), None)
     if offered is None:
-        raise fail(Code.USAGE, "no extension that optimizes is installed")
+        raise fail(Code.USAGE, "no installed extension can optimize")
     find = cast("Callable[..., Ordered]", offered.call.load())
     choice, problem = best.choice, plan.problem
     again = choice.training.recompute != "none" or not _splits(plan)

@@ -48,7 +48,7 @@ _SENT = {
     "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
     "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
     "(Dubey et al. 2024, 3.3.2)",
-    "experts": "over e: a token is sent to its experts and back, in F and in the backward, (e-1)/e of them",
+    "experts": "over e: tokens are sent to their experts and back, in F and in the backward, (e-1)/e of them",
     "gradients": "over d c, once a step: gradients are all-reduced; with ZeRO they are scattered and parameters "
     "gathered, (n-1)/n of them (Rajbhandari et al. 2020, 7)",
     "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
@@ -85,7 +85,7 @@ def facts(plan: Outcome) -> Iterator[str]:
         f"sequences of {a.length} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
-    refused = f" or are not what {launcher(request.trainer).named} runs" if request.trainer else ""
+    refused = f" or are not supported by {launcher(request.trainer).named}" if request.trainer else ""
     yield (
         f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, "
         f"{counts['over_the_cap']:,} are over the cap, {counts['slower_by_a_bound']:,} are slower by a bound; "
@@ -142,7 +142,7 @@ def _bars(plan: Outcome) -> Iterator[str]:
     """Yield the source of the error bars, or the reason why there are no times."""
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
         bar = f"± {found.why}" if found.percent is not None else found.why
-        yield bar if found.timed else f"{found.why}; rows are in the predicted order"
+        yield bar if found.timed else f"{found.why}; the rows are in the predicted order"
 
 
 def _legend(plan: Outcome) -> str:
@@ -233,16 +233,16 @@ def _overlapped(plan: Outcome) -> Iterator[str]:
     hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
     shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
     yield (
-        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in FSDP "
-        "and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, a "
-        f"sequence or experts, {'as fitted' if problem.on else 'none'}; each kind as if alone"
+        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in "
+        "FSDP and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, "
+        f"a sequence or experts, {'as fitted' if problem.on else 'none'}; each kind by itself"
     )
     parted = [one.choice for one in plan.rows if one.choice.training.zero > 1]
     parted = parted if any(map(problem.hidden, (2, 3))) else []
     whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
     if most := max(whole, default=0):
         yield (
-            "bytes of ZeRO 2 and 3 have one whole layer at a time; if the next one is gathered or the last one "
+            "bytes of ZeRO 2 and 3 include one whole layer at a time; if the next one is gathered or the last one "
             f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
         )
     if problem.overlap not in (1, None) and any(one.choice.training.zero > 1 for one in plan.rows):
@@ -255,8 +255,8 @@ def assumed(plan: Outcome) -> Iterator[str]:
     device, x = problem.device, problem.space.training
     if problem.on is None:
         yield (
-            f"matrix products at {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
-            "whatever their size: so larger microbatches gain nothing, and utilisation is at most that"
+            f"matrix products at {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, whatever "
+            "their size: so larger microbatches gain nothing, and the utilisation cannot be higher"
         )
     else:
         yield (
@@ -273,10 +273,10 @@ def assumed(plan: Outcome) -> Iterator[str]:
         if any(getattr(one.terms, name) > 0 for one in plan.rows):
             yield said
     split = "with" if x.sequence_parallel else "without"
-    yield f"{split} sequence parallelism, {x.attention} attention, as the model's file says"
+    yield f"{split} sequence parallelism, {x.attention} attention, as in the model's file"
     yield (
-        "layers are cut evenly, the remainder comes off the ends; if split is ends, embedding and head count "
-        "as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
+        "layers are divided evenly, and the end stages have fewer if there is a remainder; if split is ends, "
+        "embedding and head count as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
     yield from problem.space.transformer.left_out
     yield (
@@ -362,7 +362,7 @@ def plot(plan: Outcome) -> str:
     from pipesched.views.plot import plot as drawn
 
     if plan.best is not None and not plan.best.trust.timed:
-        raise fail(Code.USAGE, f"there is nothing to plot: {plan.best.trust.why}", help="leave out --plot")
+        raise fail(Code.USAGE, f"nothing can be plotted: {plan.best.trust.why}", help="leave out --plot")
     points = [
         Point(
             Fraction(round(one.peak / 1e8), 10),

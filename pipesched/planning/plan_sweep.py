@@ -1,6 +1,6 @@
 """``plan --sweep``: the first row of a plan for each of several values, as a table and as a plot.
 
-gpus=64,128,256     weak scaling: the batch grows with the number of GPUs
+gpus=64,128,256     weak scaling: the batch grows with the GPUs
 batch=256,512       the same cluster with other batches
 b=1,2,4             any size of a choice: the plan among choices with this value
 """
@@ -57,7 +57,7 @@ class Sweep:
         return {"ok": self.exit_status == 0, "sweep": self.name, "plans": made}
 
     def plot(self) -> str:
-        """Return the plot of tokens per second of a GPU against the values, as SVG.
+        """Return the plot of tokens per second per GPU against the values, as SVG.
 
         Raises:
             PipeschedError: PS225, if no value has a time.
@@ -67,7 +67,7 @@ class Sweep:
         known = [(int(value), plan.best) for value, plan in self.plans if plan.best and not _doubt(plan)]
         if not known:
             why = next((doubt for _, plan in self.plans if (doubt := _doubt(plan))), "nothing fits")
-            raise fail(Code.USAGE, f"there is nothing to plot: {why}", help="leave out --plot")
+            raise fail(Code.USAGE, f"nothing can be plotted: {why}", help="leave out --plot")
         points = [
             Point(
                 Fraction(value),
@@ -77,7 +77,7 @@ class Sweep:
             )
             for value, best in known
         ]
-        return plot(points, x=self.name, y="tokens per second of a GPU", title=self.said)
+        return plot(points, x=self.name, y="tokens per second per GPU", title=self.said)
 
 
 def _doubt(plan: Plan) -> str:

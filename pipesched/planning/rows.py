@@ -31,19 +31,19 @@ DEVICE = Option(
 EFFICIENCY = Option(
     "efficiency",
     Lazy[Reading]("planning.values:fraction"),
-    "Flat fraction of its peak FLOP/s, as 50% [default: times by shape].",
+    "Flat fraction of its peak FLOP/s, e.g. 50% [default: times by shape].",
     "X",
 )
 CAP = Option(
     "mem_cap",
     Lazy[Reading]("planning.values:caps"),
-    "Most activations that a rank may hold, without buffers and parameters; in bytes, as 80GB, with --model.",
+    "Largest number of activations per rank, without buffers and parameters; with --model also bytes, such as 80GB.",
     "K|K0,K1,...",
 )
 EXECUTOR = Option(
     "executor",
     Lazy[Reading]("planning.executors:named"),
-    "Executor of the work [default: this process].",
+    "Where the work runs [default: in this process].",
     "processes[:N]|here|dask:ADDRESS",
     terminal=True,
 )
@@ -67,10 +67,10 @@ ROWS: tuple[Row, ...] = (
         {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")},
         place=11,
     ),
-    _workload(MODEL, "A transformer and its training, for memory in bytes.", "framework_time", "verify"),
-    _workload(MODEL, "With --device, the source of the costs.", "framework_time", "why"),
-    _workload(MODEL, "For memory in bytes; with --device, also for costs.", "framework_time", "compare", "diff"),
-    _workload(MODEL, "For a cap in bytes; with --device, also for costs.", "costs", "optimize"),
+    _workload(MODEL, "A transformer and its training, to count memory in bytes.", "framework_time", "verify"),
+    _workload(MODEL, "With --device, it also determines the costs.", "framework_time", "why"),
+    _workload(MODEL, "It determines memory in bytes; with --device, also costs.", "framework_time", "compare", "diff"),
+    _workload(MODEL, "It is needed for a cap in bytes; with --device, also for costs.", "costs", "optimize"),
     _workload(
         MODEL,
         f"{', '.join(_DRAWN)}: bytes by kind over time, of a transformer and its training.",
@@ -86,7 +86,7 @@ ROWS: tuple[Row, ...] = (
     CostModel(Lazy("planning.workload:costs"), owner=_OWNER),
     Measure("bytes", Lazy("planning.footprint_report:in_bytes"), owner=_OWNER),
     Check(
-        "no rank needs more bytes than its cap",
+        "no rank needs more bytes than its cap allows",
         ("PS502",),
         Lazy("planning.footprint_check:check_bytes"),
         place=45,
@@ -110,6 +110,6 @@ ROWS: tuple[Row, ...] = (
         "model",
         {name: Lazy(f"planning.stacked:draw_{name}") for name in _DRAWN},
         without=("style", "messages", "memory", "measured"),
-        why="applies to operations; with --model bytes are drawn",
+        why="applies to operations; with --model the picture shows bytes",
     ),
 )

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """The options of planning. model: for memory in bytes. device, efficiency: the device, and the fraction of its peak
-    FLOP/s that it achieves. cap: bytes, one or one per rank.
+    """The options of planning. model: determines memory in bytes. device, efficiency: the device, and the fraction of
+    its peak FLOP/s that it achieves. cap: the cap in bytes, one for all ranks or one per rank.
     """
 
     model: Trained | None = None
@@ -93,7 +93,7 @@ def own_costs(
         return of_file
     if device is None or model is None:
         missing = "--device" if device is None else "--model"
-        raise fail(Code.USAGE, f"there are no times without {missing}", help="give --model and --device")
+        raise fail(Code.USAGE, f"times need {missing}", help="give --model and --device")
     if efficiency == 0:
         raise fail(
             PlanningCode.EFFICIENCY,

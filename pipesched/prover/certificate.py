@@ -91,7 +91,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
             if key not in given or key not in derived:
                 return f"{place}.{key}".lstrip(
                     "."
-                ), "it is missing" if key not in given else "it does not follow from the schedule"
+                ), "it is missing" if key not in given else "the schedule does not imply it"
             if (found := _differing(given[key], derived[key], f"{place}.{key}".lstrip("."))) is not None:
                 return found
         return None
@@ -102,7 +102,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
         return None if len(given) == len(derived) else (place, f"it has {len(given)} entries, not {len(derived)}")
     if type(given) is type(derived) and given == derived:
         return None
-    return place, f"it is {json.dumps(given)[:200]}, and {json.dumps(derived)[:200]} follows"
+    return place, f"it is {json.dumps(given)[:200]}, but must be {json.dumps(derived)[:200]}"
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         if len(self._claims) > CLAIMS:
-            raise self.damaged("schedule.text", f"it has more than {CLAIMS} claims")
+            raise self.damaged("schedule.text", f"it contains more than {CLAIMS} claims")
 
     @cached_property
     def _checked(self) -> Checked:
@@ -141,7 +141,7 @@ class Checker:
     def refused(self, place: str, reason: str) -> PipeschedError:
         """Return the refusal of an entry that does not follow."""
         message = f"certificate {self.certificate.name} does not hold at {place}: {reason}"
-        help = "do not edit a certificate: `pipesched prove` derives what holds for the schedule"
+        help = "do not edit a certificate: `pipesched prove` derives it again for the schedule"
         return fail(ProverCode.NOT_IMPLIED, message, help=help)
 
     def theorems(self) -> Theorems:
@@ -155,7 +155,7 @@ class Checker:
             raise self.damaged("answers", f"it is not a list of 1 to {ANSWERS}")
         answers = [self._answer(entry, f"answers[{k}]", first=not k) for k, entry in enumerate(given)]
         if twice := next((k for k, x in enumerate(answers) if x.given in [y.given for y in answers[:k]]), 0):
-            raise self.refused(f"answers[{twice}].given", "an answer for these parameters comes before")
+            raise self.refused(f"answers[{twice}].given", "an earlier answer has the same parameters")
         title = self.file.title or self.file.name.id
         return Theorems(self.certificate.schedule, self.file.name.id, title, tuple(answers))
 
@@ -168,7 +168,7 @@ class Checker:
         said = part(self.certificate.name, entry, "findings", list, before)
         question = asked(self.file, given, Evidence(known, place, self.keeps))
         if not question.model.varying:
-            raise self.damaged(f"{before}given", "every parameter has one value")
+            raise self.damaged(f"{before}given", "all parameters have fixed values")
         findings = tuple(self._findings(said, question, f"{before}findings"))
         if first and [x.name for x in findings] not in ([_ORDER], self._expected(findings)):
             raise self.refused(f"{before}findings", "it does not list every property, in the order of the file")
@@ -183,7 +183,7 @@ class Checker:
         known = {x.name.id for x in self.file.parameters}
         made = {name: value for name, value in given.items() if type(value) is int and name in known}
         if len(made) != len(given):
-            raise self.damaged(place, "it has a name that is no parameter, or a value that is not a whole number")
+            raise self.damaged(place, "it names an unknown parameter, or has a value that is not a whole number")
         return made
 
     def _findings(self, said: list[object], question: Question, place: str) -> Iterator[Finding]:
@@ -206,13 +206,13 @@ class Checker:
                 yield self._proved(at, question, here)
                 holds.add(at)
             else:
-                raise self.refused(f"{here}.outcome", "it is not a valid outcome, or the order was not proved first")
+                raise self.refused(f"{here}.outcome", "the outcome is invalid, or the proof of the order is missing")
 
     def _number(self, name: str, after: int, place: str) -> int:
         """Return the number of the property on which another property depends."""
         found = next((k for k in range(after + 1, len(self._names)) if self._names[k] == name), None)
         if found is None:
-            raise self.refused(f"{place}.property", "the file has no such property after the previous one")
+            raise self.refused(f"{place}.property", "the file does not have this property after the previous one")
         return found
 
     def _proved(self, number: int, question: Question, place: str) -> Finding:
@@ -233,7 +233,7 @@ class Checker:
         costs = part(self.certificate.name, own, "costs", dict, here)
         whole = all(key in COSTS.values() and type(x) is int and x >= 0 for key, x in costs.items())
         if not whole or {**size, **question.given} != size or not takes(self._checked, size):
-            raise self.damaged(here, "a cost is not a whole number, or the size is not of this answer")
+            raise self.damaged(here, "a cost is not a whole number, or the size does not belong to this answer")
         small = Small(self.certificate.schedule, question.given, question.model.varying)
         if name == _ORDER:
             faults = (x for x in small.report(size, {}).diagnostics if x.severity == "error")

@@ -49,12 +49,12 @@ def read(source: Source) -> Certificate:
     entries = _real(found)
     assert isinstance(entries, dict)
     if entries.get("version") != VERSION or type(entries["version"]) is not int:
-        reason = f"it has version {entries.get('version')!r:.20}; this reader knows version {VERSION}"
+        reason = f"it has version {entries.get('version')!r:.20}; this reader supports version {VERSION}"
         raise damaged(source.name, "version", reason)
     own = part(source.name, entries, "schedule", dict)
     text, digest = (part(source.name, own, name, str, "schedule.") for name in ("text", "sha256"))
     if sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
-        raise damaged(source.name, "schedule.sha256", "it is not the digest of the text")
+        raise damaged(source.name, "schedule.sha256", "it differs from the digest of the text")
     name = part(source.name, entries, "source", str)
     part(source.name, entries, "answers", list)
     return Certificate(source.name, Source(name, text), entries)
@@ -76,7 +76,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
 def damaged(name: str, place: str, reason: str) -> PipeschedError:
     """Return the refusal of a certificate. place: the place of the entry."""
     at = f" at {place}" if place else ""
-    help = "write it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
+    help = "create it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)
 
 

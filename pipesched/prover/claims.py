@@ -75,7 +75,7 @@ class Proof:
         return _Part(question, self._node, cone, ranks, even=self._even, sized=self.sized)
 
     def false(self, costs: Costs) -> Iterator[dict[str, int]]:
-        """Yield for each part of its condition the smallest size at which it is false at these costs.
+        """Yield, for each part of the claim's condition, the smallest size at which the claim is false at these costs.
 
         Raises:
             Unsettled, NotAffine: as `prove`.
@@ -226,7 +226,7 @@ def _grows(node: ast.Binary) -> bool:
 
 
 def _without_sizes(question: Question) -> bool:
-    """Return True if a question has no sizes."""
+    """Return True if a question covers no size at all."""
     sizes = question.model.sizes
     return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
 
@@ -255,7 +255,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
-    """Return the conditions on these costs; conditions on other costs, such as times for a peak, have no effect.
+    """Return the conditions on these costs, without irrelevant ones, such as conditions on times for a peak.
 
     Raises:
         Unsettled: a condition is on both.
@@ -292,8 +292,8 @@ def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]
 
 @dataclass(eq=False)
 class _Part:
-    """The claim's comparison on one cone in which it is linear. ranks: conditions on the rank; even: require that all
-    ranks have the same work; sized: it does not depend on costs.
+    """The claim's comparison on a cone on which it is linear. ranks: conditions on the rank; even: all ranks must have
+    the same work; sized: the comparison does not depend on costs.
     """
 
     question: Question

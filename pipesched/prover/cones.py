@@ -14,7 +14,7 @@ from math import gcd, lcm
 from typing import TypeAlias
 
 Form = Mapping[str, Fraction]
-"""A linear form: a sum of costs, each with its weight."""
+"""A linear form: the weight of each cost in a sum of costs."""
 Row: TypeAlias = tuple[int, ...]
 
 

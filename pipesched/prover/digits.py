@@ -21,7 +21,7 @@ from pipesched.prover.presburger import PwAff, Set, Space, TooHard, case, denomi
 CARRIES = 64  # most distinct carries
 PIECES = 48  # most cases of a number with distinct carries, for each pair of carries
 Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
-"""The multiples of p between which a last digit lies: ``low * p <= j < high * p``; None if they are not known."""
+"""Bounds of a last digit in multiples of p: ``low * p <= j < high * p``; None if they are unknown."""
 
 
 class Uncarried(Exception):
@@ -62,7 +62,7 @@ class DigitSpace(Space):
         return made
 
     def last(self, name: str) -> Number:
-        """Return a last digit, the rank, p or 1 as a number."""
+        """Return the number for a last digit or the rank, by its name; for ``p``, p; for an empty name, 1."""
         if name in ("", "p"):
             return self.named("p") if name else self.number(1)
         return Number(self, self.constant(0), self.raw(name), (Fraction(0), Fraction(1)))
@@ -212,7 +212,7 @@ class Number:
         return self._stepped(lambda _: self.space.constant(1))
 
     def _stepped(self, step: Callable[[int], PwAff]) -> PwAff:
-        """Return ``last // p`` for these steps, as cases of the last digit."""
+        """Return the sum of the steps up to ``last // p``, as cases of the last digit."""
         carries = self.carries
         if self.last.n_piece() * len(carries) > PIECES:
             raise TooHard

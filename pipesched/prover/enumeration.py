@@ -19,7 +19,7 @@ _A_POINT = 100  # steps charged for each point
 
 
 def points(of: Set, sizes: Ints) -> Ints:
-    """Return the points of a set at some sizes, in lexicographic order. sizes: one row of parameters each.
+    """Return the points of a set at the given sizes, in lexicographic order. sizes: one row of parameters each.
 
     Raises:
         TooHard: if the set has too many points.
@@ -56,7 +56,7 @@ def at(space: Space, value: Value, rows: Ints) -> list[int]:
 
 
 def _points(part: Any, rows: Ints) -> Ints:
-    """Return the points of a set of one piece at some sizes."""
+    """Return the points of a set that consists of one piece, at the given sizes."""
     limits, first = [*_limits(part)], rows.shape[1]
     for weights in limits:
         if not weights[first + 1 :].any():
@@ -99,7 +99,7 @@ def _ends(part: Any, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tupl
 
 
 def _limits(part: Any) -> Iterator[Ints]:
-    """Yield the conditions without quotients of a set, as weights of 1 and of each column whose sum is at least 0."""
+    """Yield a set's conditions without quotients, as weights of 1 and of each column; their sum is at least 0."""
     kind = isl().dim_type
     for each in part.get_constraints():
         if all(each.get_coefficient_val(kind.div, k).is_zero() for k in range(each.dim(kind.div))):
@@ -110,7 +110,7 @@ def _limits(part: Any) -> Iterator[Ints]:
 
 
 def _inside(part: Any, rows: Ints) -> Bools:
-    """Return a mask of the points that are in a set of one piece."""
+    """Return a mask of the points inside a set that consists of one piece."""
     inside, columns = np.ones(len(rows), dtype=np.bool_), _with_quotients(part, rows)
     for each in part.get_constraints():
         value = columns @ _weights(each, columns.shape[1] - 1, 1)

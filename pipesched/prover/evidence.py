@@ -46,7 +46,7 @@ class Evidence:
     shown: list[Shown] = field(default_factory=list)
 
     def under(self, where: str) -> Evidence:
-        """Return the evidence of a question with fewer sizes, which is also kept here."""
+        """Return the evidence for a question about fewer sizes, which is also recorded here."""
         where = " and ".join(filter(None, [self.where, where]))
         return replace(self, where=where)
 
@@ -84,7 +84,7 @@ class Evidence:
         return True
 
     def equal(self, what: str, factors: Callable[[], Sequence[Sequence[PwAff]]]) -> None:
-        """Note that two products are equal."""
+        """Record that two products are equal."""
         self.shown.append(Shown(self._named(what), factors=factors() if self.keeps else ()))
 
     def guesses(self) -> dict[str, object]:

@@ -41,7 +41,7 @@ def whole(space: Space, of: Value) -> tuple[Value, int]:
 
 
 def _most(rel: Relations, instances: Sequence[Instance], costs: Costs) -> int:
-    """Return the most that instances of a rank hold at these costs."""
+    """Return the largest amount that instances of a rank hold at these costs."""
     letters = [rel.statements[each.statement].letter for each in instances]
     again = {each.key for each, letter in zip(instances, letters, strict=True) if letter == "R"}
     held, most, whole, small = 0, 0, costs["M"], costs.get("K", 0)

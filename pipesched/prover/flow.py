@@ -81,7 +81,7 @@ class Flow:
 
     @cached_property
     def _node(self) -> UnionMap:
-        """Each instance mapped to the instance that begins its slot."""
+        """A map from each instance to the instance that begins its slot."""
         rel = self.rel
         made: list[Map] = []
         for x in rel.statements:
@@ -98,7 +98,7 @@ class Flow:
 
     @cached_property
     def _data(self) -> UnionMap:
-        """Producers mapped to their consumers, operation by operation."""
+        """A map from producers to their consumers, by operation."""
         rel, model = self.rel, self.rel.model
         f, g, i, w, r = (rel.made(x) for x in ("F", "IB", "I", "W", "R"))
         wide = rel.space.width
@@ -121,12 +121,12 @@ class Flow:
 
     @cached_property
     def data(self) -> UnionMap:
-        """Producers mapped to their consumers, slot by slot."""
+        """A map from producers to their consumers, by slot."""
         return self._data.apply_domain(self._node).apply_range(self._node)
 
     @cached_property
     def order(self) -> UnionMap:
-        """Slots mapped to the later slots of their rank."""
+        """A map from each slot to the later slots of its rank."""
         own = self.points
         return self.rel.order.intersect_domain(own).intersect_range(own)
 

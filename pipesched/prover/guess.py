@@ -1,4 +1,4 @@
-"""Guesses piecewise expressions from sample values: by points of a statement, or by size and rank."""
+"""Guesses piecewise expressions from sample values, at the points of a statement or by size and rank."""
 
 from __future__ import annotations
 

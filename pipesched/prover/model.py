@@ -116,7 +116,7 @@ class Model:
 
     @cached_property
     def slices(self) -> int:
-        """The number of microbatches that are slices of one sequence."""
+        """The number of slices per sequence; each slice is a microbatch."""
         lines = [item for item in self.file.items if isinstance(item, ast.Slices)]
         if not lines:
             return 1

@@ -38,7 +38,7 @@ Names = Callable[[Space, Set | None], Scope]
 
 @dataclass(frozen=True)
 class Ends:
-    """The microbatches of a route. bound: k, the number of a member of a family of routes, by its name."""
+    """The microbatches of a route. bound: the number of the member in a family of routes, by the variable's name."""
 
     low: ast.Expression
     high: ast.Expression

@@ -49,24 +49,24 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     if reader_of(source).name != "ps":
         raise fail(
             Code.USAGE,
-            f"{source.name} is an order of one size: proofs need a .ps file",
-            help="`pipesched verify` judges it completely",
+            f"{source.name} is an order of a single size: proofs need a .ps file",
+            help="`pipesched verify` checks it completely",
         )
     known = checked(source)
     file, sizes = known.file, [name for name in SIZES if name in known.parameters]
     require_parameters(known, {**dict.fromkeys(sizes, 1), **parameters})
     given = {name: value for name, value in parameters.items() if isinstance(value, int)}
     if lists := [name for name in parameters if name not in given]:
-        help = "leave it out: what does not depend on it is proved"
-        raise fail(Code.LIST, f"`{lists[0]}` is a list, and has one length: a proof covers all sizes", help=help)
+        help = "leave it out: everything that does not depend on it is proved"
+        raise fail(Code.LIST, f"`{lists[0]}` is a list, whose length is fixed, but a proof covers all sizes", help=help)
     question = asked(file, given)
     if not question.model.varying:
         both = f"{' and '.join(sizes)} {'are' if len(sizes) > 1 else 'is'} given"
         why = both if sizes else f"schedule {file.name.id} has neither p nor m"
         raise fail(
             Code.USAGE,
-            f"{why}: it has one size here, and a proof covers all",
-            help="`pipesched verify` judges it completely" + ("; leave out --m" if "m" in sizes else ""),
+            f"{why}: it has only one size here, but a proof covers all sizes",
+            help="`pipesched verify` checks it completely" + ("; leave out --m" if "m" in sizes else ""),
         )
     return _Prover(source, file, question).theorems()
 
@@ -123,18 +123,18 @@ class _Prover:
                 yield self._claim(number, at, claim, question, sound=sound)
 
     def _in_cases(self, question: Question) -> Asks:
-        """Return how a question is asked: in cases of m too if a user gave its p, at once if they are many."""
+        """Return the way to ask a question: whole; for a given p also in cases of m; with many cases only so."""
         if question is not self.question:
             return whole
         return in_cases if len(question.cases) > FEW else whole_or_cases
 
     @cached_property
     def _tried(self) -> str:
-        """The sizes at which `verify` finds no error, as evidence in the absence of a proof."""
+        """Describe the sizes at which `verify` finds no error, which is evidence where there is no proof."""
         sizes = self.small.judged()
         if not sizes:
             most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
-            return f"there is no size up to {most} that the file takes and that is small enough to be tried"
+            return f"there is no size up to {most} that the file accepts and that is small enough to try"
         most = " ".join(f"{name}={max(size[name] for size in sizes)}" for name in self.question.model.varying)
         return f"right at all {len(sizes)} sizes up to {most}"
 
@@ -171,7 +171,7 @@ class _Prover:
 
     @staticmethod
     def _allowed(question: Question, claim: ast.Claim) -> Sequence[Mapping[str, int]]:
-        """Return costs that the condition of a claim allows, of an order that has no supported form."""
+        """Return costs that satisfy the condition of a claim, for an order whose form is not supported."""
         try:
             found = question.settled(lambda: parts(claim.condition, question.model.names(question.model.space_of())))
         except Unsettled:
@@ -239,7 +239,7 @@ def in_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found
 
 
 def whole_or_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
-    """Return the answer of a question or, if it is not settled and has cases of m, those of the cases."""
+    """Return the answer to a question or, if it is not settled and has cases of m, the answers to the cases."""
     try:
         return whole(question, ask)
     except Unsettled as error:

@@ -91,12 +91,12 @@ class Question:
 
     @cached_property
     def pieces(self) -> int:
-        """The number of convex pieces of all statements; 0 if they have no supported form."""
+        """The number of convex pieces of all statements; 0 if their form is not supported."""
         return sum(x.domain.n_basic_set() for x in self.model.statements) if self.affine else 0
 
     @cached_property
     def divides(self) -> bool:
-        """True if the file has no supported form because it divides by a value that varies."""
+        """True if the file's form is not supported because it divides by a value that varies."""
         try:
             with bounded(self.model.context):
                 return not (self.model.sizes, self.model.statements)
@@ -123,8 +123,8 @@ class Question:
 
     @cached_property
     def cases(self) -> tuple[Question, ...]:
-        """The question in cases of m at one p, where rounds have p microbatches, or there is one round, or few sizes
-        are left. No cases if more are left, or one is the whole.
+        """The question at one p, split into cases of m: whole rounds of p microbatches, one round, and the few sizes
+        left. Empty if too many sizes are left, or if there is only one case.
         """
         if "p" not in self.given or self.model.varying != ("m",):
             return ()

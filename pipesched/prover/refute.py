@@ -27,7 +27,7 @@ SOME: Sequence[Priced] = [
     {"F": f, "I": i, "W": w, "C": c}
     for f, i, w, c in ((1, 2, 1, 0), (2, 1, 1, 0), (0, 1, 1, 0), (0, 0, 1, 0), (1, 4, 2, 0), (1, 1, 1, 1))
 ]
-"""Costs at which a claim is tried where its condition has no form that the prover knows."""
+"""The costs at which a claim is tried if the prover does not support the form of its condition."""
 
 
 @dataclass(frozen=True)

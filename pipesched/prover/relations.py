@@ -101,13 +101,13 @@ class Relations:
 
     @cached_property
     def order(self) -> UnionMap:
-        """Instances mapped to the later instances of their rank."""
+        """A map from each instance to the later instances of its rank."""
         ranks = {x.name: self.rank_of(x).range() for x in self.statements}
         pairs = product(self.statements, repeat=2)
         return self.union(self._later(x, y) for x, y in pairs if not ranks[x.name].is_disjoint(ranks[y.name]))
 
     def _later(self, x: Statement, y: Statement) -> Map:
-        """Return the instances of one statement mapped to the later instances of another on their rank."""
+        """Return the map from instances of one statement to later instances of another statement on the same rank."""
         kind, loops = isl().dim_type, count(1)
         first, second = (self.domains[each.name].set_tuple_name(each.name) for each in (x, y))
         same = isl().Map.from_domain_and_range(first, second).equate(kind.in_, 0, kind.out, 0)

@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "second_opinion",
         flag,
-        "Ask Z3 too whether a certificate holds.",
+        "Also ask Z3 whether a certificate holds.",
         default=False,
         on=("verify",),
         after="require_proof",
@@ -48,7 +48,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "smallest",
         flag,
-        "If it fails, find the smallest size with that failure.",
+        "On failure, find the smallest size that fails in this way.",
         default=False,
         on=("verify",),
         after="definitions",

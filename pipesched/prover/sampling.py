@@ -24,7 +24,7 @@ from pipesched.prover.scope import Scope, evaluate
 from pipesched.prover.statements import Statement
 
 OF = {"W": "I", "R": "F"}
-"""The kinds that take the oldest instance of another kind."""
+"""The kinds that take the microbatch of the oldest instance of another kind."""
 RANKS, MICROBATCHES = 6, 40
 LARGER = 80  # microbatches of the samples at one p that has no smaller size
 FEW, MANY = (9, 4, 40), (6, 5, 30)  # in base p: ranks, groups of p microbatches, microbatches in groups

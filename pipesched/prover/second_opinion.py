@@ -38,11 +38,9 @@ class SecondOpinion:
 
     def __str__(self) -> str:
         if not self.open:
-            return "second opinion: Z3 finds the same for each of them"
+            return "second opinion: Z3 agrees on each of them"
         many = f"{self.agreed} of {self.agreed + len(self.open)}"
-        return (
-            f"second opinion: Z3 finds the same for {many}; undecided within its limit of steps: {_listed(self.open)}"
-        )
+        return f"second opinion: Z3 agrees on {many}; undecided within its limit of steps: {_listed(self.open)}"
 
 
 def judged(shown: Sequence[Shown]) -> SecondOpinion:
@@ -61,7 +59,7 @@ def judged(shown: Sequence[Shown]) -> SecondOpinion:
     false, open = (tuple(x.what for x, holds in answers.items() if holds is found) for found in (False, None))
     if false:
         message = f"Z3 contradicts isl: {_listed(false)}"
-        raise fail(ProverCode.NOT_IMPLIED, message, help="one of them is wrong; please report the certificate")
+        raise fail(ProverCode.NOT_IMPLIED, message, help="isl or Z3 is wrong; please report the certificate")
     return SecondOpinion(len(shown) - len(open), open)
 
 

@@ -41,7 +41,7 @@ _NEAR = 64  # most sizes to try for a size that the file accepts
 _NOT_JUDGED = {str(Code.REQUIRE), str(Code.TOO_MANY_OPERATIONS), str(Code.TOO_MANY_STEPS)}
 Size = Mapping[str, int]
 Fault = tuple[str, str]
-"""A code; of a claim its text too."""
+"""A code, and for a claim also its text."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
         raise fail(
             Code.USAGE,
             "--smallest needs a .ps file: a CSV, an order or a stream has one size",
-            help="leave it out, or give the file that the order was made from",
+            help="leave it out, or give the file that produced the order",
         )
     why = _not_sought(report, source)
     costs = None if made is None else options.counted(made.loaded)
@@ -77,12 +77,12 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
 
 
 def _not_sought(report: Report, source: Source) -> str:
-    """Return the reason why there is no search for a smaller size; "" if there is a search."""
+    """Return the reason not to search for a smaller size; "" if there is none."""
     codes = {code for code, _ in faults(report)}
     if not codes:
-        return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` asks every size"
+        return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` covers every size"
     if codes & _NOT_JUDGED or report.exit_status == 2:
-        return "no smaller size was tried, since the file cannot be judged at this one"
+        return "no smaller size was tried, since the file cannot be checked at this one"
     try:
         checked(source)
     except PipeschedError:
@@ -188,7 +188,7 @@ class _Search:
 
     def _all(self, tried: int) -> str:
         if not tried and not self.long:
-            return "the file allows no smaller one"
+            return "the file does not allow a smaller one"
         said = (
             f"all {tried} smaller ones that the file allows were tried"
             if tried != 1
@@ -232,7 +232,7 @@ class _Search:
         tested = f"none of the {tried} allowed sizes with {' + '.join(size)} < {total} has it{self._others()}"
         return (
             report,
-            f"{render.sizes(size)} has this failure, found by halving; {tested}; other smaller ones were not tried",
+            f"{render.sizes(size)} has this failure, found by halving; {tested}; other smaller sizes were not tried",
         )
 
     def _less(self, size: Size, shift: int) -> tuple[dict[str, int], Report] | None:

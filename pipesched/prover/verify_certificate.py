@@ -101,9 +101,9 @@ def verify(source: Source, options: Options) -> Report:
     """
     asked = options.of(Opinion)
     if replace(options, owned=(), max_ops=Options().max_ops) != Options():
-        help = "leave them out; to judge its schedule at a size, verify the .ps file"
+        help = "leave them out; to check its schedule at one size, verify the .ps file"
         raise fail(
-            Code.USAGE, f"{source.name} is a certificate, for all sizes and costs: it takes no such options", help=help
+            Code.USAGE, f"{source.name} is a certificate for all sizes and costs: it takes no such options", help=help
         )
     certificate = read(source)
     theorems, shown = check(certificate, keeps=asked.second_opinion)
@@ -166,5 +166,5 @@ def require_certificate(report: Report, made: Examination | None, source: Source
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"
-        raise fail(Code.USAGE, "--second-opinion is on a certificate of `prove`", help=help)
+        raise fail(Code.USAGE, "--second-opinion requires a certificate of `prove`", help=help)
     return report

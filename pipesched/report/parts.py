@@ -61,7 +61,7 @@ class Communication(Value):
 
 
 class Memory(Value):
-    """The most activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+    """The largest number of activations live at once, by rank. Unit: one microbatch through 1/p of the model.
 
     release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: other uses of
     memory. received, unsent: by rank, if the file names its messages, the most that are received but not yet used, and
@@ -169,7 +169,7 @@ class Part:
         return []
 
     def short(self) -> list[str]:
-        """Return its texts for a verdict on one line."""
+        """Return the texts of the part for a one-line verdict."""
         return []
 
     def to_json(self) -> dict[str, object]:

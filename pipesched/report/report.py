@@ -41,7 +41,7 @@ class _Known(Generic[Part]):
 
     def __get__(self, report: Report | None, owner: type) -> Part:
         if report is None:
-            raise AttributeError("a part belongs to one report")
+            raise AttributeError("a part can belong to only one report")
         part = self.of(report.parts)
         if part is None:
             raise PipeschedError(report.diagnostics)
@@ -136,7 +136,7 @@ class Report(Judged):
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
-        """The most activations of every rank.
+        """The largest number of activations of every rank.
 
         Raises:
             PipeschedError: the findings, if the file is not an order.
@@ -259,6 +259,6 @@ def _claims_text(claims: Sequence[Claim]) -> str:
     judged = [claim for claim in claims if claim.holds is not None]
     aside = len(claims) - len(judged)
     if not judged:
-        return f"claims: none of {aside} applicable here"
+        return f"claims: none of {aside} is applicable"
     verdict = f"claims {sum(bool(claim.holds) for claim in judged)} of {len(judged)} hold"
     return verdict + (f", {aside} not applicable" if aside else "")

@@ -23,7 +23,7 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""Significant digits of a cost; two runs agree on fewer digits."""
+"""Number of significant digits of a cost; two runs agree on fewer digits."""
 
 _KERNELS = "the trace has GPU kernels, which may still run after the records that launched them"
 _NANO = 1000  # nanoseconds in a microsecond
@@ -67,7 +67,7 @@ class Calibration:
             )
             for fit in self.fits
         ]
-        spread = "spread: the distance of the quartiles; left out: outliers"
+        spread = "spread: the distance between the quartiles; left out: outliers"
         return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in self.notes)])
 
     def toml(self) -> str:
@@ -122,7 +122,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
         PipeschedError: PS816, PS818, as `runtime.measured.measured_traces.read`; PS225, digits not in 1 to 9.
     """
     if not 1 <= digits <= _FINEST:
-        raise fail(Code.USAGE, f"{digits} significant digits: choose 1 to {_FINEST}")
+        raise fail(Code.USAGE, f"{digits} significant digits are not allowed; choose 1 to {_FINEST}")
     measured = reader.read(sources)
     found = tuple(fits(measured))
     values = {(fit.cost, fit.stage): fit.value / _NANO for fit in found}
@@ -169,9 +169,9 @@ def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list
 def _missing(key: str, stages: Sequence[int]) -> str:
     which = f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"
     reasons = {
-        "C": f"no rank waited for a message of {which}: C is 0 there",
-        "B": f"{which} never ran a full backward: B is I + W there",
-        "FB": f"{which} never ran an overlap pair: FB is F + B there",
+        "C": f"no rank waited for a message of {which}, so C is 0 there",
+        "B": f"{which} never ran a full backward, so B is I + W there",
+        "FB": f"{which} never ran an overlap pair, so FB is F + B there",
         "F": f"{which} ran F only in overlap pairs: F / FB is assumed as on other stages",
     }
     return reasons.get(key, f"{which} never ran {key} alone: {key} / B is assumed as on other stages")
@@ -202,11 +202,11 @@ def _doubts(measured: Measured) -> Iterator[str]:
     schedule = measured.schedule
     if not (schedule.forward_only or schedule.split):
         yield (
-            "every backward was full: I and W were not measured, and each counts as half of B; `optimize --backward "
-            "fused` needs only B"
+            "every backward was full, so I and W were not measured, and each counts as half of B; `optimize "
+            "--backward fused` needs only B"
         )
     if schedule.ranks > 1 and not seen.waiting.any():
-        yield "no rank waited for a message: C is 0"
+        yield "no rank waited for a message, so C is 0"
     step = int(measured.end[-1].max() - measured.begin[-1].min())
     if seen.skew > _SKEW * step:
         yield (
@@ -214,9 +214,9 @@ def _doubts(measured: Measured) -> Iterator[str]:
             "disagree, so C and the waits are unknown"
         )
     if measured.kernels:
-        yield f"{_KERNELS}: synchronize them while you measure"
+        yield f"{_KERNELS}: synchronize the GPU while you measure"
     if measured.steps == 1:
-        yield "one step was measured: its first operations of each kind and stage count as warm-up"
+        yield "only one step was measured: the first operation of each kind and stage counts as warm-up"
 
 
 def _count(number: int, noun: str) -> str:

@@ -20,7 +20,7 @@ RUN = (
     Option("device", choices=("cpu", "cuda"), default="cpu"),
     Option("engine", choices=("pipesched", "torch"), default="pipesched"),
     Option("timeout", real, "Seconds without progress that count as a stall.", "S", 30),
-    Option("pace", real, "Milliseconds that a cost of 1 takes.", "MS", 20),
+    Option("pace", real, "Milliseconds for a cost of 1.", "MS", 20),
     replace(COST, help="Costs of F, I, W, B, FB [default: 1, B 2; F and B given: I = W = B / 2]."),
     COSTS,
     COMM,
@@ -38,7 +38,7 @@ RUN = (
     Option(
         "factory",
         text,
-        "With --rank: the function that makes a stage of the model.",
+        "With --rank: the function that creates a stage of the model.",
         "FILE.py:FUNCTION",
         flags=("--stages",),
     ),
@@ -46,11 +46,11 @@ RUN = (
     LIMIT,
     *(option for option in TORCH if option.name != "stages"),
     *RESULTS[:-1],
-    replace(FILE, help="Write to FILE instead of stdout; with --rank, the costs as --costs reads them."),
+    replace(FILE, help="Write to FILE instead of stdout; with --rank, write costs for --costs."),
 )
 CALIBRATE = (
     Option("digits", whole, "Significant digits.", "WHOLE", 3),
-    replace(JSON, help="One object: costs, and the data behind the fit."),
-    replace(FILE, help="Write the costs as --costs reads them; - for stdout.", metavar="COSTS.toml"),
+    replace(JSON, help="Print one object: the costs, and the data behind the fit."),
+    replace(FILE, help="Write the costs in the form of --costs; - for stdout.", metavar="COSTS.toml"),
     COLOR,
 )

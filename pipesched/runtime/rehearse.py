@@ -67,9 +67,9 @@ class Request:
     def __post_init__(self) -> None:
         """Check the fields; raise PipeschedError with PS225 if a value is beyond its limits."""
         if self.factory is None:
-            raise fail(Code.USAGE, "no stages to run", help="give --stages FILE.py:FUNCTION, which makes them")
+            raise fail(Code.USAGE, "no stages to run", help="give --stages FILE.py:FUNCTION, which creates them")
         if not 1 <= self.steps <= MAX_STEPS:
-            raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
+            raise fail(Code.USAGE, f"{self.steps} steps are not allowed; choose 1 to {MAX_STEPS:,}")
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 def _require_plain(stream: Stream) -> None:
     """Raise PipeschedError, PS814, for features that a rehearsal does not support."""
     if stream.reads or stream.versions:
-        which = ("stages that read other stages than the previous one", "stages with STEPs inside their order")
+        which = ("stages that read other stages than the previous one", "stages with STEPs inside the order")
         message = f"{stream.name}: {which[not stream.reads]} cannot be rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
 
@@ -260,7 +260,7 @@ def _require(device: str) -> None:
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise fail(Code.NEEDS, "there is no GPU that torch can use here", help="--device cpu")
+        raise fail(Code.NEEDS, "torch finds no usable GPU here", help="--device cpu")
 
 
 @contextmanager
@@ -415,7 +415,7 @@ def _one(output: object) -> Tensor:
         raise fail(
             RuntimeCode.NO_STAGE,
             message,
-            help="return (module, inputs, loss): a function of that output that returns a number",
+            help="return (module, inputs, loss), where loss maps that output to a number",
         )
     return output
 

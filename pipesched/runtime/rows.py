@@ -37,6 +37,6 @@ ROWS = (
         {"text": Lazy("runtime.measured.laid:text"), "svg": Lazy("runtime.measured.laid:svg")},
         Lazy("runtime.measured.laid:lay"),
         ("messages",),
-        "applies only to a plan, not with --measured",
+        "applies only to a plan, and not with --measured",
     ),
 )

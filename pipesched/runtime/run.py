@@ -61,11 +61,11 @@ class Request:
     def __post_init__(self) -> None:
         """Check the fields; raise PipeschedError with PS225 for a value beyond its limits, or an unknown fault."""
         if not 1 <= self.steps <= MAX_STEPS:
-            raise fail(Code.USAGE, f"{self.steps} steps: choose 1 to {MAX_STEPS:,}")
+            raise fail(Code.USAGE, f"{self.steps} steps are not allowed; choose 1 to {MAX_STEPS:,}")
         if not 0.1 <= self.timeout <= 86_400:
-            raise fail(Code.USAGE, f"a timeout of {self.timeout:g} s: choose 0.1 s to a day")
+            raise fail(Code.USAGE, f"a timeout of {self.timeout:g} s is not allowed; choose 0.1 s to one day")
         if not 0 <= self.pace <= 60_000:
-            raise fail(Code.USAGE, f"a pace of {self.pace:g} ms: choose 0 to a minute")
+            raise fail(Code.USAGE, f"a pace of {self.pace:g} ms is not allowed; choose 0 to one minute")
         if self.engine == "torch" and (self.trace or self.faults):
             raise fail(Code.USAGE, "--trace and --fault need pipesched's own engine", help="omit --engine torch")
         if self.engine == "torch" and self.samples:
@@ -93,8 +93,10 @@ def alone(given: Mapping[str, object]) -> bool:
         if option.name in (_OF_ALL if one else _OF_ONE) and value is not None and value not in (False, option.default):
             flag = (*option.flags, f"--{option.name}")[0]
             if one:
-                raise fail(Code.USAGE, f"{flag} is for a run of all ranks", help="omit it, or omit --rank")
-            raise fail(Code.USAGE, f"{flag} is for one rank's list", help="give --rank R, the rank that is run")
+                raise fail(Code.USAGE, f"{flag} applies only to a run of all ranks", help="omit it, or omit --rank")
+            raise fail(
+                Code.USAGE, (f"{flag} applies only to a run of one rank"), help="give --rank R, the rank that is run"
+            )
     return one
 
 
@@ -125,7 +127,7 @@ def _verified(emission: Emission) -> Emission:
     if order is None:
         raise PipeschedError(emission.report.diagnostics)
     if order.ranks > MAX_RANKS:
-        raise fail(Code.USAGE, f"{order.ranks} ranks need as many processes; at most {MAX_RANKS} can be run")
+        raise fail(Code.USAGE, f"{order.ranks} ranks need as many processes; the limit is {MAX_RANKS}")
     return emission
 
 
@@ -137,7 +139,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
-        raise fail(Code.USAGE, f"a fault on a rank beyond the last, which is {ranks - 1}")
+        raise fail(Code.USAGE, f"a fault names a rank beyond the last one, {ranks - 1}")
     assert emission.order is not None
     count, samples = emission.order.placement.microbatches, request.samples or ()
     if samples and len(samples) != count:
@@ -148,7 +150,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     longest = max((max(each) for each in lasting), default=0.0)
     if longest >= request.timeout:
         message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s treats as a stall"
-        raise fail(Code.USAGE, message, help="--pace shortens computes, --timeout waits longer")
+        raise fail(Code.USAGE, message, help="choose a smaller --pace, or a larger --timeout")
     return Job(
         text,
         ranks,

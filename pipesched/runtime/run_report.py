@@ -32,7 +32,7 @@ from pipesched.verbs.emit import Emission
 from pipesched.versions.report import VersionPart
 
 TOLERANCE = 1e-12
-"""The tolerance of gradients in float64: sums of a few hundred terms in another order."""
+"""The tolerance of gradients in float64, for sums of a few hundred terms in another order."""
 
 _INDENT = " " * 4
 
@@ -91,8 +91,8 @@ def _cost(value: object) -> Cost:
 @dataclass(frozen=True)
 class Rehearsal(Judged):
     """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. versions: the most weight versions counted by rank, if STEPs are inside the order. measured: seconds of a
-    step, or None. trace: Chrome's trace events of all instructions, if requested.
+    model. versions: the largest number of weight versions by rank, if STEPs are inside the order. measured: seconds of
+    a step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 
     emission: Emission
@@ -117,9 +117,9 @@ class Rehearsal(Judged):
             return warnings
         kind, letter = ("output", "y") if self.forward_only else ("weight", "w") if self.versions else ("gradient", "g")
         what = f"the {kind} of {self.tensor} in step {self.step} differs from that of the undivided model"
-        note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is allowed"
+        note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is the tolerance"
         help = (
-            "the order is verified, so look at the stages: other weights, random numbers, buffers, an in-place change"
+            "the order is verified, so examine the stages: different weights, random numbers, buffers, in-place changes"
         )
         return [*warnings, Diagnostic(RuntimeCode.GRADIENTS_DIFFER, what, (), (note,), help)]
 
@@ -164,7 +164,7 @@ class Rehearsal(Judged):
             yield f"step {self.measured * 1e3:.1f} ms measured{self._prediction(self.measured)}"
         time, given = self.emission.report.time, self.predicted.left_out
         if self.predicted.unit:
-            left_out = f"; messages count as 0, not {given}" if given.given else ""
+            left_out = f"; messages count as 0 instead of {given}" if given.given else ""
             yield from (
                 f"predicted makespan {split_length(self.predicted.makespan, time.work, NO_UNIT)}{left_out}",
                 *time.remarks,

@@ -45,7 +45,7 @@ def require_lines(words: Sequence[str]) -> None:
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
             found = f"the character U+{ord(at[0]):04X}, which ends a line or controls a terminal"
             message = f"word {number} of the command line has {found}"
-            raise _mistake(message, "remove it; a file with such a name must be renamed first")
+            raise _mistake(message, "remove it; rename a file with such a name first")
 
 
 def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> PipeschedError:

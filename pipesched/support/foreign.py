@@ -23,7 +23,7 @@ from typing import Any, NewType, cast
 from pipesched.support import budget
 
 Foreign = NewType("Foreign", str)
-"""A text without control characters. Only `foreign` makes such texts; classes that keep foreign text require them."""
+"""A text without control characters, which only `foreign` makes; classes that keep foreign text require it."""
 
 STEERING = (
     (0x00, 0x1F),  # C0, with tab and line ends
@@ -117,7 +117,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Convert the error to that of later Pythons, which report a superfluous comma as such, at its place."""
+    """Convert the error to the error of later Pythons, which report a superfluous comma at its place."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (

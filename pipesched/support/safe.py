@@ -1,4 +1,4 @@
-"""Escapes text from files, names and arguments for each output form: it is shown, never obeyed.
+"""Escapes text from files, names and arguments for each output form, so that it is only ever displayed.
 
     line         one line for people        no control characters, no line ends, nothing that turns the line around
     file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
@@ -37,7 +37,7 @@ _NONE = r"\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f"  # no cha
 _REPLACED = "�"
 
 STEERING = re.compile(rf"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
-"""The characters that none of our texts may contain, even in comments: they control a terminal or reorder a line."""
+"""The characters that our own texts never contain, even in comments: they control a terminal or reorder a line."""
 
 _DANGEROUS = re.compile(rf"[{_CONTROLS}\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")
 _NOT_IN_A_LINE = re.compile(rf"[{_CONTROLS}\t\n\r{_TURNING}{_HALVES}{_NONE}{_SHADOWS}]")

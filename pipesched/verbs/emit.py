@@ -28,7 +28,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Emission:
-    """An order to write, and the verdict on it; there is no order if the verdict is an error."""
+    """An order to write, and the verdict on it; without an order if the verdict is an error."""
 
     report: Report
     target: str
@@ -50,7 +50,7 @@ class Emission:
         if self.order is None:
             return []
         if by_rank and target.torch:
-            return ["torch reads one file with a row per rank, on every node: these separate rows are only for people"]
+            return ["torch reads one file with a row per rank, on every node: these separate rows only help people"]
         return writer(self.target).settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
 
     def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:
@@ -150,7 +150,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
 def _require_steps(schedule: Schedule, target: Target) -> None:
     """Raise PipeschedError, PS814, for an order with a STEP inside and a target that cannot express it."""
     if schedule.steps is not None and not target.steps:
-        message = f"`--target {target.name}` cannot express {schedule.name}: it has a STEP inside its order"
+        message = f"`--target {target.name}` cannot express {schedule.name}, which has a STEP inside its order"
         here = Label(schedule.steps.origin.place(0).span, "the first STEP")
         raise fail(Code.TARGET, message, here, help="emit it with `--target stream`")
 
@@ -164,7 +164,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
         "--release": options.release != AT_W,
     }
     if given := [name for name in asked if asked[name]]:
-        message = f"{given[0]} is for a verdict, but `--target {to}` writes an order without one"
+        message = f"{given[0]} affects only a verdict, but `--target {to}` writes an order without one"
         raise fail(Code.USAGE, message, help="use `pipesched verify` for a verdict")
 
 

@@ -38,7 +38,7 @@ def emit(file: str, *, to: str, per_rank: str | None, **given: Any) -> int:
     asked = flags.asked("emit", given)
     to = endings.form(given["output"], to if endings.given("to") else None, to)
     if per_rank is not None and given["output"] is not None:
-        raise fail(Code.USAGE, "-o and --per-rank exclude each other", help="give one of them")
+        raise fail(Code.USAGE, "-o and --per-rank cannot be combined", help="give one of them")
     format = "json" if given["json"] else given["format"]
     with Output(format, given["color"], given["output"]).open() as out:
         made = emission.emit(compile.read(file), asked, to)

@@ -61,7 +61,7 @@ def _nowhere(made: Versions) -> Iterator[Diagnostic]:
             why, help = "the stage is frozen: it has no gradient", "remove it; a bare STEP leaves frozen stages out"
         elif len(copies) > 1:
             why = f"the stage has copies on ranks {', '.join(map(str, copies))}, and their STEPs would have to meet"
-            help = "leave STEP to the end of the order: copies are summed there"
+            help = "leave STEP at the end of the order, where copies are summed"
         else:
             continue
         first = int(np.flatnonzero(steps.stage == stage)[0])
@@ -85,10 +85,10 @@ def _empty(made: Versions) -> Iterator[Diagnostic]:
             VersionCode.TAKES_NOTHING,
             what,
             (
-                step_label(made, step, "no backward of the stage ends before it and after the STEP before"),
-                *(step_label(made, x, "the STEP before took all gradients until here") for x in before),
+                step_label(made, step, "no backward of the stage ends between the previous STEP and this one"),
+                *(step_label(made, x, "the previous STEP took all gradients up to here") for x in before),
             ),
-            notes("an optimizer still moves weights then: momentum and weight decay need no gradient", more),
+            notes("an optimizer may still change the weights, since momentum and weight decay need no gradient", more),
             "remove it, or put it after its W or B",
         )
 
@@ -110,7 +110,7 @@ def _left(made: Versions) -> Iterator[Diagnostic]:
                 label(schedule, first, "the first of these gradients"),
                 *(step_label(made, x, "the last STEP of the stage") for x in last),
             ),
-            notes("they are lost at the end of the order", more),
+            notes("these gradients are lost at the end of the order", more),
             "put a STEP after the last W or B of the stage",
         )
 
@@ -139,7 +139,7 @@ def _uneven(made: Versions) -> Iterator[Diagnostic]:
             message,
             (*said, label(made.schedule, int(made.done[late * m + at]), f"the backward of {late}.{at} ends here")),
             notes("the stages would step with gradients of different batches", *_more(differing[1:])),
-            "put the same backwards before the STEP on every stage; a late W causes this",
+            "put the same backwards before the STEP on every stage; often the cause is a late W",
         )
 
 
@@ -157,7 +157,7 @@ def _crossed(made: Versions) -> Iterator[Diagnostic]:
         step = _step(made, key // m, int(made.made[forward]))
         yield Diagnostic(
             VersionCode.CROSSED,
-            f"microbatch {key % m} crosses a STEP of stage {key // m}, and the file does not say which version is read",
+            f"microbatch {key % m} crosses a STEP of stage {key // m}, but the file does not say which version is read",
             (
                 label(made.schedule, forward, f"{made.schedule[forward]} reads version {int(made.made[forward])}"),
                 step_label(made, step, f"makes version {int(made.made[forward]) + 1} of stage {key // m}"),
@@ -189,7 +189,7 @@ def _early(made: Versions) -> Iterator[Diagnostic]:
             f"{made.schedule[at]} reads version {version} of stage {key // m}: its STEP comes {later} "
             f"operation{'s'[: later > 1]} later",
             (
-                label(made.schedule, at, f"{made.schedule[at]} is of batch {int(made.batch[key])}"),
+                label(made.schedule, at, f"{made.schedule[at]} belongs to batch {int(made.batch[key])}"),
                 step_label(made, step, f"makes version {version}"),
             ),
             notes(f"`versions {made.steps.rule}`: batch t reads version max(0, t - {delay})", more),
@@ -236,6 +236,6 @@ def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, la
             yield Diagnostic(code, f"STEP {number + 1} of stage {stage} {what}", labels(program, *places), (), help)
             return
     for at in reductions[taken == len(steps)].tolist()[:1]:
-        message = f"REDUCE_GRAD of stage {int(program.stage[at])} has no STEP after it"
-        place = label(program, at, "no STEP of the stage follows")
+        message = f"no STEP follows the REDUCE_GRAD of stage {int(program.stage[at])}"
+        place = label(program, at, "the stage has no later STEP")
         yield Diagnostic(OrdersCode.REDUCED_TWICE, message, (place,), (), "remove it")

@@ -124,7 +124,7 @@ class Versions:
 
     @cached_property
     def alive(self) -> tuple[int, ...]:
-        """The most versions of one stage that are alive at once, by rank."""
+        """The largest number of versions of one stage alive at once, by rank."""
         _, unit, delta = self._events
         after = np.cumsum(delta)  # the entries of a copy sum to 0
         most = np.zeros(self.schedule.ranks, dtype=np.int64)

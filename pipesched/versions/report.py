@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VersionPart(Part):
-    """The most versions of a stage alive at once, the largest staleness, and the most STEPs crossed, by rank.
+    """By rank: the largest numbers of live versions of a stage and of crossed STEPs, and the largest staleness.
 
     rule: as in the file: ``stash``, ``latest``, ``delay 1``; "" without one.
     """
@@ -56,7 +56,7 @@ def part(made: Examination) -> VersionPart | None:
 
 
 def alive(made: Analysis) -> tuple[int, ...]:
-    """Return the claim name `versions`: the most versions of a stage alive at once, by rank."""
+    """Return the claim name `versions`: the largest number of versions of a stage alive at once, by rank."""
     found = made.fact(Versions.of)
     return (1,) * made.schedule.ranks if found is None else found.alive
 
@@ -68,6 +68,6 @@ def staleness(made: Analysis) -> tuple[int, ...]:
 
 
 def crossed(made: Analysis) -> tuple[int, ...]:
-    """Return the claim name `crossed`: the most STEPs between an F and its backward, by rank."""
+    """Return the claim name `crossed`: the largest number of STEPs between an F and its backward, by rank."""
     found = made.fact(Versions.of)
     return (0,) * made.schedule.ranks if found is None else found.crossed

@@ -5,14 +5,14 @@ from pipesched.extension import Check, ClaimName, Codes, Lazy, Measure, Needs, R
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("versions.codes:VersionCode")),
     Check(
-        "every STEP inside the order takes a batch, the same on all stages, and every version exists before it is read",
+        "every STEP inside the order takes the same batch on all stages, and every version exists before it is read",
         ("PS611", "PS612", "PS613", "PS614", "PS615", "PS616"),
         Lazy("versions.check:check_order"),
         Needs.SOUND | Needs.INSIDE,
         place=5,
     ),
     Check(
-        "one REDUCE_GRAD per STEP inside the order, when the gradients of its batch are complete",
+        "one REDUCE_GRAD per STEP inside the order, after the gradients of its batch are complete",
         ("PS601", "PS602", "PS603"),
         Lazy("versions.check:check_program"),
         Needs.OWN | Needs.SOUND | Needs.INSIDE,

@@ -171,7 +171,7 @@ def _node(chart: Chart, index: int) -> dict[str, object]:
 
 
 MAX_OPS = 3_000
-"""The largest graph that is laid out unless forced: larger ones take `dot` minutes, and are unreadable."""
+"""The largest graph that is laid out without --force: larger ones take `dot` minutes, and are unreadable."""
 
 HOW_TO_GET_IT = "the program `dot` is missing: install Graphviz (apt-get install graphviz, brew install graphviz)"
 
@@ -200,7 +200,7 @@ def drawn(chart: Chart, form: str, *, force: bool = False) -> bytes | None:
 def _graph(chart: Chart, force: bool) -> graphviz.Digraph:
     count = len(chart.schedule)
     if count > MAX_OPS and not force:
-        message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} are drawn"
+        message = f"a graph of {count:,} operations takes minutes to lay out; {MAX_OPS:,} is the limit"
         raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, write GraphML, or give --force")
     made = graphviz.Digraph(
         graphviz.nohtml(safe(chart.identifier, "line").rstrip("\\")),  # an identifier: backslashes are kept

@@ -15,7 +15,7 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a rank that is blocked for ever. link: the rank's step of the cycle, None if the rank is not
+    """A mark in the row of a rank that is blocked forever. link: the rank's step of the cycle, None if the rank is not
     in the cycle.
     """
 

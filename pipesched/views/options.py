@@ -24,13 +24,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "end",
         values.end,
-        _for("end") + ("End of the drawn interval of time; dag: `graphml` writes GraphML."),
+        _for("end") + ("End of the time interval to draw; dag: `graphml` writes GraphML."),
         "T|graphml",
         flags=("--to",),
     ),
     Option("ascii", flag, _for("ascii") + "Use only ASCII characters.", default=False),
     *ALL,
     DIGITS,
-    replace(JSON, help="One object: format, picture, and the file's findings."),
+    replace(JSON, help="Print one object: format, picture, and the file's findings."),
     COLOR,
 )

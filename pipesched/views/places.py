@@ -16,7 +16,7 @@ from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 BOUND = 2_000
-"""The most operations for which bindings are looked up."""
+"""Limit on the operations for which bindings are looked up."""
 
 _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 

@@ -13,7 +13,7 @@ Shares: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 
 
 class View(Row):
-    """A picture. draw: returns its text or bytes, from a chart and a request.
+    """A kind of picture. draw: returns its text or bytes, from a chart and a request.
 
     suffixes: file endings that select the view. takes: the options that apply to it. forms: the form of each
     suffix, if a view has several forms; form: the form of a file without a suffix.
@@ -57,7 +57,7 @@ class Inset(Row):
 
 
 class Strip(Row):
-    """Parts of slots that charts mark with a strip. name: in legends.
+    """Parts of slots that charts mark with a strip. name: its name in legends.
 
     parts: takes a chart; returns for each operation the marked parts of its slot, each a pair of shares of its time,
     from and to. The second operation of a pair has none.
@@ -115,8 +115,8 @@ ROWS: tuple[Row, ...] = (
         on=("show",),
         after="ascii",
     ),
-    _flag("messages", "svg: arrows from sender to receiver.", after="style"),
-    _flag("memory", "svg: activations held, under each rank.", after="messages"),
+    _flag("messages", "svg: draw arrows from sender to receiver.", after="style"),
+    _flag("memory", "svg: draw the activations held, under each rank.", after="messages"),
     _flag("force", "Draw more operations than the limit (svg: 50,000, dag: 3,000).", after="memory", place=1),
     Drawing("picture", Lazy("views.drawn:notebook")),
     Drawing("graph", Lazy("views.drawn:graph")),

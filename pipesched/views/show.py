@@ -44,7 +44,7 @@ def request(given: Given, suffix: str = "") -> Request:
         written, given = GRAPHML, {**given, "end": None}
     _require_options_of(view, given)
     if given["end"] == GRAPHML:
-        raise fail(Code.USAGE, f"--to {GRAPHML} is for dag, not for {view.name}")
+        raise fail(Code.USAGE, f"--to {GRAPHML} applies to dag, not to {view.name}")
     more = {name: given[name] for name in takes(view) if given[name] not in (None, False, ())}
     return options.request(Request, given, format=view.name, written=written, more=more)
 
@@ -54,7 +54,7 @@ def _require_options_of(view: View, given: Given) -> None:
     for name in dict.fromkeys(option for each in views().values() for option in takes(each)):
         if given[name] not in (None, False, ()) and name not in takes(view):
             option = {"begin": "from", "end": "to"}.get(name, name)
-            raise fail(Code.USAGE, f"--{option} is for {' and '.join(taking(name))}, not for {view.name}")
+            raise fail(Code.USAGE, f"--{option} applies to {' and '.join(taking(name))}, not to {view.name}")
     for row in rows(Overlay):
         if given[row.option] and any(given[name] for name in row.without):
             said = " and ".join(f"--{name}" for name in row.without if given[name])

@@ -44,7 +44,7 @@ def show(file: str, **given: Any) -> int:
         except NotLaidOutError as error:
             dot = os.path.splitext(str(path))[0] + ".dot"
             replace_file(dot, error.text)
-            raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} has the graph as DOT") from None
+            raise fail(Code.NEEDS, f"{error.diagnostics[0].message}; {dot} contains the graph as DOT") from None
         out.write(dumps(made.to_json()) + "\n" if given["json"] else made.drawn)
         if made.fault is not None and not given["json"]:
             stop = made.chart.analysis.standstill

@@ -39,7 +39,7 @@ from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
-"""The largest number of operations that is drawn unless forced: 10 MB, with which viewers stall."""
+"""The largest number of operations that is drawn without --force: 10 MB, at which viewers stall."""
 
 _LETTER = 7  # width of a letter in the shortest slot, if the picture then stays narrower than
 _WIDEST = 2400
@@ -77,7 +77,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     """
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
-        message = f"{len(chart.schedule):,} operations are too many for a figure; {MAX_OPS:,} at most"
+        message = f"{len(chart.schedule):,} operations are too many for a figure; the limit is {MAX_OPS:,}"
         raise fail(ViewsCode.TOO_LARGE, message, help="draw fewer microbatches, draw text or a page, or give --force")
     return "\n".join(_Page(chart, how).lines()) + "\n"
 
@@ -246,7 +246,7 @@ class _Page:
             yield "f0", "activation"
             yield "g0", "gradient"
         if self.chart.analysis.standstill:
-            yield "x", "waits for ever"
+            yield "x", "waits forever"
 
 
 def pixels(chart: Chart, how: Svg) -> Fraction:
@@ -285,7 +285,7 @@ def printed(document: str, format: str) -> bytes:
         return _pdf(cairo, document)
     side = max(size(document))
     if side > _LARGEST:
-        message = f"a figure of {side:,} pixels is too large for a PNG; {_LARGEST:,} at most"
+        message = f"a figure of {side:,} pixels is too large for a PNG; the limit is {_LARGEST:,}"
         raise fail(ViewsCode.TOO_LARGE, message, help="write it as .svg or .pdf, or draw a part with --from and --to")
     return bytes(cairo.svg2png(bytestring=document.encode(), scale=min(_SCALE, _LARGEST / side)))
 

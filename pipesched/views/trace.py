@@ -220,7 +220,7 @@ def _json(value: object) -> str:
 
 
 ARRIVAL = 1
-"""The microseconds drawn for an arrival, and for a message that takes no time."""
+"""The drawn microseconds of an arrival, and of a message that takes no time."""
 
 
 @dataclass(frozen=True)

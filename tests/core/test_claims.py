@@ -105,8 +105,8 @@ def test_a_wrong_claim_is_told_with_both_sides(claim: str, detail: str) -> None:
 @pytest.mark.parametrize(
     ("claim", "costs", "detail"),
     [
-        ("idle == 99 when tC > 0", None, "its condition does not hold at this size"),
-        ("peak(here) == 99 when here > p", None, "its condition does not hold at this size"),
+        ("idle == 99 when tC > 0", None, "the condition does not hold at this size"),
+        ("peak(here) == 99 when here > p", None, "the condition does not hold at this size"),
         ("idle == (p - 1) * (tF + tB)", "F=[1,2,1],B=2", "tF differs from stage to stage"),
         ("idle == 99 when tB == 2", "W=[1,2,1]", "tB differs from stage to stage"),
         ("makespan == tFB", "I=[1,2,1]", "tFB differs from stage to stage"),
@@ -156,5 +156,5 @@ def test_a_claim_that_means_nothing_is_an_error(claim: str, code: str) -> None:
 def test_a_condition_guards_its_claim() -> None:
     """A division by zero is not evaluated if the condition is false."""
     assert verdict("makespan / (m - 6) == 1 when m != 6")[0] == Claim(
-        "makespan / (m - 6) == 1 when m != 6", None, "its condition does not hold at this size"
+        "makespan / (m - 6) == 1 when m != 6", None, "the condition does not hold at this size"
     )

@@ -142,7 +142,7 @@ def test_costs_over_others(first: Costs, second: Costs) -> None:
 @pytest.mark.parametrize("text", ["F=[1,2]", "FB=[1,2,3,4]", "I=[1,2,3],W=[1,2]", "C=[1]", "M=[1,2]"])
 def test_a_list_has_one_entry_a_stage(text: str) -> None:
     """PS222 shows both numbers; a wrong list on the command line is the command line's fault."""
-    with pytest.raises(PipeschedError, match=r"lists \d stages; there are 3") as error:
+    with pytest.raises(PipeschedError, match=r"lists \d stages; the schedule has 3") as error:
         Costs.parse(text).sizes(3) if text.startswith("M") else Costs.parse(text).ticks(3)
     assert refused(error) == "PS222"
     assert pipesched.verify("1f1b", p=3, costs=text).exit_status == 2
@@ -278,8 +278,8 @@ SAID = [
     ("zb_h1", "F=10,B=20", "assumed: I = W = B / 2 = 10"),
     ("zb_h1", "F=1,B=[2,2,2,4]", "assumed: I = W = B / 2"),
     ("1f1b", "F=1,I=1,W=1", "assumed: B = I + W = 2"),
-    ("1f1b", "F=1,I=2,W=2,B=3", "B = 3 is not I + W = 4: each is used as given"),
-    ("1f1b", "F=1,I=2,W=2,B=[4,4,4,3]", "B is not I + W = 4: each is used as given"),
+    ("1f1b", "F=1,I=2,W=2,B=3", "B = 3 differs from I + W = 4: each is used as given"),
+    ("1f1b", "F=1,I=2,W=2,B=[4,4,4,3]", "B differs from I + W = 4: each is used as given"),
     ("1f1b", "F=1,I=2,W=[2,2,2,2],B=4", ""),
     ("1f1b", "FB=3", "the cost FB is not used: no F overlaps a B"),
     ("dualpipe", "FB=3", ""),

@@ -177,7 +177,7 @@ def test_a_part_is_no_stream_and_says_so(folder: Path, capsys: pytest.CaptureFix
     emit(capsys, "1f1b", "--p", "2", "--per-rank", "parts")
 
     assert main(["verify", "parts/rank0.json"]) == 1
-    assert "this is the part of one rank" in capsys.readouterr().out
+    assert "this is the file of one rank" in capsys.readouterr().out
 
 
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,14 +217,14 @@ def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ..
 HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"
 ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }\n"
 WRONG = (  # lines after the placement, the programs, the code, the line of the finding, a part of its message
-    ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; there are stages 0 .. 4"),
+    ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; stages are 0 .. 4"),
     ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
     ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 .. 5 are frozen"),
-    ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "there are stages 0 .. 4"),
-    ("frozen x", ALL, "PS201", 3, "no name `x` is known"),
+    ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "stages are 0 .. 4"),
+    ("frozen x", ALL, "PS201", 3, "unknown name `x`"),
     ("frozen p in 0 .. 1", ALL, "PS202", 3, "`p` is already defined"),
-    ("frozen s in 0 .. x", ALL, "PS201", 3, "no name `x` is known"),
-    ("frozen s in 0 .. s", ALL, "PS201", 3, "no name `s` is known"),
+    ("frozen s in 0 .. x", ALL, "PS201", 3, "unknown name `x`"),
+    ("frozen s in 0 .. s", ALL, "PS201", 3, "unknown name `s`"),
     ("frozen true", ALL, "PS205", 3, "expected a number, found a boolean"),
     ("frozen m / 2", ALL, "PS205", 3, "write `m // 2`"),
     ("frozen 1 // (m - 2)", ALL, "PS206", 3, "division by zero"),
@@ -237,7 +237,13 @@ WRONG = (  # lines after the placement, the programs, the code, the line of the 
     ("frozen 0", ALL.replace("B[0]", "B[0](0)"), "PS310", 4, "B0.0 runs, but stage 0 is frozen: no earlier stage"),
     ("frozen s in 0 .. 2", ALL.replace("B[0]", "I[0](1)"), "PS310", 4, "leave I0.1 out"),
     ("frozen 2", ALL.replace("B[1]", "I[1] W[1](0)"), "PS310", 4, "W2.0 runs, but stage 2 is frozen: its weights"),
-    ("frozen 0", ALL.replace("B[0]", "B[0] B[0]"), "PS213", 4, "all microbatches 0 .. 2 of stage 0 have had their B"),
+    (
+        "frozen 0",
+        ALL.replace("B[0]", "B[0] B[0]"),
+        "PS213",
+        4,
+        "all microbatches 0 .. 2 of stage 0 already have their B",
+    ),
     ("frozen 0", ALL.replace("B[0]", "W[0]"), "PS214", 4, "no W is pending"),
     ("frozen 3", ALL.replace("repeat m { B[1] }", ""), "PS301", 4, "stage 3 never runs I"),
     (
@@ -252,8 +258,8 @@ WRONG = (  # lines after the placement, the programs, the code, the line of the 
 
 ONE = "rank r { F[0] F[1] %s }\n"
 AGAIN = (  # likewise, of R
-    ("", "rank r { R[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far has had its R"),
-    ("", ONE % "R[1] R[1]", "PS213", 4, "every F of stage 2 so far has had its R"),
+    ("", "rank r { R[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far already has its R"),
+    ("", ONE % "R[1] R[1]", "PS213", 4, "every F of stage 2 so far already has its R"),
     ("", ONE % "R[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
     ("", ONE % "R", "PS217", 4, "which one is this R of?"),
     ("", ONE % "R[0](9)", "PS220", 4, "R of microbatch 9"),
@@ -265,20 +271,20 @@ AGAIN = (  # likewise, of R
     ("", ONE % "overlap(R[0], B[1])", "PS218", 4, "not R and B"),
     ("", ONE % "drain R", "PS101", 4, "found `R`"),
     ("costs R = 0 - 1", ALL, "PS222", 3, "cost R is negative"),
-    ("costs R = [1, 2]", ALL, "PS222", 3, "a list of 2; there are 4 stages"),
+    ("costs R = [1, 2]", ALL, "PS222", 3, "a list of 2 for 4 stages"),
     ("costs K = 1, R = 1, R = 2", ALL, "PS222", 3, "cost R is given twice"),
     ("let R = 1 let R = 2", ALL, "PS202", 3, "`R` is already defined"),
-    ("claim work(R) == 1", ALL, "PS201", 3, "no name `R` is known"),
+    ("claim work(R) == 1", ALL, "PS201", 3, "unknown name `R`"),
     ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] R[0] B[0] } }\n", "PS224", 4, "`greedy` does not support R"),
     ("frozen 0", ALL.replace("B[0]", "R[0](0) R[0](1)"), "PS310", 4, "R0.0 runs, but stage 0 is frozen"),
 )
 
 
 AWAY = (  # likewise, of O and L
-    ("", "rank r { O[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far has had its O"),
-    ("", ONE % "O[1] O[1]", "PS213", 4, "every F of stage 2 so far has had its O"),
-    ("", ONE % "O[1] L[1] L[1]", "PS213", 4, "every O of stage 2 so far has had its L"),
-    ("", ONE % "L[0]", "PS213", 4, "every O of stage 0 so far has had its L"),
+    ("", "rank r { O[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far already has its O"),
+    ("", ONE % "O[1] O[1]", "PS213", 4, "every F of stage 2 so far already has its O"),
+    ("", ONE % "O[1] L[1] L[1]", "PS213", 4, "every O of stage 2 so far already has its L"),
+    ("", ONE % "L[0]", "PS213", 4, "every O of stage 0 so far already has its L"),
     ("", ONE % "O[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
     ("", ONE % "L", "PS217", 4, "which one is this L of?"),
     ("", ONE % "O[0](9)", "PS220", 4, "O of microbatch 9"),
@@ -301,9 +307,9 @@ AWAY = (  # likewise, of O and L
     ("", ONE % "overlap(L[0], B[1])", "PS218", 4, "not L and B"),
     ("", ONE % "drain O", "PS101", 4, "found `O`"),
     ("costs O = 0 - 1", ALL, "PS222", 3, "cost O is negative"),
-    ("costs L = [1, 2]", ALL, "PS222", 3, "a list of 2; there are 4 stages"),
+    ("costs L = [1, 2]", ALL, "PS222", 3, "a list of 2 for 4 stages"),
     ("let L = 1 let L = 2", ALL, "PS202", 3, "`L` is already defined"),
-    ("claim host(O) == 1", ALL, "PS201", 3, "no name `O` is known"),
+    ("claim host(O) == 1", ALL, "PS201", 3, "unknown name `O`"),
     ("claim host(9) == 1", ALL, "PS221", 3, "there is no rank 9"),
     ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] O[0] B[0] } }\n", "PS224", 4, "`greedy` does not support O"),
     ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] L[0] B[0] } }\n", "PS224", 4, "`greedy` does not support L"),

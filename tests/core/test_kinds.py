@@ -244,7 +244,7 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
     [
         ("twice", "PS302", "X0.0 runs twice"),
         ("early", "PS305", "X0.0 runs before F0.0 on rank 0"),
-        ("past", "PS213", "X[0] on rank 0: all microbatches 0 .. 2 of stage 0 have had their X"),
+        ("past", "PS213", "X[0] on rank 0: all microbatches 0 .. 2 of stage 0 already have their X"),
     ],
 )
 def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:

@@ -148,7 +148,7 @@ def test_claims_that_say_nothing_here_are_not_counted() -> None:
     """A claim that is not applicable neither holds nor fails."""
     claims = (Claim("a", True), Claim("b", None), Claim("c", None))
     assert str(replace(INTERLEAVED, claims=claims)).endswith("claims 1 of 1 hold, 2 not applicable")
-    assert str(replace(INTERLEAVED, claims=claims[1:])).endswith("claims: none of 2 applicable here")
+    assert str(replace(INTERLEAVED, claims=claims[1:])).endswith("claims: none of 2 is applicable")
     assert "claims" not in str(replace(INTERLEAVED, claims=()))
 
 

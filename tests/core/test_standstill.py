@@ -206,7 +206,7 @@ def test_the_page_marks_what_waits(opened: Opened) -> None:
         assert 0.05 < sum(red) / len(red) < 0.6  # stripes, no area
         page.mouse("mouseMoved", end + 40, above + y + bar / 2)
         told = page.evaluate("document.getElementById('tip').textContent")
-        assert f"rank {rank} waits for ever" in told and f"waits until rank {1 - rank} reaches" in told
+        assert f"rank {rank} waits forever" in told and f"waits until rank {1 - rank} reaches" in told
 
 
 def test_traces_and_graphs_mark_what_waits() -> None:

@@ -354,7 +354,7 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
     """A route has one range of microbatches; the first gap is named."""
     text = "rank 0: F0.0 F1.1 F0.2 B1.1 B0.0 B0.2\nrank 1: F1.0 F0.1 F1.2 B1.0 B0.1 B1.2\n"
 
-    with pytest.raises(PipeschedError, match=r"PS814.* 0 takes it and 1 does not"):
+    with pytest.raises(PipeschedError, match=r"PS814.* 0 takes the route and 1 does not"):
         list(stream_write.pieces(compiler.lower(compiler.load(Source("a", text), Options()).schedule), {}))
 
 
@@ -556,10 +556,10 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
         (lambda x: x.update(frozen=[7]), "frozen: existing stages, ascending"),
         (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omit it if it is the neighbour"),
         (lambda x: x["ranks"][0].insert(9, send | {"other": 2}), "stage 2 does not read stage 0"),
-        (lambda x: x.update(reads={"1": [0]}), "reads.1: omit it if it is only the previous stage"),
+        (lambda x: x.update(reads={"1": [0]}), "reads.1: omit it if it contains only the previous stage"),
         (lambda x: x.update(reads={"1": [-1]}), "reads: no stage reads stage 0"),
-        (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: stages before it, the nearest first"),
-        (lambda x: x.update(reads={"2": [0]}), "reads: there is no stage 2"),
+        (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: earlier stages, the nearest first"),
+        (lambda x: x.update(reads={"2": [0]}), "reads: stage 2 does not exist"),
     )
     for change, words in changes:
         report = verify(Source("a.json", edited("gpipe", change)), Options())
@@ -596,7 +596,7 @@ def test_what_is_json_and_no_program_is_told_too(
     ("text", "words"),
     [
         ("{", "expecting property name"),
-        ("[]", "a stream is an object"),
+        ("[]", "a stream must be an object"),
         ('{"version": 2, "version": 2}', "'version' twice"),
         ('{"version": 2' + "0" * 5000 + "}", "300 digits"),
         ("[" * 100_000, "100 deep"),

@@ -150,7 +150,7 @@ def test_a_schedule_and_a_program_go_everywhere() -> None:
         assert pipesched.verify(made).ok and (made.ranks, made.stages, made.microbatches) == (2, 2, 3)
         assert loads(pipesched.emit(made)).stages == 2
         assert len(made.order(0)) == 6 and len(made.to_networkx()) == 12
-    with pytest.raises(PipeschedError, match="has its sizes already"):
+    with pytest.raises(PipeschedError, match="already has its sizes"):
         pipesched.load(schedule, p=2)
 
 

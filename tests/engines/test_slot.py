@@ -180,8 +180,8 @@ def test_a_page_without_parts_has_no_slots() -> None:
 @pytest.mark.parametrize(
     ("target", "slot", "said"),
     [
-        (JOINED, "F0.9", "no slot contains the operation 'F0.9'"),
-        (JOINED, "F", "no slot contains the operation 'F'"),
+        (JOINED, "F0.9", "the schedule does not contain the operation 'F0.9'"),
+        (JOINED, "F", "the schedule does not contain the operation 'F'"),
         (Source("bare.ps", FILE.replace("parts", "# parts")), "F0.0", "no parts are given"),
     ],
 )

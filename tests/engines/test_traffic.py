@@ -35,7 +35,7 @@ def test_points_are_those_of_scaled_parts(tmp_path: Path) -> None:
 
 def test_schedules_without_communication_are_refused() -> None:
     """PS225 is reported without parts, or without parts on another engine."""
-    with pytest.raises(PipeschedError, match=r"PS225.*no parts on both"):
+    with pytest.raises(PipeschedError, match=r"PS225.*does not have parts both"):
         pipesched.compare("1f1b", p=2, m=4, traffic=True)
 
 

@@ -165,4 +165,4 @@ def test_the_move_that_is_told_ends_a_cycle(seed: int) -> None:
 def test_a_cycle_of_two_ranks_gets_its_move() -> None:
     """In the published case the help names the move."""
     (found, *_) = errors("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
-    assert found.code == "PS306" and found.help == "on rank 0, put F0.1 before B0.0: then no rank waits for ever"
+    assert found.code == "PS306" and found.help == "on rank 0, put F0.1 before B0.0: then no rank waits forever"

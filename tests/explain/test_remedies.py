@@ -22,7 +22,7 @@ def test_a_range_that_leaves_out_the_last_rank() -> None:
     text = "schedule a(p, m = p)\nstage s in 0 .. p - 1 on rank s\nrank r { repeat m { F } repeat m { B } }\n"
     for p in (4, 3):
         (help,) = helps(text, p=p)
-        assert help is not None and "a range leaves out its end, so `0 .. p` is p ranks" in help
+        assert help is not None and "a range excludes its end, so `0 .. p` means p ranks" in help
     assert helps(text.replace("0 .. p - 1", "0 .. p"), p=4) == []
 
 
@@ -83,7 +83,7 @@ Slip = tuple[str, str, str, str | Edit, str]
 SLIPS: dict[str, Slip] = {
     # the language
     "colon": (HEAD + RANK.replace("{ F }", ": F"), PS, "a block is written in braces", (": F", "{ F }"), "ok"),
-    "range": (HEAD.replace("0 .. p", "0 .. p - 1") + RANK, PS, "`0 .. p` is p ranks", ("p - 1", "p"), "ok"),
+    "range": (HEAD.replace("0 .. p", "0 .. p - 1") + RANK, PS, "`0 .. p` means p ranks", ("p - 1", "p"), "ok"),
     "dots": (HEAD.replace("..", "...") + RANK, PS, "write `..`", ("...", ".."), "ok"),
     "a step in lower case": (HEAD + RANK.replace("B", "B step"), PS, "did you mean `STEP`?", ("step", "STEP"), "PS611"),
     "lower case": (HEAD + RANK.replace("F", "f"), PS, "did you mean `F`?", ("f }", "F }"), "ok"),

@@ -159,12 +159,12 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments, said in (
         ((str(file), "--trainer", "torchtitn"), "did you mean torchtitan?"),
         ((str(file), "--trainer", "torchtitan==0.1.0"), "known are 0.2.0, 0.2.1, 0.2.2, 0.3.0, main"),
-        ((str(file), "--p", "2"), "has 4 ranks; 2 were given"),
+        ((str(file), "--p", "2"), "has 4 ranks, but 2 were given"),
         ((str(file), "--processes", "x"), "not a whole number"),
         ((str(file), "--processes", "0"), "--processes is 0, not a whole number from 1"),
         ((str(file), "--p", "-1"), "--p is -1, not a whole number from 1"),
         ((str(binary),), "is not text"),
-        ((str(tmp_path / "large.json"),), "no configuration does"),
+        ((str(tmp_path / "large.json"),), "too much for a configuration"),
         ((str(tmp_path / "none.toml"),), "no such file"),
         ((str(tmp_path),), "directory"),
     ):
@@ -259,7 +259,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "nodes.sh",
         f"torchrun --nproc_per_node 4 {SHELL[7:]} --pipeline-model-parallel-size 4",
         [],
-        "one node, as nnodes",
+        "one node, since nnodes",
     ),
     (
         "many.sh",

@@ -171,7 +171,8 @@ def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:
     data = (tmp_path / "nccl_trace_rank_0").read_bytes()
     (tmp_path / "nccl_trace_rank_7777").write_bytes(data)
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
-    assert "nccl_trace_rank_7777 is not of rank 7777" in text and f"the job stops: rank {made.rank} called" in text
+    assert "nccl_trace_rank_7777 is not the dump of rank 7777" in text
+    assert f"the job stops: rank {made.rank} called" in text
     (tmp_path / "other_rank_0").write_bytes(data)
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert "other_rank_0 is a second dump of rank 0, beside nccl_trace_rank_0" in text
@@ -213,7 +214,7 @@ def test_neither_a_schedule_nor_a_record() -> None:
 
 
 def test_many_empty_lists_are_read_in_linear_time() -> None:
-    """Entries with a hundred lists that torch does not write are refused, and not searched for ever."""
+    """Entries with a hundred lists that torch does not write are refused, and not searched forever."""
     value = {"entries": [{"record_id": 1, **{f"x{i}": [] for i in range(100)}}] * 3, "pg_config": {}}
     with pytest.raises(pipesched.PipeschedError, match="PS891"):
         entries.read("rank_0", torch_pickles.dumps(value))

@@ -73,7 +73,7 @@ def swapped(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def stands(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if a rank waits for ever, if each continues when both ends of its message are reached."""
+    """Return True if a rank waits forever, if each continues when both ends of its message are reached."""
     left: list[deque[tuple[bool, int]]] = [deque() for _ in rows]
     for rank, sends, other, _ in messages(rows):
         left[rank].append((sends, other))
@@ -188,7 +188,7 @@ def test_a_release_that_is_not_known_is_tried(other_torch: Path) -> None:
     path = str(other_torch)
     report = pipesched.verify("torch:New", p=2, v=1, m=3, framework_path=path)
     assert report.ok and report.operations == 12
-    assert report.notes[0] == "executed: torch 9.1.0" and "has not been tried" in report.notes[1]
+    assert report.notes[0] == "executed: torch 9.1.0" and "is untested" in report.notes[1]
     twice = pipesched.verify("torch:New", p=2, v=1, m=3, twice=True, framework_path=path)
     (first, *_) = (d for d in twice.diagnostics if d.code is CheckCode.TWICE)
     assert "(torch/distributed/pipelining/schedules.py:" in first.labels[0].message
@@ -210,4 +210,4 @@ def test_what_is_neither_true_nor_false_is_refused(option: str, other_torch: Pat
     """Any word is true in Python; `maybe` cannot mean that."""
     asked = {option: "maybe", "framework_path": str(other_torch)}
     (only,) = pipesched.verify("torch:New", p=2, v=2, m=2, **asked).diagnostics
-    assert only.code is InteropCode.FRAMEWORK_NAME and f"{option} is true or false, not maybe" in only.message
+    assert only.code is InteropCode.FRAMEWORK_NAME and f"{option} must be true or false, not maybe" in only.message

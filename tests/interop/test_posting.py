@@ -93,7 +93,7 @@ def test_a_mistake_of_the_code_is_found(file: str, before: str, after: str, code
 def test_a_package_that_is_not_there(tmp_path: Path) -> None:
     """A package that cannot be found is named."""
     report = edited(tmp_path, "traced", 'p, "fork")', 'p, "forc")')
-    assert "the package forc does not exist" in str(report)
+    assert "package forc does not exist" in str(report)
 
 
 def test_one_module_of_a_package_runs_as_it_is(tmp_path: Path) -> None:

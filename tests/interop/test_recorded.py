@@ -124,7 +124,9 @@ def test_both_ends_may_leave_the_plan_together(tmp_path: Path) -> None:
     orders(play(made), tmp_path)
     report = pipesched.verify("1f1b", p=2, m=3, recorded=tmp_path)
 
-    assert [d.message for d in report.diagnostics] == ["rank 0 sent F0.1 and rank 1 took it for F0.1: planned is F0.0"]
+    assert [d.message for d in report.diagnostics] == [
+        "rank 0 sent F0.1 and rank 1 took it for F0.1; the plan has F0.0"
+    ]
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -223,7 +225,7 @@ def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
     against = pipesched.verify(program("1f1b", p=3, m=4), recorded=tmp_path)
     computes = pipesched.verify("1f1b", p=3, m=4, recorded=tmp_path)
 
-    assert set(codes(against)) == {"PS894"} and "in another order than its list" in against.diagnostics[0].message
+    assert set(codes(against)) == {"PS894"} and "in another order than in its list" in against.diagnostics[0].message
     assert computes.ok and "in another order than pipesched" in computes.recorded[0].notes[-1]
 
     plan = program("interleaved", p=2, v=2, m=4)
@@ -324,7 +326,7 @@ BROKEN = [
     ("overwritten", "PS891", 1, "the dump of rank 1 begins with entry 3"),
     ("no rank", "PS891", 1, "trace does not end in a rank"),
     ("two of one", "PS891", 1, "a second dump of rank 1"),
-    ("gloo", "PS890", 2, "the dumps hold no send and no receive"),
+    ("gloo", "PS890", 2, "the dumps contain no sends or receives"),
     ("empty", "PS890", 2, "has no files"),
     ("notes", "PS890", 2, "notes.md"),
     ("mixed", "PS890", 2, "records of several kinds: dump, order"),
@@ -449,7 +451,11 @@ def _reversed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "change", "said"),
     [
-        (dumps, _swapped, "PS891 nccl_trace_rank_1 is not of rank 1: it has nccl:recv 2<-1 in process group 1"),
+        (
+            dumps,
+            _swapped,
+            "PS891 nccl_trace_rank_1 is not the dump of rank 1: it has nccl:recv 2<-1 in process group 1",
+        ),
         (dumps, _reversed, ""),
         (partial(dumps, as_json=True), _with(b" \n"), ""),
         (partial(dumps, as_json=True), _with(b"\xef\xbb\xbf"), ""),

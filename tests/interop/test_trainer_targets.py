@@ -141,7 +141,7 @@ SCHEDULES = {
     [
         ("two copies", "stage 0 is on ranks 0 and 1"),
         ("inference", "it has no backward"),
-        ("turned", "its stages are on ranks 1 0"),
+        ("turned", "this schedule has its stages on ranks 1 0"),
         ("communicator", "its program has 0SEND_F0"),
         ("batches", "its program has 0SEND_F0"),
         ("shapes", "its program has 0SEND_SHAPE_F0"),
@@ -151,8 +151,8 @@ SCHEDULES = {
         ("frozen", "it has frozen stages: 0"),
         ("reads", "stage 2 reads stage 1 and stage 0"),
         ("zb_h1", "it runs I and W"),
-        ("interleaved", "its stages are on ranks 0 1 2 0 1 2"),
-        ("slices", "every 2 microbatches are one sequence"),
+        ("interleaved", "this schedule has its stages on ranks 0 1 2 0 1 2"),
+        ("slices", "every 2 microbatches form one sequence"),
     ],
 )
 def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
@@ -168,7 +168,7 @@ def test_what_the_engine_cannot_run_is_refused(case: str, said: str) -> None:
 
 def test_a_pair_that_comes_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DeepSpeed's engine runs the two parts of an overlap one after the other, which a note says."""
-    said = "in DeepSpeed a forward and a backward that share a slot run one after the other"
+    said = "DeepSpeed runs a forward and a backward that share a slot one after the other"
     for pair in ("+", " "):
         (tmp_path / "a.txt").write_text(f"rank 0: F0.0 F0.1{pair}B0.0 B0.1\n", "utf-8")
         assert main(["emit", str(tmp_path / "a.txt"), "--target", "deepspeed"]) == 0

@@ -123,4 +123,4 @@ def test_the_command_prints_the_bytes(capsys: pytest.CaptureFixture[str]) -> Non
     assert found["bytes"] == pipesched.verify(Source("found.ps", found["source"]), **given).to_json()["bytes"]
     assert pipesched.verify(Source("found.json", answer)).ok
     assert main([*command, "40GB..60GB"]) == 2
-    assert "one cap in bytes at a time" in capsys.readouterr().err
+    assert "caps in bytes cannot form a range" in capsys.readouterr().err

@@ -84,7 +84,7 @@ MISTAKES = [
     Case(("--placement", "0,1,2", "--p", "2"), 2, USAGE, "there is no rank 2"),
     Case(("--placement", "vee", "1f1b", "--p", "2"), 2, USAGE, "leave one of them out"),
     Case(("--cost", "F=x"), 2, USAGE, "cost F is not a number"),
-    Case(("--cost", "F=[1,2]"), 2, USAGE, "lists 2 stages; there are 4"),
+    Case(("--cost", "F=[1,2]"), 2, USAGE, "lists 2 stages; the schedule has 4"),
     Case(("--costs", "none.toml"), 2, Code.UNREADABLE, "none.toml"),
     Case(("--costs", "bad.toml"), 2, USAGE, "not TOML", {"bad.toml": "F = [1,"}),
     Case(("--plot", "x.svg"), 2, USAGE, "a range of caps"),

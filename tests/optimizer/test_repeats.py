@@ -41,7 +41,7 @@ OTHERS = {
         ("F F repeat (m - 2) // 2 { F F I W I W } repeat 2 { I W }", 1, 2),
     ],
     "names its microbatch": [("F(1) F(0) repeat m - 2 { F I W } I I W W", 1, 2)],
-    "a W names no stage": [
+    "a W does not name its stage": [
         ("repeat m { F[0] F[1] I[1] I[0] W W }", 1, 4),
         ("repeat m { F[0] F[1] I[1] I[0] } drain W", 1, 4),
     ],
@@ -104,7 +104,7 @@ def test_a_file_of_every_m_is_for_every_m(condition: str, step: int, holds: bool
     """A file that may refuse a larger m is not for every m; any other one is for all m that were tried."""
     text = HEAD.format(program="repeat m { F I W }", stages=2).replace("stage", f"require {condition}\nstage", 1)
     wrong = unrepeated(parse(Source("one.ps", text)), step, [1, 1])
-    assert wrong == ("" if holds else "not every m is allowed, in line 2")
+    assert wrong == ("" if holds else "line 2 does not allow every m")
     if holds:
         assert all(orders(text, 6 + j * step) for j in range(20))
 

@@ -236,12 +236,12 @@ def test_what_pairs_cannot_be_decided_for(wrong: Json) -> None:
 @pytest.mark.parametrize(
     ("wrong", "code", "said"),
     [
-        ({"costs": "K=1"}, "PS716", "an F of stage 0 keeps K, which is all of its M"),
+        ({"costs": "K=1"}, "PS716", "an F of stage 0 keeps K, which equals its M"),
         ({"costs": "K=[1,0]", "recompute": "0"}, "PS716", "an F of stage 0 keeps K"),
         ({"costs": "K=[2,0]"}, "PS222", "cost K is above M"),
         ({"costs": "R=0"}, "PS716", "take time"),
-        ({"release": "I"}, "PS716", "with memory freed at W"),
-        ({"recompute": "2"}, "PS716", "there is no stage 2"),
+        ({"release": "I"}, "PS716", "memory freed at W"),
+        ({"recompute": "2"}, "PS716", "stage 2 does not exist"),
         ({"recompute": "some"}, "PS225", "some"),
         ({"recompute": "0", "all_m": True}, "PS225", "--recompute contradicts --all-m"),
         ({"costs": "F=[[1,2],[1,2]]"}, "PS222", "cost F differs from microbatch to microbatch"),

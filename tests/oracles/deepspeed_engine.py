@@ -20,7 +20,7 @@ Ran = list[tuple[str, int]]
 
 
 class Stop(Exception):
-    """The engine raises, trains a wrong gradient, or waits for ever."""
+    """The engine raises, trains a wrong gradient, or waits forever."""
 
 
 class PipeSchedule:

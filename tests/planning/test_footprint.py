@@ -203,7 +203,7 @@ def test_the_rank_furthest_over_its_cap_comes_first(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     ("cap", "said"),
-    [("80GB", "not a number of activations"), ("80Gb", "units are"), ("50%", "give for example half of m")],
+    [("80GB", "not a number of activations"), ("80Gb", "units are"), ("50%", "give a number such as half of m")],
 )
 def test_bytes_without_a_model_mean_nothing(cap: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """PS225 is reported, with a remedy; for an unknown unit too."""
@@ -277,7 +277,7 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
     assert found == [one + SBH, one + 2 * 2 * SBH, one + 2 * SBH, one + OF_HEAD]
     assert "recomputation inside a backward: none" in said and "runs 24 forwards of whole stages again" in said
     report = str(pipesched.verify("mario", p=4, m=8, model=(GPT, PLAIN)))
-    assert "in bytes its stage's input" in report and "which is assumed" not in report
+    assert "in bytes the input of its stage" in report and "which is assumed" not in report
 
 
 @pytest.mark.parametrize("attention", ["flash", "standard"])
@@ -300,14 +300,14 @@ def test_a_batch_of_slices_is_counted_in_slices() -> None:
     model = (GPT, replace(PLAIN, microbatch=1, batch=16))
     warned = [pipesched.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
     assert [[str(one.code) for one in found] for found in warned] == [["PS909"], []]
-    assert "the batch of the model makes 32" in warned[0][0].message
+    assert "but the model's batch makes 32" in warned[0][0].message
 
 
 def test_without_a_backward_a_layer_is_held_at_once() -> None:
     """At most one layer is held at once, with a note; on the last stage the head makes more."""
     found, said = most(pipesched.load("forward_only", p=4, m=8))
     assert 34 * SBH > OF_HEAD
-    assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: while it runs it has at most all" in said
+    assert found == [34 * SBH] * 4 and "without a backward an F keeps nothing: while it runs, it holds at most" in said
     wide = replace(GPT, vocabulary=50 * H)
     assert most(pipesched.load("forward_only", p=4, m=8), (wide, PLAIN))[0][3] == 4 * SBH + 4 * S * B * 50 * H
 
@@ -330,7 +330,7 @@ def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
     report = pipesched.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
     assert report.ok
     said = " ".join(report.bytes.assumed)
-    assert "M times the bytes" in said and loaded.microbatches == 4
+    assert "M times the model's bytes" in said and loaded.microbatches == 4
     peaks = [rank["activations"] for rank in report.bytes.ranks]
     assert peaks == [4 * (one + SBH), 3 * (one + OF_HEAD)]
     given, plain = (
@@ -377,7 +377,7 @@ rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r
     one = 2 * 34 * SBH
     assert (
         found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD]
-        and "frozen, stage 1: an F is counted as on a trained stage" in said
+        and "frozen, stage 1: an F counts as on a trained stage" in said
     )
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None and (used.states[1].gradients, used.states[1].optimizer) == (0, 0)

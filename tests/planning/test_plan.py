@@ -226,13 +226,13 @@ def test_a_rule_about_what_is_not_there_is_not_judged(capsys: pytest.CaptureFixt
     lacking = {
         "p=1,t=1,recompute=none": [*["there is no pipeline"] * 3, "no choice has a pipeline", "no layer is divided"],
         "p=4,t=1,zero=0,b=1,schedule=1f1b": ["no choice divides a layer", "no layer is divided"],
-        "p=2,t=4,zero=0,b=1,schedule=1f1b": ["there are not fewer"],
+        "p=2,t=4,zero=0,b=1,schedule=1f1b": ["m is at least 4 p"],
     }
     for only, expected in lacking.items():
         assert main(["plan", *SMALL_PLAN, "--only", only, "--json"]) == 0
         rules = json.loads(capsys.readouterr().out)["rules"]
         assert len(rules) == 6 and all((rule["holds"] is None) == ("not applicable" in rule["text"]) for rule in rules)
-        found = [rule["text"].split("not applicable here, ")[1] for rule in rules if rule["holds"] is None]
+        found = [rule["text"].split("not applicable, since ")[1] for rule in rules if rule["holds"] is None]
         assert sorted(found) == sorted([*expected, *["no choice recomputes"] * ("recompute" in only)])
 
 

@@ -59,7 +59,7 @@ def test_a_sweep_is_the_first_rows_of_its_plans(tmp_path: Path, capsys: pytest.C
     given = [*SMALL, "--gpus", "8", "--batch", "64", "--sweep", "gpus=8,16"]
     assert "weak scaling" in told(capsys, *given, "--plot", str(plot))
     drawn = plot.read_text("utf-8")
-    assert drawn.startswith("<svg") and "tokens per second of a GPU" in drawn
+    assert drawn.startswith("<svg") and "tokens per second per GPU" in drawn
     plans = json.loads(told(capsys, *given, "--json"))["plans"]
     for made, (gpus, batch) in zip(plans, ((8, 64), (16, 128)), strict=True):
         alone = json.loads(told(capsys, *SMALL, "--gpus", str(gpus), "--batch", str(batch), "--json"))

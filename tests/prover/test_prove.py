@@ -437,7 +437,7 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy(text: str, given: dict[st
 def test_sizes_that_are_all_large_are_not_settled() -> None:
     """Guesses are made from small sizes; where there are none, that is said."""
     found = theorems("schedule g(p, m)\nrequire p >= 64\n" + LINEAR)
-    assert found.exit_status == 3 and "no size up to p=6 m=12 that the file takes" in str(found)
+    assert found.exit_status == 3 and "no size up to p=6 m=12 that the file accepts" in str(found)
 
 
 HOSTILE = (

@@ -29,8 +29,8 @@ FAULTS: dict[Trouble, tuple[str, int, str]] = {
     Trouble("STEP reduces", (0,), more=1, timeout=SOON): ("PS837", 0, "(STEP): runs, in all_reduce, at troubled.py:"),
     Trouble("reduces between", (1,), more=1, timeout=SOON): ("PS837", 1, "between two steps, in all_reduce, at"),
     Trouble("replica sleeps", (0,), more=2, timeout=SOON): ("PS837", 0, "runs, in the all-reduce of Distributed"),
-    Trouble("leaves", (0,), 3): ("PS836", 0, "rank 0 has left after 2 steps, and rank "),
-    Trouble("leaves", (1,)): ("PS836", 1, "rank 1 has left after 2 steps, and rank "),
+    Trouble("leaves", (0,), 3): ("PS836", 0, "rank 0 left after 2 steps, and rank "),
+    Trouble("leaves", (1,)): ("PS836", 1, "rank 1 left after 2 steps, and rank "),
     Trouble("never begins", (1,)): ("PS823", 0, "rank 0 cannot begin: RuntimeError: "),
     Trouble("raises", (1,)): ("PS825", 1, f"ValueError: ?[31m{OWN}\n --> rank 1, step 3\n"),
     Trouble("evaluation raises", (1,)): (

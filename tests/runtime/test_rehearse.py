@@ -266,5 +266,5 @@ def test_an_option_of_the_other_way_to_run_is_refused(
     (tmp_path / "a.py").write_text("def f(stage, stages): open('ran', 'w')\n", encoding="utf-8")
     assert main(["run", "1f1b", "--p", "2", "--m", "2", *line.split()]) == 2
     told = capsys.readouterr()
-    other = "one rank's list" if "--rank" not in line else "a run of all ranks"
-    assert told.out == "" and f"{said} is for {other}" in told.err and not (tmp_path / "ran").exists()
+    other = "a run of one rank" if "--rank" not in line else "a run of all ranks"
+    assert told.out == "" and f"{said} applies only to {other}" in told.err and not (tmp_path / "ran").exists()

@@ -169,7 +169,7 @@ class TestWhatItTells:
         assert main(["run", *sizes, "--steps", "1", "--pace", "1"]) == 0
         *_, line = capsys.readouterr().out.splitlines()
         assert line.startswith("    predicted makespan 6 = 3 work + 3 idle   bubble 50 % (1/2); ")
-        assert line.endswith("; messages count as 0, not C=2")
+        assert line.endswith("; messages count as 0 instead of C=2")
         assert pipesched.verify("1f1b", p=2, m=1, costs="F=1,B=2,C=2").makespan == 6 + 2 * 2
         time = run_json(capsys, *sizes, "--pace", "0")["time"]
         assert (time["makespan"], time["left_out"]) == (6, {"C": 2})
@@ -304,7 +304,7 @@ class TestWhatItTells:
         (["1f1b", "--p", "2", "--pace", "-1"], "a pace of -1 ms"),
         (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "treats as a stall"),
         (["1f1b", "--p", "2", "--fault", "kill"], "is not KIND@RANK"),
-        (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last, which is 1"),
+        (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last one, 1"),
         (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "omit --engine torch"),
         (["1f1b", "--p", "2", "--net", "cnn"], "'cnn' is not one of"),
     ],

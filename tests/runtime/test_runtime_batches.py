@@ -174,7 +174,7 @@ def test_such_a_stream_is_of_version_2(name: str) -> None:
         ('{"op":"BATCH","parts":[]}', "sends and receives"),
         ('{"op":"BATCH","parts":[{"op":"F","stage":0,"microbatch":0}]}', "sends and receives"),
         ('{"op":"BATCH","stage":0}', "BATCH has the fields op, parts"),
-        ('{"op":"SEND_F","stage":0,"microbatch":0,"peer":1,"communicator":-1}', "a whole number from 0 up"),
+        ('{"op":"SEND_F","stage":0,"microbatch":0,"peer":1,"communicator":-1}', "a nonnegative whole number"),
         ('{"op":"F","stage":0,"microbatch":0,"communicator":1}', "F has the fields"),
     ],
 )

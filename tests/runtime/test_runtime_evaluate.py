@@ -75,7 +75,7 @@ def test_outputs_are_those_of_the_undivided_model(ranks: Ranks, given: str, scor
 
 REFUSED = {
     "no loss": "targets were given without a loss: set `Runtime(loss=…)`",
-    "keyword": "no stage on this rank takes the keyword 'maks'",
+    "keyword": "none of the stages on this rank takes the keyword 'maks'",
     "no inputs": "inputs are needed on this rank: it has the first stage",
 }
 

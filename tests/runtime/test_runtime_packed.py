@@ -65,7 +65,7 @@ def test_gradients_and_live_tokens(ranks: Ranks, order: str, p: int) -> None:
 
 SAID = {
     "dtype": ("PS824", "the model's input is float32[3, 6] for microbatch 1; it was float64[3, 6] before"),
-    "missing": ("PS824", "there is no example of the model's input on the rank of stage 0"),
+    "missing": ("PS824", "the rank of stage 0 has no example of the model's input"),
     "width": ("PS824", "stage 0 cannot run on float64[3, 5]"),
     "count": ("ValueError", "3 microbatches of examples; the stream runs 4"),
 }
@@ -83,4 +83,4 @@ def test_lengths_of_another_step_are_refused() -> None:
     """A step with unexpected shapes is refused where they occur, with the call to make."""
     with ranks_of(2) as mine:
         first, _ = mine.run(2, packed.refused, stream_of("1f1b", p=2, m=4), "stale", timeout=1)
-    assert first[0] == "PS824" and "is float64[3, 6]; the other end expects float64[6, 6]" in first[1]
+    assert first[0] == "PS824" and "is float64[3, 6], but the other end expects float64[6, 6]" in first[1]

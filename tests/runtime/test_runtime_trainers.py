@@ -77,7 +77,7 @@ def test_replicas_that_are_none(ranks: Ranks) -> None:
     streams = [stream_of("1f1b", p=2, m=m) for m in (4, 8)]
     for stage, found in enumerate(ranks.run(4, trainers.unequal, streams, [0, 1])):
         assert "error[PS831]: DistributedDataParallel averages replicas 0 and 1 of stage" in found
-        assert f"stage {stage % 2}, which run different streams" in found
+        assert f"stage {stage % 2} run different streams" in found
     found = ranks.run(4, trainers.unequal, streams[:1] * 2, [0])
     told = "stages are averaged over different numbers of replicas (stage 0: 2, stage 1: 1)"
     assert found == [told, "", told, ""]
@@ -123,7 +123,9 @@ def test_autocast_that_begins_late() -> None:
     """A dtype that appears after the runtime was built is refused, with the right place of autocast."""
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.cast_late, stream_of("1f1b", p=2, m=2), timeout=1)
-    assert first.startswith("RunError: error[PS824]: activation 0 of stage 0 is bfloat16[3, 6]; the other end expects")
+    assert first.startswith(
+        "RunError: error[PS824]: activation 0 of stage 0 is bfloat16[3, 6], but the other end expects"
+    )
     assert "= help: the dtypes differ: put autocast around `Runtime(…)` as well as around `Runtime.step`" in first
 
 
@@ -143,7 +145,7 @@ def test_shapes_that_change(where: str) -> None:
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, trainers.reshaped, stream_of("1f1b", p=2, m=4), where, timeout=1)
     assert first.startswith("RunError: error[PS824]: the input of stage 0, microbatch ")
-    assert "is float64[6, 6]; the other end expects float64[3, 6]" in first
+    assert "is float64[6, 6], but the other end expects float64[3, 6]" in first
 
 
 # The test of each row of the table, and a parameter of it.

@@ -85,7 +85,7 @@ def test_a_rank_that_left_is_missed_by_those_who_take_another_step() -> None:
     assert heard(silence, 0.1, beat(0, 1, IDLE, steps=5), beat(1, 1, DONE, steps=4)) is None
     fault = heard(silence, 0.2, beat(0, 1, steps=5), beat(1, 1, DONE, steps=4))
     assert fault is not None
-    assert (fault.code, fault.message) == ("PS836", "rank 1 has left after 4 steps, and rank 0 is in step 5")
+    assert (fault.code, fault.message) == ("PS836", "rank 1 left after 4 steps, and rank 0 is in step 5")
 
 
 def test_a_rank_that_tells_nothing_is_lost() -> None:

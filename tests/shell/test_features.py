@@ -100,7 +100,7 @@ def test_a_command_refuses_what_its_row_does_not_know(feature: str, consumer: st
     if known != "known" and not (feature == "kinds" and Op.R in CONSUMERS[consumer].kinds):
         assert any(message.startswith(f"{title} cannot ") for message in said), said
     else:
-        own = ("its stages are on ranks",)  # a placement that only this consumer has no words for
+        own = ("this schedule has its stages on ranks",)  # a placement that only this consumer has no words for
         assert not [m for m in said if m.startswith(title) and not any(x in m for x in own)], said
 
 

@@ -110,7 +110,7 @@ def test_what_is_too_large_is_told_instead_of_drawn(
     monkeypatch.setattr(svg, "MAX_OPS", 31)
     drawn = pipesched.load("1f1b", p=2, m=8)._repr_svg_() or ""
     words = [e.text for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
-    assert words == ["one_f_one_b: 32 operations are too many for a figure; 31 at most"]
+    assert words == ["one_f_one_b: 32 operations are too many for a figure; the limit is 31"]
     large = ["show", "1f1b", "--p", "2", "--m", "8", "-o", "large.svg"]
     assert main(large) == 2
     assert "PS815" in capsys.readouterr().err and not list(folder.iterdir())

@@ -145,7 +145,7 @@ def test_a_graph_without_dot_is_written_as_dot(
     command = ["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag"]
     assert main([*command, "-o", "graph.svg"]) == 2
     told = capsys.readouterr().err
-    assert "PS820" in told and "graphviz" in told.lower() and "graph.dot has the graph" in told
+    assert "PS820" in told and "graphviz" in told.lower() and "graph.dot contains the graph" in told
     assert [file.name for file in folder.iterdir()] == ["graph.dot"]
     assert main(command) == 0
     assert capsys.readouterr().out == (folder / "graph.dot").read_text("utf-8")
@@ -156,7 +156,7 @@ def test_graphml_is_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--format", "dag", "--to", "graphml"]) == 0
     assert capsys.readouterr().out.startswith("<graphml")
     assert main(["show", "1f1b", "--p", "2", "--m", "2", "--to", "graphml"]) == 2
-    assert "--to graphml is for dag, not for text" in capsys.readouterr().err
+    assert "--to graphml applies to dag, not to text" in capsys.readouterr().err
 
 
 def test_a_png_keeps_its_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ ERRORS = {
         "PS215",
         "the input of",
     ),
-    "run by nobody": ("stage s in 0 .. 4 on rank s % p when s != 2\n", "PS215", "no route runs stage 2"),
+    "run by nobody": ("stage s in 0 .. 4 on rank s % p when s != 2\n", "PS215", "no route contains stage 2"),
     "left out twice": (
         "stage s in 0 .. 4 on rank s % p\nstage 2 on rank 0 when m < 0\nstage 2 on rank 0 when m < 0\n",
         "PS215",
@@ -162,7 +162,7 @@ ERRORS = {
     "with reads": (
         "stage s in 0 .. 4 on rank s % p reads 0 - 1 when s != 2\n",
         "PS215",
-        "read by no stage",
+        "no stage reads",
     ),
     "a microbatch without a place": (
         "stage s in 0 .. p on rank s for microbatch i in 0 .. m - 1\n",

@@ -44,7 +44,7 @@ def record(name: str, options: Options) -> Recorded:
     given = {key: value for key, value in options.items() if key not in ("p", "m", "max-ops")}
     takes = [*inspect.signature(kind).parameters][3:]
     if strangers := [key for key in given if key not in takes]:
-        raise Unknown(f"{kind.__name__} takes no {', '.join(strangers)}", f"it takes {', '.join(['p', 'm', *takes])}")
+        raise Unknown(f"{kind.__name__} has no {', '.join(strangers)}", f"it takes {', '.join(['p', 'm', *takes])}")
     made = [kind(micro_batches=m, stages=p, stage_id=rank, **given) for rank in range(p)]
     rows = [list(_instructions(schedule, one.steps(), int(options["max-ops"]))) for one in made]
     return pipe_instructions.recorded(rows, version_of("deepspeed"))
@@ -106,7 +106,7 @@ def _instructions(
         if not isinstance(given, schedule.PipeInstruction):
             raise Nonsense(f"it yields {type(given).__name__}, which is not a PipeInstruction")
         if count > 8 * most:
-            raise Nonsense(f"a stage still yields after {count:,} instructions", "--max-ops raises the limit")
+            raise Nonsense(f"a stage does not end after {count:,} instructions", "--max-ops raises the limit")
         file, line = vars(given)["made_at"]
         if file not in files:
             files[file] = shown(file)

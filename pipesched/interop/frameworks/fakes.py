@@ -24,7 +24,7 @@ from typing import NoReturn
 class Undecided(Exception):
     """The code needs the value of a Fake. The argument is its name."""
 
-    help = "its order depends on code that is not executed: omit the option that selects it"
+    help = "the order depends on code that is not executed: omit the option that selects this code"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the value of {name} is unknown")

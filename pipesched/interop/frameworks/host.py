@@ -108,7 +108,7 @@ def _request(call: Call, options: Mapping[str, object], path: str | None, limit:
         if named and not os.path.isfile(named):
             here = Label(call.span(0, len(call.text)), "this is executed")
             raise fail(
-                InteropCode.FRAMEWORK, f"there is no file {file}", here, help="paths are relative to the current folder"
+                InteropCode.FRAMEWORK, f"{file} does not exist", here, help="paths are relative to the current folder"
             )
         name = f"{named}:{function}" if named else name
         folders = [str(named.parent if named else Path.cwd()), *folders]
@@ -232,7 +232,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
     title = " ".join([title, *(["with"] if settings else []), *settings])
     if row.tried and not version.startswith(tuple(row.tried)):
         tried = f"{row.tried[0]} to {row.tried[-1]}"
-        notes.append(f"{row.package} {version or 'without a version'} has not been tried before; {tried} have")
+        notes.append(f"{row.package} {version or 'without a version'} is untested; tested versions are {tried}")
     refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
     said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
     made = found["rows"], found["places"] or [], version, said
@@ -247,7 +247,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
         case "unknown":
             return fail(InteropCode.FRAMEWORK_NAME, said, here, help=help)
         case "absent":
-            needs = f"pip install {row.package}" if row.package else "this folder and its packages are searched"
+            needs = f"pip install {row.package}" if row.package else "pipesched searches this folder and its packages"
             where = f"{needs}; or --framework-path FOLDER names its folder"
             return fail(
                 InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where

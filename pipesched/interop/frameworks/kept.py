@@ -22,8 +22,7 @@ from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""A buffer, stage and microbatch; then step and index in the row of its first instruction on the buffer, and of its
-last."""
+"""A buffer, a stage and a microbatch; then, of its first and of its last instruction on the buffer, step and index."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,11 @@ def _finding(
         most = max(sum(x[3] <= y[3] < x[5] for x in alike) for y in alike)
         help = f"stage {stage} has up to {most} microbatches at once: it needs {most} buffers"
     else:
-        help = f"run the backward of each microbatch before {place} of the next, or keep {place} of each separately"
+        help = f"run the backward of each microbatch before {place} of the next one, or keep {place} of each separately"
     return Diagnostic(
         InteropCode.KEPT,
-        f"rank {rank} puts microbatch {late} into {place} of stage {stage} while microbatch {microbatch} is there",
+        f"rank {rank} puts microbatch {late} into {place} of stage {stage} while it still holds microbatch "
+        f"{microbatch}",
         (
             label(order, begin + first, f"microbatch {late} is put there"),
             label(order, begin + last, f"and taken here, for microbatch {microbatch}"),

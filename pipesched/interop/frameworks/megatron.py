@@ -85,7 +85,7 @@ class Module:
         self.input = tensor[0]
 
     def build_schedule_plan(self) -> None:
-        """Mark that it has plans: our `forward_step_func` makes them."""
+        """Mark the module as one with plans, which our `forward_step_func` makes."""
 
 
 class _Version(tuple[int, ...]):
@@ -131,7 +131,7 @@ def record(name: str, options: Options) -> Recorded:
     chunks = int(options.get("v", 1))
     if (name == "1f1b") != (chunks == 1):
         said = "1f1b has one stage per rank, interleaved several"
-        raise Unknown(f"{said}; v is {chunks}", "give --v 2 or more with interleaved only")
+        raise Unknown(f"{said}; v is {chunks}", "give --v 2 or more only with interleaved")
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
         raise Nonsense("more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
@@ -148,12 +148,12 @@ Lined: TypeAlias = "tuple[str, list[Lines]]"
 
 
 def _called(ran: Sequence[Rank]) -> list[Lined]:
-    """Return the lines of the file of calls, and the places of the words of each."""
+    """Return the lines of the file of calls, and for each line the places of its words."""
     return calls([(rank.streams, messages(rank)) for rank in ran], PEERS)
 
 
 def _recorded(core: Core, ran: Sequence[Rank], notes: list[str], made: Sequence[Lined]) -> Recorded:
-    """Return the result of a record. ran: the ranks of one pipeline."""
+    """Return the result of a recording. ran: the ranks of one pipeline."""
     found, later = [words(rank) for rank in ran], any(map(waits_later, ran))
     rows = [[word for word, _ in row] for row in found]
     places = [_places([at for _, at in row]) for row in found]
@@ -168,7 +168,7 @@ def _places(lines: Sequence[Lines]) -> list[Place | None]:
 def _issued(ran: Sequence[Rank], layers: object) -> list[str]:
     """Return a note on the parts of the first pair of a forward and a backward, with their streams."""
     parts = next((rank.issued for rank in ran if rank.issued), [])
-    return [f"a pair as issued, {layers} layers a chunk assumed: {' '.join(parts)}"] if parts else []
+    return [f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}"] if parts else []
 
 
 @cache
@@ -177,7 +177,7 @@ def installed() -> Core:
     places = (Path(entry or ".").absolute() / "megatron" / "core" for entry in (*FOLDERS, *sys.path))
     folder = next((place for place in places if (place / "pipeline_parallel" / "schedules.py").is_file()), None)
     if folder is None:
-        raise ImportError("no module megatron.core with a pipeline_parallel/schedules.py")
+        raise ImportError("megatron.core is missing, or has no pipeline_parallel/schedules.py")
     if not hasattr(sys, "stdlib_module_names"):
         raise Unknown("megatron-core needs Python 3.10 or later")
     return load(folder)
@@ -191,7 +191,7 @@ def _setting(core: Core, name: str, value: object) -> object:
         said = f"did you mean {near[0]}?" if near else "options are the fields of its ModelParallelConfig"
         raise Unknown(f"megatron-core {core.version} has no option {name}", said)
     if isinstance(known[name], bool) and value not in (0, 1):
-        raise Unknown(f"{name} is true or false, not {value}")
+        raise Unknown(f"{name} must be true or false, not {value}")
     return bool(value) if isinstance(known[name], bool) else value
 
 
@@ -201,7 +201,7 @@ def _layers(said: object, stages: int) -> Callable[[int], int]:
     """
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
-        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages as in Ett+t+L, a t for each layer")
+        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, a t per layer")
     return lambda stage: each[stage % len(each)]
 
 
@@ -271,8 +271,8 @@ def _gives_pairs(schedules: ModuleType) -> bool:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that it read but its configuration lacks; they are assumed
-    to be off.
+    """Run the real function for one rank; return the options that it read although its configuration lacks them; they
+    count as off.
     """
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)

@@ -39,7 +39,7 @@ class Passes:
         self.done = False
 
     def begin(self, labels: list[Label], *, empty: bool) -> None:
-        """Begin a pass of these computes. empty: whether it has no layers."""
+        """Begin a pass of these computes. empty: whether it is without layers."""
         self.done = self.done or bool(self.rank.issued)
         self.waiting, self.both = [] if empty else labels, len(labels) == 2
         if empty:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Token:
-    """A tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor is labelled when it is
-    used.
+    """A stand-in for a tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor is labelled
+    when it is used.
 
     of: the tensor whose shape this one holds, if any. shape: the received shape with which this one was created, if
     any.

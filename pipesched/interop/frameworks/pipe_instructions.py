@@ -42,7 +42,7 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction. phase: 0 or 1, the stage of its rank in DualPipeV. word: the index of its word in the row."""
+    """An instruction of DeepSpeed. phase: 0 or 1, the stage of its rank in DualPipeV. word: its index in the row."""
 
     name: str
     buffer: int
@@ -94,7 +94,7 @@ def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: st
         words.append(said)
         places.append(at)
         kept.append([x for stage in own for x in _kept(stage, alone=not batched and not unknown)])
-    left = f"omitted, since DeepSpeed does not have it: {', '.join(sorted(unknown))}; losses are not checked"
+    left = f"omitted, since DeepSpeed does not have them: {', '.join(sorted(unknown))}; losses are not checked"
     return Recorded(words, places, version, [left] if unknown else [], kept)
 
 
@@ -125,7 +125,7 @@ def _name(stages: list[_Stage]) -> None:
         for one in stage.own:
             there, turn = entered[one.buffer], seen[one.name, one.buffer]
             if turn >= len(there):
-                raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} finds its buffer empty")
+                raise Nonsense(f"{one.name}({one.buffer}) of stage {stage.number} uses an empty buffer")
             one.microbatch = there[turn]
             seen[one.name, one.buffer] += 1
         arrived = [x.microbatch for x in stage.all("SendActivation") or stage.all(FORWARD)]

@@ -45,7 +45,9 @@ class Store(Protocol):
 
 
 class Tensor(Token):
-    """A token. made: the module that made it, and the input of this module. weight: whether it is a parameter."""
+    """A stand-in for a tensor. made: the module that made it, and this module's input. weight: whether it is a
+    parameter.
+    """
 
     made: tuple[Module, Tensor | None] | None = None
     requires_grad = True
@@ -73,7 +75,7 @@ class Tensor(Token):
 
 
 class Base:
-    """torch.nn.Module for other people's classes: it only holds attributes."""
+    """A replacement for torch.nn.Module as the base of other people's classes: it only holds attributes."""
 
     def __init__(self, *given: object, **named: object) -> None:
         self.training = True
@@ -182,7 +184,7 @@ def _listed(tensors: object) -> Sequence[object]:
 
 
 class At:
-    """The place at which code is traced: one rank of p. batch: a token for all inputs of a step, or all labels."""
+    """The rank for which code is traced, one of p. batch: a token for all inputs of a step, or for all labels."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.ranks, self.batch, self._recorded = rank.here, rank.ranks, Tensor(), rank
@@ -194,13 +196,13 @@ class At:
         return Module(self._recorded, stage, first, weights)
 
     def loss(self, output: object, *labels: object) -> object:
-        """Return the loss of an output; its backward is the backward of the stage."""
+        """Return the loss of an output; its backward runs the backward of the stage."""
         return output
 
 
 def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
-    """Run a step of p ranks one after another, and return the order of all. packages: packages and single modules that
-    run as they are.
+    """Run a step for p ranks, one after another, and return the order of all ranks. packages: packages and single
+    modules that run as they are.
 
     Reductions are assumed after the step, for every stage.
 
@@ -209,7 +211,7 @@ def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
         Undecided, Nonsense: if the code needs a value, or uses a token as another message than it is.
     """
     if not hasattr(sys, "stdlib_module_names"):
-        raise Unknown("messages are traced by Python 3.10 or later")
+        raise Unknown("tracing messages requires Python 3.10 or later")
     files = _files(packages)
     rows, places, later = [], [], False
     for here in range(p):
@@ -238,7 +240,7 @@ def _files(packages: Iterable[str]) -> dict[str, Path]:
         *above, last = name.split(".")
         spec = PathFinder.find_spec(last, [str(Path(folder, *above)) for folder in (*FOLDERS, *sys.path)])
         if spec is None or spec.origin is None:
-            raise Unknown(f"the package {name} does not exist", "name its folder with --framework-path")
+            raise Unknown(f"package {name} does not exist", "name its folder with --framework-path")
         origin = Path(spec.origin)
         found[name] = origin
         for path in origin.parent.rglob("*.py") if origin.name == "__init__.py" else ():
@@ -292,7 +294,7 @@ def _mapped(call: Callable[[object], object], tree: object) -> object:
 
 
 def _flat(tree: object) -> tuple[list[object], object]:
-    """Return the leaves of a tree, and the tree for its form."""
+    """Return the leaves of a tree, and the tree, which has its structure."""
     leaves = list[object]()
     _mapped(leaves.append, tree)
     return leaves, tree

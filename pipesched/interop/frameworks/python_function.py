@@ -60,11 +60,11 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
     """
     known = {*takes, *(["p"] if rank else ()), *(given if every else ())}
     if strangers := [key for key in given if key not in known]:
-        raise Unknown(f"{name} takes no {', '.join(strangers)}", f"it takes {', '.join(takes) or 'nothing'}")
+        raise Unknown(f"{name} does not take {', '.join(strangers)}", f"it takes {', '.join(takes) or 'nothing'}")
     for key in [*(key for key, needs in takes.items() if needs and key != rank), *(["p"] if rank else ())]:
         if key not in given:
             option = f"--{key} N" if key in ("p", "v", "m") else f"-D {key}=…"
-            raise Unknown(f"{name} takes {key}, which is not given", f"give it: `{option}`")
+            raise Unknown(f"{name} requires {key}, which is not given", f"give it: `{option}`")
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:

@@ -49,7 +49,7 @@ Place = tuple[str, int]
 
 
 class Line(TypedDict, total=False):
-    """A line of source. shown: its file, relative to the folder of its package."""
+    """A line of source code. shown: the path of its file, relative to the folder of its package."""
 
     file: str
     shown: str
@@ -99,7 +99,7 @@ class Recorded:
 
 
 class Nonsense(Exception):
-    """Raised if the result of a generator is not an order. help: the remedy, if it is not just to return an order."""
+    """Raised if the result of a generator is not an order. help: the remedy, unless it is simply to return an order."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -321,9 +321,7 @@ def _place(error: BaseException) -> Line:
 
 
 def _frame(frame: FrameType | None) -> Line:
-    """Return the file and line of the first frame, from this one outwards, that belongs neither to pipesched nor to the
-    standard library.
-    """
+    """Return the file and line of the innermost frame that belongs neither to pipesched nor to the standard library."""
     while frame is not None and not _theirs(frame.f_code.co_filename):
         frame = frame.f_back
     return {} if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)

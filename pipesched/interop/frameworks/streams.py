@@ -36,7 +36,7 @@ class Issued:
 
 @dataclass(eq=False)
 class Stream:
-    """A stream. last: the latest call that it issued; waits: the calls for which its next call waits."""
+    """A CUDA stream. last: its latest call; waits: the calls for which its next call waits."""
 
     name: str
     streams: Streams
@@ -49,7 +49,7 @@ class Stream:
         return [*([] if self.last is None else [self.last]), *self.waits]
 
     def wait(self, calls: Iterable[Issued]) -> None:
-        """Begin no later call before these have ended."""
+        """Delay all later calls until these have ended."""
         self.waits.update(dict.fromkeys(calls))
 
     def wait_stream(self, other: Stream) -> None:
@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """An event. past: the calls that its latest record stored."""
+    """A CUDA event. past: the calls that its latest record stored."""
 
     streams: Streams
     past: list[Issued] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Event:
         self.past = (stream or self.streams.current).past
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait for the calls that the latest record stored."""
+        """Make a stream wait for the calls that the latest record stored."""
         (stream or self.streams.current).wait(self.past)
 
 
@@ -119,11 +119,11 @@ class Streams:
         self.calls.append(self.posted[message])
 
     def wait(self, message: Message) -> None:
-        """Let the current stream wait for a message."""
+        """Make the current stream wait for a message."""
         self.current.wait([self.posted[message]])
 
     def synchronize(self) -> None:
-        """Let every stream wait for all that was issued."""
+        """Make every stream wait for all issued calls."""
         past = [x for stream in self.every for x in stream.past]
         for stream in self.every:
             stream.wait(past)

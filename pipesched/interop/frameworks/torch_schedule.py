@@ -45,7 +45,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes of a class that has its own loop."""
+    """Record the computes of a schedule class with its own loop."""
     p, m = sizes
     order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
     cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
@@ -53,7 +53,7 @@ def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Op
 
 
 def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes and messages of a class that has its own loop."""
+    """Record the computes and messages of a schedule class with its own loop."""
     logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
     rows = [[word for word, _ in log] for log in logs]
     return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
@@ -70,10 +70,10 @@ def _own(kind: type, options: Options, version: str) -> Options:
     own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
     if strangers := [key for key in own if key not in takes]:
         message = f"{kind.__name__} of torch {version} has no option {', '.join(strangers)}"
-        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false gives only its computes")
+        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false returns only its computes")
     for key, kept in {**takes, "lowered": True}.items():
         if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
-            raise Unknown(f"option {key} is true or false, not {options[key]}")
+            raise Unknown(f"option {key} must be true or false, not {options[key]}")
     return own
 
 

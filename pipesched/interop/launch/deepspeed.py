@@ -26,7 +26,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.tensor * x.x.context * x.x.expert > 1,
-        "t, c and e belong to the model, not to its configuration",
+        "the model determines t, c and e; the configuration cannot set them",
         "DeepSpeed, deepspeed/runtime/config.py",
     ),
     Rule(
@@ -35,13 +35,13 @@ RULES = (
         f"{_MODULE}: activation_checkpoint_interval",
     ),
     Rule(lambda x: x.choice.p > 1 and not _method(x), "splits layers evenly", f"{_MODULE}: _partition_layers"),
-    Rule(lambda x: x.choice.p > 1 and x.a.tied, "a tied head is a TiedLayerSpec of the model", _MODULE),
+    Rule(lambda x: x.choice.p > 1 and x.a.tied, "a tied head requires a TiedLayerSpec in the model", _MODULE),
     Rule(
         lambda x: x.x.replicas > 1 or x.x.linears == "fp8",
-        "groups of copies and products in fp8 are not written",
+        "copy groups and products in fp8 are not written",
         "DeepSpeed, deepspeed/runtime/config.py",
     ),
-    Rule(lambda x: x.a.dtype == "fp8", "parameters are in 16 or 32 bits", "DeepSpeed, deepspeed/runtime/config.py"),
+    Rule(lambda x: x.a.dtype == "fp8", "parameters must have 16 or 32 bits", "DeepSpeed, deepspeed/runtime/config.py"),
 )
 
 

@@ -29,8 +29,8 @@ from pipesched.planning.transformer.config import Training
 
 @dataclass(frozen=True)
 class Row:
-    """A trainer. releases: the releases for which files are written. always: returns a training with the settings of
-    every run.
+    """A trainer that can be launched. releases: the releases for which files are written. always: adds the settings of
+    every run to a training.
 
     files: the writer. options: of `check`, for its first file. left_out: settings that the files leave to the user.
     """
@@ -126,8 +126,8 @@ def launcher(text: str) -> Launched:
     if not asked or fitting:
         return Launched(row, (fitting or row.releases)[-1])
     known = ", ".join(row.releases)
-    message = f"no configuration is written for {typed} {asked[:20]}"
-    raise fail(PlanningCode.TRAINER, message, help=f"configurations are written for {typed} {known}")
+    message = f"configurations for {typed} {asked[:20]} are not supported"
+    raise fail(PlanningCode.TRAINER, message, help=f"supported are {typed} {known}")
 
 
 def _within(one: str, other: str) -> bool:

@@ -22,7 +22,7 @@ RULES = (
     only_schedules({"1f1b": "", "interleaved": ""}, "Megatron-LM, megatron/core/pipeline_parallel/schedules.py"),
     Rule(
         lambda x: x.x.zero > 1,
-        "its distributed optimizer is ZeRO 1, not {x.x.zero}",
+        "its distributed optimizer corresponds to ZeRO 1, not {x.x.zero}",
         "Megatron-LM, megatron/core/optimizer/distrib_optimizer.py",
     ),
     Rule(
@@ -37,15 +37,15 @@ RULES = (
     ),
     Rule(
         lambda x: x.a.latent is not None and x.x.recompute == "selective" and x.x.attention == "flash",
-        "selective recomputation is for scores, which flash attention does not keep",
+        "selective recomputation applies to scores, which flash attention does not keep",
         "Megatron-LM, megatron/core/transformer/transformer_config.py",
     ),
     Rule(
         lambda x: x.x.recompute == "operations",
-        "recomputes modules or everything, not single operations",
+        "it can recompute modules or everything, but not single operations",
         "Megatron-LM, megatron/core/transformer/transformer_config.py: recompute_modules",
     ),
-    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "experts are grouped only in 16 bits", _ARGUMENTS),
+    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "it groups experts only in 16 bits", _ARGUMENTS),
 )
 
 

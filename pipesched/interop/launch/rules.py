@@ -60,7 +60,9 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal. says: the reason, in which braces name attributes of a `Setup`; source: project and file."""
+    """A rule against a choice. says: the reason, in which braces name attributes of a `Setup`; source: project and
+    file.
+    """
 
     broken: Callable[[Setup], object]
     says: str
@@ -73,8 +75,8 @@ def first_broken(rules: Iterable[Rule], x: Setup) -> str:
 
 
 NOT_WRITTEN = (
-    Rule(lambda x: x.a.encoder, "no configuration of an encoder with a decoder is written", "interop/launch"),
-    Rule(lambda x: x.x.lora, "no configuration with LoRA's adapters is written", "interop/launch"),
+    Rule(lambda x: x.a.encoder, "configurations of encoder-decoder models are not written", "interop/launch"),
+    Rule(lambda x: x.x.lora, "configurations with LoRA adapters are not written", "interop/launch"),
 )
 
 

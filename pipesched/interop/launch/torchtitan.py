@@ -66,7 +66,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.kernels == "fused",
-        "a compiled block is one node of the graph, in which I and W are not separate",
+        "a compiled block is a single node of the graph, so I and W are not separate",
         "pytorch#161904",
     ),
     Rule(
@@ -86,7 +86,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.zero == 0 and x.copies > 1 and x.choice.p * x.x.tensor * x.x.context * x.x.expert > 1,
-        "replicates without sharding only if there is no other parallelism",
+        "it replicates without sharding only if there is no other parallelism",
         f"{_FSDP}: DDP has not supported > 1D parallelism",
     ),
     Rule(
@@ -111,12 +111,12 @@ RULES = (
     ),
     Rule(
         lambda x: x.a.dtype in ("fp8", "fp16"),
-        "parameters are in bf16 or fp32, not {x.a.dtype}",
+        "parameters must be in bf16 or fp32, not {x.a.dtype}",
         "torchtitan 0.2, config/job_config.py: Training.mixed_precision_param",
     ),
     Rule(
         lambda x: x.choice.p > 1 and x.a.tied,
-        "a tied head is not on the stage of its embedding",
+        "a tied head is not on the same stage as its embedding",
         "torchtitan 0.2, models/qwen3/model/model.py: enable_weight_tying",
     ),
 )

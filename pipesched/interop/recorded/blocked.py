@@ -55,7 +55,7 @@ class Blocked:
 
     @cached_property
     def _called(self) -> dict[tuple[int, int], int]:
-        """The largest number of a collective call of each rank in each group."""
+        """The number of the last collective call of each rank in each group."""
         job = self.job
         at = np.flatnonzero(job.way == COLLECTIVE)
         key = job.group[at] * np.int64(len(job.ranks)) + job.owner[at]
@@ -119,7 +119,7 @@ class Blocked:
 
     @cached_property
     def _waiting(self) -> Mapping[int, list[int]]:
-        """By rank, the ranks whose own call needs it; one rank represents all ranks that need the same ranks."""
+        """For each rank, the ranks with a call that needs it; one rank represents all ranks with the same needs."""
         found: dict[int, list[int]] = defaultdict(list)
         for needs, alike in self._alike.items():
             for other in needs:
@@ -128,7 +128,7 @@ class Blocked:
 
     @cached_property
     def _alike(self) -> Mapping[tuple[int, ...], list[int]]:
-        """The ranks that wait, by the ranks that they need."""
+        """The waiting ranks, grouped by the ranks that they need."""
         found: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for rank, wait in self.waits.items():
             found[wait.needs].append(rank)
@@ -165,5 +165,5 @@ class Blocked:
         return []
 
     def waiting_for(self, rank: int) -> Iterator[int]:
-        """Yield the ranks whose own call needs this rank."""
+        """Yield the ranks with a call that needs this rank."""
         return (other for first in self._waiting.get(rank, ()) for other in self._alike[self.waits[first].needs])

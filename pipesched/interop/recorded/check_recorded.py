@@ -67,7 +67,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
         yield Diagnostic(
             InteropCode.RANK_ABSENT,
             f"no record of {'rank' if len(absent) == 1 else 'ranks'} {ranks}{more}",
-            notes=("its messages are known only from the other ranks",),
+            notes=("its messages are known only from the records of other ranks",),
             help="a rank that was killed writes none: look at its log first",
         )
 
@@ -77,7 +77,7 @@ def _cut(held: Held) -> Diagnostic:
         InteropCode.RECORD,
         f"the dump of {held.recorded.cut}: earlier entries are overwritten, so messages cannot be counted",
         notes=("messages are not compared with the schedule; unfinished ones are paired from the first one on",),
-        help="set TORCH_FR_BUFFER_SIZE to more entries than a run has",
+        help="set TORCH_FR_BUFFER_SIZE above the number of entries of a run",
     )
 
 
@@ -96,7 +96,7 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
             InteropCode.OTHER_MESSAGE,
             f"{_rank(held, rank)} {done}{what} {where}: its plan has no such message",
             notes=notes(f"entry {made.entry[i]} of {_rank(held, rank)}", more),
-            help="give the schedule that ran, at its sizes",
+            help="give the schedule that ran, at the same sizes",
         )
 
 
@@ -127,7 +127,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
             message = f"rank {rank} received as {said} what rank {peer} sent as {meant}"
         elif end >= 0 and other[end]:
             message = (
-                f"rank {rank} sent {said} and rank {peer} took it for {_name(_posted(held, end))}: planned is {meant}"
+                f"rank {rank} sent {said} and rank {peer} took it for {_name(_posted(held, end))}; the plan has {meant}"
             )
         elif end >= 0:
             message = f"rank {rank} sent {said} where rank {peer} expected {meant}"
@@ -137,8 +137,8 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
             InteropCode.OTHER_MESSAGE,
             message,
             (label(program, planned, f"the plan has {meant} here"),),
-            notes(_where(held, i), f"{np.count_nonzero(other):,} posts are of other messages than planned", more),
-            "the i-th message of a channel is the i-th of the plan: post in its order, or verify the order that ran",
+            notes(_where(held, i), f"{np.count_nonzero(other):,} posts belong to other messages than planned", more),
+            "the i-th message of a channel must be the i-th in the plan: post in this order, or verify the actual one",
         )
 
 
@@ -148,8 +148,8 @@ def _misplaced(held: Held) -> Iterator[Diagnostic]:
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
             InteropCode.OTHER_MESSAGE,
-            f"{_rank(held, rank)} posted its messages in another order than its list: {words(held, i)}",
-            (label(held.program, planned, "it is taken for this message, the next one on its channel"),),
+            f"{_rank(held, rank)} posted messages in another order than in its list: {words(held, i)}",
+            (label(held.program, planned, "it arrives as this message, the next one on its channel"),),
             notes(_where(held, i), more),
             "give the program that ran",
         )

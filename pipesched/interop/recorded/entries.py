@@ -29,10 +29,10 @@ Named: TypeAlias = tuple[str, str, str, bool]
 
 _INTS = ("record_id", "collective_seq_id", "p2p_seq_id")
 _WANTED = (*_INTS, "state", "process_group", "profiling_name", "input_sizes", "input_dtypes")
-"""The fields that every entry has; ``is_p2p`` is read where it is there, which is since version 2.4."""
+"""The fields that every entry has; ``is_p2p``, which exists since version 2.4, is read if present."""
 _MARK, _LIST, _PAIR, _LONG = b"(]\x86\x8a"
 _LENGTHS = np.zeros(256, dtype=np.int64)
-"""The bytes of each opcode with its argument; 0 for one that is not known here."""
+"""The bytes of each opcode with its argument; 0 for an unknown opcode."""
 for _names, _bytes in (("N\x88\x89](e}u", 1), ("Kh", 2), ("M", 3), ("Jj", 5), ("G", 9), ("\x8a", 10)):
     _LENGTHS[[*map(ord, _names)]] = _bytes
 _SCALARS = b"N\x88\x89KMJhjG\x8a"
@@ -77,7 +77,7 @@ def read(name: str, data: bytes) -> Log:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Entries that were walked through together, as rows of the walk."""
+    """Entries that were read in one walk, as rows of the walk."""
 
     walk: _Walk
     rows: slice
@@ -113,7 +113,7 @@ def _row(entry: Mapping[str, object], named: dict[Named, int]) -> Ints:
 
 
 class _Runs(Reader):
-    """A reader that walks through runs of entries together."""
+    """A reader that reads each run of entries in one walk."""
 
     def value(self) -> object:
         """Read the value of the file, as `Reader.value` does."""
@@ -135,7 +135,7 @@ class _Runs(Reader):
         self.stack += [run] if run is not None else []
 
     def _walk(self, entry: Mapping[str, object]) -> _Walk | None:
-        """Return a walk through the entries with the keys of this one; None if they cannot be referred to."""
+        """Return a walk through the entries with the keys of this one; None if the memo does not refer to the keys."""
         numbers = {text: i for i, text in enumerate(self.memo) if type(text) is str}
         fields = {key: (numbers.get(key, -1), type(value)) for key, value in entry.items()}
         if any(number < 0 or kind is dict for number, kind in fields.values()):
@@ -165,7 +165,7 @@ class _Walk:
         self.ends = at + 1
 
     def run(self, at: int) -> tuple[_Run | None, int]:
-        """Return the entries from a place of the file on, without a gap, and the place behind them."""
+        """Return the consecutive entries that begin at a place of the file, and the place after them."""
         first = int(np.searchsorted(self.starts, at))
         if first == len(self.starts) or self.starts[first] != at or not self.good[first]:
             return None, at
@@ -174,7 +174,7 @@ class _Walk:
         return _Run(self, slice(first, last)), int(self.ends[last - 1])
 
     def columns(self, named: dict[Named, int], memo: list[object]) -> Ints:
-        """Return the columns of all entries; those that are not good have no meaning."""
+        """Return the columns of all entries; the columns of bad entries have no meaning."""
         record, collective, p2p = (self._number(self.at[key]) for key in _INTS)
         texts = (
             np.where(self.good, self._text(self.at[key]), 0) for key in ("process_group", "profiling_name", "state")
@@ -206,7 +206,7 @@ class _Walk:
         return np.where(long, self.words[np.minimum(at + 2, self.last)], made) if long.any() else made
 
     def _text(self, at: Ints) -> Ints:
-        """Return the places in the memo that are referred to at these places."""
+        """Return the memo places to which these places refer."""
         short = self.bytes[at] == ord("h")
         if short.all():
             return self.bytes[at + 1].astype(np.int64)
@@ -214,7 +214,7 @@ class _Walk:
         return np.where(short, word & 0xFF, word & 0xFFFFFFFF)
 
     def _field(self, at: Ints, key: str, name: bytes, kind: type) -> Ints:
-        """Walk over one field of all entries, keep its place if it is read, and return the places behind it."""
+        """Walk over one field of all entries, keep its place if it is read, and return the places after it."""
         there = self._same(at, name)
         begin = self._inside(at + len(name))
         if kind is list:
@@ -243,14 +243,14 @@ class _Walk:
         return found
 
     def _inside(self, at: Ints) -> Ints:
-        """Return the offsets, none past the end of the file, and mark entries that are cut off as not good."""
+        """Return the offsets, limited to the end of the file, and mark entries that are cut off as bad."""
         if len(at) and int(at.max()) > self.last:
             self.good &= at <= self.last
             return np.minimum(at, self.last)
         return at
 
     def _one(self, at: Ints, there: Bools, allowed: bytes) -> Ints:
-        """Return the places behind one opcode of the allowed ones."""
+        """Return the places after one of the allowed opcodes."""
         opcode = self.bytes[at]
         if len(opcode) and opcode[0] in allowed and opcode[0] != _LONG and (opcode == opcode[0]).all():
             return self._inside(at + _LENGTHS[opcode[0]])
@@ -261,7 +261,7 @@ class _Walk:
         return self._inside(at + _LENGTHS[opcode])
 
     def _listed(self, begin: Ints, there: Bools) -> tuple[Ints, Ints, list[bytes]]:
-        """Return the places behind lists, and for each its number in the list of different ones."""
+        """Return the places after lists, and for each list its number among the distinct lists."""
         end, form, forms = begin.copy(), np.zeros(len(begin), dtype=np.int64), list[bytes]()
         live = np.flatnonzero(self.good & there)
         while len(live) and len(forms) < _FORMS:
@@ -277,7 +277,7 @@ class _Walk:
         return self._inside(end), form, forms
 
     def _length(self, at: int) -> int:
-        """Return the bytes of the list at a place; 0 if there is none that is known."""
+        """Return the length in bytes of the list at a place; 0 if no known list begins there."""
         data, begin, depth = self.data, at, 0
         while at < self.last and (length := int(_LENGTHS[opcode := data[at]])):
             depth += (opcode == _MARK) - (opcode in b"eu")

@@ -73,7 +73,7 @@ def dump(name: str, data: bytes, reader: Callable[[bytes], Reader] = Reader) -> 
         if data.startswith(PACKED):
             raise fail(InteropCode.RECORD, f"{name} is compressed", help="unpack it") from None
         message = f"{name} is cut off or damaged: {' '.join(str(error).split())[:80]}"
-        raise fail(InteropCode.RECORD, message, help="let every rank write its dump to the end") from None
+        raise fail(InteropCode.RECORD, message, help="let every rank finish writing its dump") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +124,13 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     used = {int(group) for one in dumps.values() for group in np.unique(one.messages[0])}
     if not used:
         help = "gloo records collectives only: record such a run with `pipesched.runtime`, or run it on NCCL"
-        raise fail(InteropCode.NO_RECORD, "the dumps hold no send and no receive", help=help)
+        raise fail(InteropCode.NO_RECORD, "the dumps contain no sends or receives", help=help)
     groups = [group for group, number in tables.groups.items() if number in used]
     chosen = _pipelines(groups, program)
     pipelines: dict[tuple[int, ...], list[Group]] = defaultdict(list)
     for group in sorted(chosen, key=lambda group: (len(group.name), group.name)):
         pipelines[group.ranks].append(group)
-    left_out = [f"process group {g.name} ({g.purpose}) is not of this plan" for g in groups if g not in chosen]
+    left_out = [f"process group {g.name} ({g.purpose}) does not belong to this plan" for g in groups if g not in chosen]
     return [_recorded(of, dumps, tables, program, left_out) for _, of in sorted(pipelines.items())]
 
 
@@ -174,8 +174,8 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
                 else _Dump(np.zeros((6, 0), dtype=np.int64), 0, 0)
             )
     except _OtherRank as error:
-        message = f"{name} is not of rank {rank}: it has {error}"
-        raise fail(InteropCode.RECORD, message, help="name each dump after the rank of the job that wrote it") from None
+        message = f"{name} is not the dump of rank {rank}: it has {error}"
+        raise fail(InteropCode.RECORD, message, help="name each dump after the job rank that wrote it") from None
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def not_a_dump(name: str, value: File) -> Iterator[None]:
 
 
 def entries_of(value: File) -> Sequence[Mapping[str, object]]:
-    """Return the entries of a dump. A dump without a call has none as JSON, or where only its groups were asked for."""
+    """Return the entries of a dump; () for JSON without calls, or if only the groups were requested."""
     return value.get("entries", ()) if "version" in value or not value.get("pg_config") else value["entries"]
 
 
@@ -213,7 +213,7 @@ def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
 
 @lru_cache(maxsize=64)
 def _of_text(given: str) -> tuple[int, ...]:
-    """Read the text of a list of ranks; the dumps of a job have many that are equal."""
+    """Read the text of a list of ranks; the dumps of a job have many equal texts."""
     return tuple(sorted(_rank(rank) for rank in given.strip().strip("[]()").split(",") if rank))
 
 
@@ -221,7 +221,7 @@ def _rank(given: object) -> int:
     if isinstance(given, str) and _DIGITS.fullmatch(given):
         return int(given)
     if type(given) is not int:
-        raise TypeError("a rank of a process group is not a number")
+        raise TypeError("a process group contains a rank that is not a number")
     return given
 
 
@@ -311,7 +311,7 @@ def require_types(columns: Iterable[Sequence[object]]) -> None:
     """Raise TypeError if a value of an entry has a type that torch does not use there."""
     for (name, types), column in zip(_TYPES.items(), columns, strict=True):
         if not {*map(type, column)} <= types:
-            raise TypeError(f"the {name} of an entry is missing or of a wrong type")
+            raise TypeError(f"the {name} of an entry is missing or has the wrong type")
 
 
 def text(value: object) -> str:
@@ -324,11 +324,11 @@ def tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tup
     """Return the type of the first tensor, and its size if that is recorded."""
     kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
     if not isinstance(kind, str) or len(kind) > _WIDEST:
-        raise TypeError("an entry has no type of its tensor")
+        raise TypeError("an entry lacks the type of its tensor")
     if size is None:
         return kind, None
     if not isinstance(size, list | tuple) or len(size) > _WIDEST or not {*map(type, size)} <= {int}:
-        raise TypeError("an entry has no size of its tensor")
+        raise TypeError("an entry lacks the size of its tensor")
     return kind, tuple(size)
 
 
@@ -379,7 +379,7 @@ def _require_as_many(groups: Sequence[Group], wanted: Sequence[int]) -> None:
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
-        help = "give the communicator of each message in the plan, as in send:F0.1>1@1"
+        help = "give the communicator of each message in the plan, such as send:F0.1>1@1"
         raise fail(InteropCode.RECORD_DIFFERS, message, help=help)
 
 

@@ -99,7 +99,7 @@ class Job:
 
     @cached_property
     def partnered(self) -> Column:
-        """True for each message with a partner: the i-th send of a channel has the i-th receive."""
+        """True for each message with a partner; the partner of the i-th send on a channel is the i-th receive."""
         sender = np.where(self.way == SEND, self.member, self.peer).astype(np.int64)
         target = np.where(self.way == SEND, self.peer, self.member)
         most = int(max(sender.max(initial=0), target.max(initial=0))) + 1
@@ -210,10 +210,10 @@ def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
         if rank in logs or rank in unread:
             first = next(other for other in names if ranked[other] == rank)
             message = f"{name} is a second dump of rank {rank}, beside {first}"
-            raise fail(InteropCode.RECORD, message, help="give the dumps of one run: remove those of the other")
+            raise fail(InteropCode.RECORD, message, help="give the dumps of one run: remove all others")
         if isinstance(log, Log) and log.groups and not any(rank in group.ranks for group in log.groups.values()):
-            message = f"{name} is not of rank {rank}: its process groups are of other ranks"
-            help = "name each dump after the rank of the job that wrote it"
+            message = f"{name} is not the dump of rank {rank}: its process groups have other ranks"
+            help = "name each dump after the job rank that wrote it"
             unread[rank] = Diagnostic(InteropCode.RECORD, message, help=help)
         elif isinstance(log, Log):
             logs[rank] = log
@@ -222,17 +222,18 @@ def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
     if not any(len(log.call) for log in logs.values()):
         reasons = tuple(f"{found.code}: {found.message}" for found in unread.values())[:4]
         raise fail(
-            InteropCode.NO_RECORD, "no dump has an entry that can be read", help=recorded_runs.GIVE, notes=reasons
+            InteropCode.NO_RECORD, "none of the dumps has a readable entry", help=recorded_runs.GIVE, notes=reasons
         )
     return _joined(logs, unread)
 
 
 _END = -2
-"""The way of an entry at the end of a batch. A batch has one number, and its entries have the state of its last one."""
+"""The direction of the entry that ends a batch. The entries of a batch share its number and the state of the last
+one."""
 
 
 def _settled(log: Log) -> Log:
-    """Set the state of each entry to the largest of its batch, which has one number in its group."""
+    """Set the state of each entry to the largest state in its batch, whose entries share one number in the group."""
     groups = {key: i for i, key in enumerate(dict.fromkeys(key for key, *_ in log.named))}
     sided = np.array([message and end_of(name)[0] != -1 for _, name, _, message in log.named], dtype=np.bool_)[log.call]
     group = np.array([groups[key] for key, *_ in log.named], dtype=np.int64)[log.call]
@@ -249,7 +250,7 @@ def _settled(log: Log) -> Log:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The groups of all ranks, numbered, each with what names it in a call: purpose, members, stride; and the calls."""
+    """The calls and the numbered groups of all ranks; purpose, members and stride identify a group in a call."""
 
     groups: dict[Group, tuple[int, tuple[str, int, int]]] = field(default_factory=dict)
     calls: dict[Call, int] = field(default_factory=dict)
@@ -364,7 +365,8 @@ def _of_names(files: Mapping[str, bytes], *, posted: bool) -> Job:
 
 
 def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
-    """Return the messages of traces, which hold finished ones, and the next receive of each rank by its last step.
+    """Return the messages of traces, which contain only finished messages, and the next receive of each rank, by its
+    last step.
 
     Nothing is added if every rank ends with a whole step, or in the first step.
     """
@@ -381,7 +383,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the number of calls of a step of a rank, and the first call that differs from the step before.
+    """Return the number of calls in a step of a rank, and the first call that differs from the previous step.
 
     0, if no part of the calls repeats; the number of calls, if none differs.
     """

@@ -60,7 +60,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
     if program is None:
         return report
     if not program.messages:
-        none = Diagnostic(InteropCode.RECORD_DIFFERS, "the schedule has no messages that could be recorded")
+        none = Diagnostic(InteropCode.RECORD_DIFFERS, "the schedule has no messages to record")
         return replace(report, diagnostics=(*report.diagnostics, none))
     try:
         runs = [Held(recorded, program) for recorded in recorded_runs.read(options.of(Run).recorded, program)]
@@ -78,5 +78,5 @@ def _recording(held: Held, written: bool) -> Recording:
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:
         said = f"rank {made.rank[other]} posts in another order than pipesched, {words(held, other)}"
-        notes = (*notes, f"{said}: only a file that names its messages determines their order")
+        notes = (*notes, f"{said}: only a file that names its messages determines the order of messages")
     return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)

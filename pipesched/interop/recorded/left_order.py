@@ -50,7 +50,7 @@ class Order:
         return self.blocked.job
 
     def left(self) -> Left | None:
-        """Return the rank, None if all ranks keep to the common order as far as it is known."""
+        """Return the rank; None if all ranks keep to the known part of the common order."""
         laws = [self._by_most(), self._by_messages(), self._by_two()]
         for each in laws if self.blocked.roots else (*laws, self._by_meeting(), self._by_history(), self._by_rarity()):
             first = min(
@@ -98,7 +98,7 @@ class Order:
         return made, low
 
     def _by_most(self) -> Iterator[Left]:
-        """Yield the first rank of each place that differs from most ranks of that place."""
+        """Yield, for each place, the first rank that differs from most ranks at that place."""
         for role in self._roles:
             if len(role) < 3:
                 continue
@@ -128,7 +128,7 @@ class Order:
 
     @cached_property
     def _suspects(self) -> list[int]:
-        """The ranks to be examined one by one, by index: all of a small job, else those that wait or are waited for."""
+        """The ranks to examine individually, by index: all of a small job, else the ranks that wait or are awaited."""
         job = self.job
         if len(job.ranks) <= _SUSPECTS:
             return [*range(len(job.ranks))]
@@ -152,7 +152,7 @@ class Order:
                 )
 
     def _by_messages(self) -> Iterator[Left]:
-        """Yield the ranks that exchanged unequal numbers of messages with a neighbour, or one message with a third."""
+        """Yield the ranks that exchanged unequal numbers of messages with a neighbour, or any with other ranks."""
         job = self.job
         for at in self._suspects:
             mine = job.of(at)
@@ -194,7 +194,7 @@ class Order:
         return f"up to that point it sends {sent} messages to rank {other} and receives {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
-        """Yield, of ranks that wait in a cycle, the few that called a collective, or the few that did not."""
+        """Yield the minority among ranks that wait in a cycle: those with a call of a collective, or those without."""
         job, cycle = self.job, self.blocked.cycle()
         for rank in cycle:
             wait = self.blocked.waits[rank]
@@ -215,10 +215,10 @@ class Order:
             last = self.blocked.waits[rank].call
             start = int(self.job.start[self.job.place[rank]])
             i = min(range(max(start, last - 3), last + 1), key=self._times)
-            yield Left(rank, i, (), "no other rank makes its calls in this order")
+            yield Left(rank, i, (), "no other rank makes these calls in this order")
 
     def _by_two(self) -> Iterator[Left]:
-        """Yield, of two ranks at one place that differ, the rank whose calls are rarer in the job."""
+        """If two ranks at one place differ, yield the rank with the calls that are rarer in the job."""
         for role in self._roles:
             if len(role) != 2:
                 continue
@@ -234,7 +234,7 @@ class Order:
                 )
 
     def _times(self, i: int) -> tuple[int, int]:
-        """Return how often a call follows the one before it in the whole job, and how often it occurs."""
+        """Return how often a call follows its predecessor in the whole job, and how often it occurs."""
         start = int(self.job.start[self.job.owner[i]])
         before = int(self.job.call[i - 1]) if i > start else -1
         return self._pairs[before, int(self.job.call[i])], int((self.job.call == self.job.call[i]).sum())
@@ -250,7 +250,7 @@ class Order:
 
 
 def cause(job: Job, left: Left) -> str:
-    """Return the likely cause by the calls that followed: one left out, two exchanged, another peer, another group."""
+    """Infer the cause from the calls that followed: a missing call, two exchanged calls, another peer or group."""
     mine = job.of(job.place[left.rank])
     made, meant = job.call[left.at : min(left.at + _NEAR, mine.stop)].tolist(), [*left.meant]
     if not meant:

@@ -58,7 +58,7 @@ class Reader:
 
     def _unknown(self, opcode: int) -> Exception:
         name = chr(opcode)
-        return NotPlain(_RUNS[name]) if name in _RUNS else ValueError(f"no dump has the opcode {name!a}")
+        return NotPlain(_RUNS[name]) if name in _RUNS else ValueError(f"dumps never contain the opcode {name!a}")
 
     def take(self, count: int) -> bytes:
         """Return the next `count` bytes of the file, and skip them."""
@@ -95,7 +95,7 @@ class Reader:
 
     def signed(self, width: int) -> None:
         if width > _MOST:
-            raise ValueError(f"a number has {width:,} bytes; {_MOST} are the most")
+            raise ValueError(f"a number has {width:,} bytes; the limit is {_MOST}")
         self.stack.append(int.from_bytes(self.take(width), "little", signed=True))
 
     def put(self, number: int) -> None:
@@ -107,7 +107,7 @@ class Reader:
     def append(self, values: list[object]) -> None:
         made = self.stack[-1]
         if type(made) is not list:
-            raise ValueError("values are appended to an object that is not a list")
+            raise ValueError("the pickle appends values to an object that is not a list")
         made.extend(values)
 
     def insert(self, values: list[object]) -> None:
@@ -118,7 +118,7 @@ class Reader:
         table.update(zip(names, values[1::2], strict=True))
 
     def table(self) -> None:
-        """Add what is above the last mark to the table below it."""
+        """Add the values above the last mark to the table below it."""
         self.insert(self.marked())
 
     def tuple(self, count: int) -> None:

@@ -109,8 +109,8 @@ class Wait:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A recorded run compared with a program. planned: the instruction of each entry, -1 if the plan has no such
-    channel. position: place of each entry on its side of its channel. partner: the entry of its other end, or -1.
+    """A recorded run compared with a program. planned: the instruction of each entry, -1 if the plan lacks its channel.
+    position: place of each entry on its side of its channel. partner: the entry of its other end, or -1.
     """
 
     recorded: Recorded

@@ -127,7 +127,7 @@ def _orders(files: Mapping[str, bytes], program: Program) -> Recorded:
     except PipeschedError as error:
         raise fail(InteropCode.RECORD, f"the recorded orders cannot be read: {error.diagnostics[0].message}") from None
     if not isinstance(made, Program):
-        help = "record sends and receives, as send:F0.1>1"
+        help = "record sends and receives, such as send:F0.1>1"
         raise fail(InteropCode.NO_RECORD, "the recorded orders have no messages", help=help)
     _require_ranks(made.ranks, program)
     chosen = np.flatnonzero(made.sends | made.receives)
@@ -169,7 +169,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
             here.append((time, len(here), Op[match[2]], int(match[1]), int(match[3])))
     if not any(found.values()):
         raise fail(
-            InteropCode.NO_RECORD, "the traces have no send and no receive", help="give those of `Recorder.dumps`"
+            InteropCode.NO_RECORD, "the traces contain no sends or receives", help="give those of `Recorder.dumps`"
         )
     _require_ranks(max(program.ranks, max(found) + 1), program)
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
@@ -240,7 +240,7 @@ def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, prog
 def _require_once(ranks: Sequence[int], kind: str) -> None:
     if ranks:
         message = f"rank {min(ranks)} has several {kind}, in one file or in several"
-        raise fail(InteropCode.RECORD, message, help="give a folder of one run, where a rank has one")
+        raise fail(InteropCode.RECORD, message, help="give a folder with a single run, in which each rank has one")
 
 
 def _require_ranks(ranks: int, program: Program) -> None:

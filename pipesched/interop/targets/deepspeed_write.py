@@ -59,7 +59,7 @@ CONSUMER = Consumer(
     because={
         COPIES: "in DeepSpeed a stage is on one rank",
         SKIPS: "in DeepSpeed a stage sends its activation only to the next stage",
-        SLICES: "in DeepSpeed microbatches are independent, without slices",
+        SLICES: "in DeepSpeed microbatches are independent and cannot be slices",
         FROZEN: "in DeepSpeed every stage sends a gradient to the previous stage",
         FORWARD_ONLY: "in DeepSpeed a step ends with the optimizer",
     },
@@ -92,9 +92,9 @@ def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]
     placement = schedule.placement
     if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
         by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
-        help = "use a schedule with one stage per rank, such as 1F1B and GPipe"
+        help = "use a schedule with one stage per rank, such as 1F1B or GPipe"
         yield CONSUMER.refusal(
-            schedule, f"its stages are on ranks {by_stage}", ("in DeepSpeed stage s is on rank s"), help
+            schedule, f"this schedule has its stages on ranks {by_stage}", ("in DeepSpeed stage s is on rank s"), help
         )
 
 
@@ -103,8 +103,8 @@ def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
     help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` places its messages again"
     refused = {
-        "it has no such instruction": ~known,
-        "it posts each message by itself": program.group >= 0,
+        "it does not have this instruction": ~known,
+        "it posts each message separately": program.group >= 0,
         "it has only one communicator": program.communicator != 0,
     }
     for why, which in refused.items():
@@ -136,7 +136,7 @@ def settings(program: Program, path: str) -> list[str]:
         f'"gradient_accumulation_steps": {placement.microbatches}',
         f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
         *(
-            [("in DeepSpeed a forward and a backward that share a slot run one after the other")]
+            [("DeepSpeed runs a forward and a backward that share a slot one after the other")]
             if program.second.any()
             else []
         ),

@@ -59,12 +59,12 @@ TORCH_CSV = Consumer(
         SLICES: "in torch each microbatch is a separate sequence",
         FROZEN: "torch also sends gradients to frozen stages, which have a B there",
         FORWARD_ONLY: "torch's loader requires a backward of every stage for each microbatch",
-        EMPTY_RANKS: "torch builds the stages of a rank from its row",
+        EMPTY_RANKS: "torch determines the stages of a rank from its row",
     },
     helps={
-        COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, as DualPipeV and ZB-V have",
+        COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, such as DualPipeV and ZB-V",
         SKIPS: "merge the stages that a skip spans into one",
-        FROZEN: "`--target torch-csv` has that B, and leaves the messages to torch",
+        FROZEN: "`--target torch-csv` writes that B, and leaves the messages to torch",
         EMPTY_RANKS: f"place a stage on every rank, or {_INSTEAD}",
     },
 )
@@ -81,7 +81,7 @@ def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: 
     if schedule.forward_only and len(schedule):
         yield Diagnostic(
             InteropCode.FORWARD_ONLY,
-            "no backward at all: torch's loader refuses the file",
+            "the schedule has no backward: torch's loader refuses the file",
             (),
             ("it expects one backward per stage and microbatch, even in a file for inference",),
             "for inference give torch a file with backwards, and call its schedule's eval()",

@@ -120,12 +120,12 @@ def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], mor
         f"stage {stage} {what} on rank {rank}",
         (here, label(program, int(index[i - 1]), before)) if before else (here,),
         notes(f"with FSDP {_LATER if pair == (COMPUTE, EDGE) else _AT_ONCE}", more),
-        f"{stage}UNSHARD, computes of stage {stage}, {stage}RESHARD, in this order, as often as needed",
+        f"{stage}UNSHARD, computes of stage {stage}, {stage}RESHARD, in this order, and repeat them as needed",
     )
 
 
 def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Report actions that the version lacks; STEP is allowed, since the caller of torch's runtime steps."""
+    """Report actions that the version lacks; STEP is allowed, since the caller of torch's runtime performs it."""
     unknown = ~np.isin(program.op, [*version.accepts, Op.STEP])
     for index, more in limited(np.flatnonzero(unknown).tolist()):
         op = Op(int(program.op[index]))
@@ -150,7 +150,7 @@ def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
         yield Diagnostic(
             InteropCode.TORCH_WAIT,
             f"none of the {len(unwaited):,} sends and reductions is waited for: {refused}",
-            (label(program, int(unwaited[0]), "the first that needs its WAIT"),),
+            (label(program, int(unwaited[0]), "the first one without a WAIT"),),
             (f"torch {without[-1]} and earlier have no waits, and misread them",),
             "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower only the computes",
         )
@@ -185,7 +185,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
     waits = [i for i in group if not program.sends[i]]
     name = str(program[group[0]]).replace("WAIT_", "")
     wait = name.replace("SEND", "WAIT_SEND")
-    help = "each message needs one send, and after it one wait"
+    help = "each message needs exactly one send, followed by one wait"
     if len(sends) > 1:
         what = f"{name} occurs {len(sends)} times"
         labels = [label(program, sends[1], "sent again"), label(program, sends[0], "sent here already")]

@@ -83,7 +83,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
 def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
     """Return the lines for the user: the call that loads a compute_comms file."""
     return [
-        f"this file is for torch {version}: other versions need other actions",
+        f"this file works only with torch {version}: other versions need other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
         '._load_csv(path, format="compute_comms")',
         "torchtitan and NeMo AutoModel load only the computes: --target torch-csv",

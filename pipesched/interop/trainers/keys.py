@@ -36,7 +36,7 @@ def _whole(least: int) -> Callable[[object], bool]:
 
 
 def one_of(*names: str) -> Kind:
-    """Return a kind whose values are a few names."""
+    """Return the kind of settings that take one of a few names."""
     return Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
@@ -46,7 +46,7 @@ KINDS = {
     "count": Kind("a whole number from 1", _whole(1), (1, 2, 3, 4, 6, 8, 16, 64, 1024)),
     "from 0": Kind("a whole number from 0", _whole(0), (0, 1, 2)),
     "rest": Kind(
-        "a whole number from 1, or -1 for the rest", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
+        "a positive whole number, or -1 for the rest", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
     ),
     "flag": FLAG,
     "text": Kind("a text", lambda value: isinstance(value, str)),
@@ -58,10 +58,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key. first, last: the first and the last release that has it. none: no known release has the key. telling: its
-    presence shows that the configuration is for an unknown release. elsewhere: the replacement in other releases, as
-    text. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a similar name is
-    not taken for a misspelling.
+    """A key of a trainer's settings. first, last: the first and the last release that has it. none: no known release
+    has it. telling: its presence shows that the configuration is for an unknown release. elsewhere: the replacement in
+    other releases, as text. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a
+    similar name is not taken for a misspelling.
     """
 
     kind: Kind = ANY
@@ -150,7 +150,7 @@ def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
-    """Return a list of at most one name, which the key resembles in each of its parts."""
+    """Return a list with the name that the key resembles in each of its parts, or an empty list."""
     parts = key.split(".")
     close = _close(key, tuple(names), least)
     for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):
@@ -168,7 +168,7 @@ def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:
-    """Return a list of at most one key, whose last part resembles the last part of the setting."""
+    """Return a list with the key whose last part resembles the last part of the setting, or an empty list."""
     names = {name.rpartition(".")[2]: name for name in own}
     return [names[name] for name in get_close_matches(setting.key.rpartition(".")[2], names, 1, 0.7)]
 

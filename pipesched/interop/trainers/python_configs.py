@@ -158,7 +158,7 @@ class _File:
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, _CONSTANT) else _ELSEWHERE
         if isinstance(node, ast.Name):
-            return names.get(node.id, self.constants.get(node.id, Unset(f"{node.id}, which is from elsewhere")))
+            return names.get(node.id, self.constants.get(node.id, Unset(f"{node.id}, which is defined elsewhere")))
         if isinstance(node, ast.List | ast.Tuple):
             entries = [self.value(entry, names) for entry in node.elts]
             unset = any(isinstance(entry, Unset) for entry in entries)

@@ -163,7 +163,7 @@ def value(text: str) -> object:
 
 
 def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
-    """Read the commands of a script that have options; if none has, the options in the script's variables."""
+    """Read the commands of a script that have options; if there are none, the options in the script's variables."""
     slurm = {name: x[3] for x in _SBATCH.finditer(source.text) for name in _KNOWN["slurm"].get(x[1] or x[2], ())}
     folder = os.path.dirname(source.name) or "."
     script = Script(given=given, sourced=lambda path: _text_beside(source.name, path), folder=folder)
@@ -247,7 +247,7 @@ def _open(source: Source, hole: Hole) -> Mention:
 
 
 def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """Split fields into the launcher's and the program's; without a program's name all belong to the program."""
+    """Split fields into the launcher's and the program's; without a program name, all of them belong to the program."""
     for number, word in enumerate(fields):
         if word.chars.endswith(".py"):
             return fields[:number], fields[number + 1 :]

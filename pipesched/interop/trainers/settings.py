@@ -63,7 +63,7 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Mention:
-    """A name in a text and its place, None if it has no place there."""
+    """A name, and its place in a text, if it has one."""
 
     name: str
     at: Span | None

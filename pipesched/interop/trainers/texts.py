@@ -50,7 +50,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
     found = of_script(source, given or {})
     if any(len(x.given) > _MOST for x in found):
         raise fail(
-            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has"
+            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, too many for a configuration"
         )
     return found
 
@@ -58,7 +58,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
 def _require_short(source: Source) -> None:
     """Raise PipeschedError, PS809, if the text is too long; PS870, if one of its lines is too long."""
     if len(source.text) > LARGEST:
-        message = f"{source.name} holds more than {LARGEST // 2**10} KiB, which no configuration does"
+        message = f"{source.name} holds more than {LARGEST // 2**10} KiB, too much for a configuration"
         raise fail(Code.UNREADABLE, message)
     if any(len(line) > _LONGEST for line in source.text.split("\n")):
         raise fail(InteropCode.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")
@@ -81,7 +81,7 @@ def read(source: Source) -> Settings:
             raise budget.deep() from None
     if len(values) > _MOST:
         raise fail(
-            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, which no configuration has"
+            InteropCode.CONFIG_SYNTAX, f"{source.name} has more than {_MOST:,} settings, too many for a configuration"
         )
     given = {key: Setting(key, _filled(value), toml.place(key, places), key) for key, value in values.items()}
     return Settings(source, kind, given, tuple(repeated))

@@ -140,7 +140,7 @@ class Titan(tables.Facts):
 
     @property
     def size(self) -> int | None:
-        """The samples of a microbatch."""
+        """The number of samples per microbatch."""
         return None if self.since("main") else self.count(_MICRO)
 
     @property
@@ -157,7 +157,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def layers(self) -> int | None:
-        """The number of layers of the model, None if its name is in no table."""
+        """The number of layers of the model, None if no table contains its name."""
         if self.since("0.3.0"):
             return self.registered.get("layers")
         flavor = str(self.value("model.flavor"))

@@ -90,7 +90,7 @@ class Trainer:
         return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
 
     def known(self, settings: Settings) -> int:
-        """Return the number of the trainer's keys in a text, 0 if the trainer has no text of this kind."""
+        """Return the number of the trainer's keys in a text, 0 if the trainer does not read texts of this kind."""
         if settings.kind not in self.texts:
             return 0
         keys = self.keys(settings)
@@ -146,7 +146,7 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
         return setting
     absent = setting.value is None and not key.optional
     if absent or (setting.value == -1 and not key.kind.holds(-1)):
-        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, so the value comes from elsewhere"))
+        return replace(setting, value=Unset(f"{'null' if absent else '-1'}, so the value is set elsewhere"))
     return setting
 
 
@@ -162,7 +162,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     if row is None:
         near = get_close_matches(name.lower(), NAMES, 1)
         help = f"did you mean {near[0]}?" if near else None
-        raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; there are {', '.join(NAMES)}", help=help)
+        raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; known are {', '.join(NAMES)}", help=help)
     asked = release.strip().removeprefix("core_").removeprefix("v")
     found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
     if asked and found is None:
@@ -191,7 +191,7 @@ def trainer_of(settings: Settings) -> Trainer:
         label = (
             shown.label if isinstance(shown, Setting) else Label(None, (f"it has {shown[:60]}, a setting of {project}"))
         )
-        message = f"{name} is for {project}, for which pipesched has no rules"
+        message = f"{name} belongs to {project}, for which pipesched has no rules"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, label)
     found = own(settings)
     row = next((row for row in TRAINERS if row.name == found), None)
@@ -200,7 +200,7 @@ def trainer_of(settings: Settings) -> Trainer:
     alike = [row for row in TRAINERS if row.known(settings)]
     if alike:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
-        message = f"{name} has settings of {alike[0].name}, but none that only {alike[0].name} has"
+        message = f"{name} has settings of {alike[0].name}, but none that is unique to {alike[0].name}"
         shared = (
             "its options are also options of forks" if settings.kind == "shell" else ("other projects also have them")
         )
@@ -208,7 +208,7 @@ def trainer_of(settings: Settings) -> Trainer:
     known = ", ".join(row.name for row in TRAINERS)
     near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
     if near is None:
-        message = f"{name} has no pipeline setting of a known trainer: {known}"
+        message = f"{name} does not contain a pipeline setting of a known trainer: {known}"
         raise fail(InteropCode.CONFIG_UNKNOWN, message, help="--trainer NAME selects the trainer")
     setting, meant = near
     raise fail(InteropCode.CONFIG_UNKNOWN, f"{name} has no setting of a known trainer", setting.label, help=meant)

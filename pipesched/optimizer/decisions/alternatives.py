@@ -13,7 +13,7 @@ from pipesched.model.ops import Op
 from pipesched.optimizer.verdict import Terms
 
 Choice: TypeAlias = tuple[int, ...]
-"""An alternative, in the numbers of its decision: layers by stage, for instance."""
+"""An alternative as the numbers of its decision, for example the layers of each stage."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def answered(decision: Decision, limits: Limits, name: str, progress: Callable[[
     meter.spend(part.spent)
     if best.choice is None or best.state is None or best.state.best is None:
         message = f"none of {decision.count:,} {decision.plural} has a schedule within the caps"
-        raise fail(OptimizerCode.INFEASIBLE, message, help="a higher cap, fewer layers on a rank, or more ranks")
+        raise fail(OptimizerCode.INFEASIBLE, message, help="use a higher cap, fewer layers per rank, or more ranks")
     instance, state = instance_of(best.choice), best.state
     schedule = replace(convert.to_schedule(state.problem, best.state.best), name=name)
     written, judged = _judged(decision, best, instance, schedule, meter)

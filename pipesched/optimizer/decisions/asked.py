@@ -15,7 +15,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Asked:
-    """The decisions. partition: the number of layers, or 0 for the layers of the model; None for no partition.
+    """The requested decisions. partition: the number of layers, 0 for the layers of the model, or None.
 
     embedding, head: their work, in layers.
     """
@@ -31,7 +31,7 @@ def layers(value: object) -> int:
         return 0
     found = values.whole(value)
     if found < 1:
-        raise Not(value, "a number of layers from 1 up, or `model`")
+        raise Not(value, "a positive number of layers, or `model`")
     return found
 
 
@@ -44,17 +44,17 @@ def asked(given: Given) -> Asked | None:
     partition = given.get("partition")
     for name in ("embedding", "head"):
         if given.get(name) is not None and partition is None:
-            raise fail(Code.USAGE, f"--{name} is for --partition", help="give the number of layers with --partition")
+            raise fail(Code.USAGE, f"--{name} is for --partition", help="give the number of layers as --partition N")
     if partition is None:
         return None
     for name, why in (
-        ("all_m", "a partition is decided for one m"),
-        ("proof", "a proof of a partition is in its answer: -o answer.json"),
+        ("all_m", "a partition needs a single m"),
+        ("proof", "the answer of a partition contains its proof: -o answer.json"),
     ):
         if given.get(name):
             raise fail(Code.USAGE, f"--partition contradicts --{name.replace('_', '-')}: {why}")
     if given.get("model") is not None and not partition and (given.get("embedding") or given.get("head")):
-        raise fail(Code.USAGE, "--head and --embedding are given, but the model has its own", help="leave them out")
+        raise fail(Code.USAGE, "--head and --embedding are given, but the model determines them", help="leave them out")
     return Asked(partition, given.get("embedding"), given.get("head"))
 
 
@@ -80,7 +80,7 @@ def recompute(given: Given) -> str | None:
 def jitter(given: Given) -> Fraction | None:
     """Return the standard deviation of times; raise PipeschedError, PS225, for options that contradict it."""
     if given.get("objective") == "span" and given.get("jitter"):
-        raise fail(Code.USAGE, "--jitter is about the makespan", help="leave out --jitter, or --objective")
+        raise fail(Code.USAGE, "--jitter requires the objective makespan", help="leave out --jitter, or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))
     return Fraction(given["jitter"]) if asked else None
 
@@ -93,7 +93,7 @@ def lost(given: Given) -> tuple[int, int] | None:
     """
     rank, pipelines = given.get("lost"), given.get("pipelines")
     if rank is None and pipelines is not None:
-        raise fail(Code.USAGE, "--pipelines is for --lost", help="name the rank that is lost, such as --lost 1")
+        raise fail(Code.USAGE, "--pipelines is for --lost", help="name the lost rank, such as --lost 1")
     if rank is None:
         return None
     others = {name: given.get(name) for name in ("partition", "overlap", "recompute", "all_m", "front")}

@@ -26,9 +26,9 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
         Unreadable: an entry cannot be read.
     """
     found = decided(given, case.terms)
-    require("a decision is for one m" if verdict.every is not None else "")
+    require("a decision covers only one m" if verdict.every is not None else "")
     own = found.decision.terms(found.taken)
-    require("" if alike(own, case.terms) else f"its costs or caps are not those of {own.decided}")
+    require("" if alike(own, case.terms) else f"its costs or caps differ from those of {own.decided}")
     return over_all(found.decision, found.taken, verdict, found.proofs)
 
 

@@ -35,7 +35,7 @@ _AWAY = Fraction(10**18)  # bytes added to a cap, so that no split of the two is
 
 @dataclass(frozen=True)
 class Parts:
-    """A cost as a sum: n x layer, plus the loads of both ends."""
+    """A cost as a sum of n layers and the loads of both ends."""
 
     layer: Fraction
     first: Fraction
@@ -101,7 +101,7 @@ def _laid(trained: Trained, split: Split) -> Trained:
 
 
 def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tuple[dict[str, Parts], Cost, Costs]:
-    """Return the times of each kind, C, and the costs of an even split for their unit and note.
+    """Return the times of each kind and C, and the costs of an even split, which have their unit and note.
 
     Raises:
         PipeschedError: PS225, PS244, PS716.
@@ -191,5 +191,5 @@ def _rounded(parts: Parts, way: Callable[[Fraction], Fraction]) -> Parts:
 def _listed(cost: Cost | None, stages: int) -> Sequence[Fraction]:
     if isinstance(cost, tuple):
         return cost
-    assert isinstance(cost, Fraction | int), "costs of a model are by stage"
+    assert isinstance(cost, Fraction | int), "a model gives its costs by stage"
     return (Fraction(cost),) * stages

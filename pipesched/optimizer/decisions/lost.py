@@ -37,8 +37,8 @@ _WHOLE = 0.3  # part of the time for the order of all ranks, with which the answ
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """A lost rank. ranks: the number before the loss; pipelines: the number of pipelines that train the model, each as
-    in the request.
+    """The loss of a rank. ranks: the number before the loss; pipelines: the number of pipelines that train the model,
+    each as in the request.
 
     peers: the ranks that take its `moved` operations of a kind; whole: the answer with all ranks. peak: by rank that is
     left, in the unit of the request.
@@ -62,7 +62,7 @@ class Lost:
         lines = [f"without rank {self.rank}: its {self.moved} F and their backwards run on {on}{lower}"]
         if before and makespan is not None:
             lines.append(
-                f"until it is back a step takes {said(makespan)}; with all {self.ranks} ranks {said(before)} "
+                f"until it returns a step takes {said(makespan)}; with all {self.ranks} ranks {said(before)} "
                 f"({self.whole.status}): {said(makespan - before)} more, {digits(makespan / before)} times as long"
             )
         caps = self.whole.instance.caps
@@ -96,7 +96,7 @@ def without(request: Request, progress: Callable[[State], None], meter: Meter) -
     assert request.lost is not None
     (rank, pipelines), part = request.lost, meter.part(_WHOLE)
     if request.workload.cap is not None:
-        raise fail(Code.USAGE, "with --lost a cap is in activations", help="give a number, such as --mem-cap 4")
+        raise fail(Code.USAGE, "with --lost a cap counts activations", help="give a number, such as --mem-cap 4")
     request = replace(request, lost=None)
     instance = target_of(request).instance
     one = instance.placement
@@ -155,7 +155,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
     """
     if not 0 <= rank < placement.ranks:
         message = f"rank {rank} cannot be lost: the ranks are 0 to {placement.ranks - 1}"
-        raise fail(Code.USAGE, message, help="give one of them, or the number of pipelines with --pipelines")
+        raise fail(Code.USAGE, message, help="give one of these ranks, or the number of pipelines with --pipelines")
     peers = _peers(placement, rank)
     rows: list[list[int]] = []
     names: list[str] = []

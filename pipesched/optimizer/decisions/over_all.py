@@ -25,9 +25,9 @@ from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.verdict import Verdict
 
 STEPS = 4_000_000
-"""The most steps of `ranks` for one alternative."""
+"""Largest number of steps of `ranks` for one alternative."""
 RANKED, LISTED = 200, 3_000
-"""The most alternatives that are refuted by `ranks` or a proof, and the most that are looked at one by one."""
+"""Largest number of alternatives that `ranks` or a proof refutes, and that are examined one by one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def over_all(decision: Decision, taken: Choice, verdict: Verdict, proofs: Proofs
     many = f"{decision.count:,} {decision.plural}"
     if floors and min(floors) < verdict.lower:
         open = f"{len(found.open):,} of {many} are not excluded" if rest.floor is None else f"{many} are too many"
-        why = f"{open}; the least bound of these is {verdict.unit.text(min(floors))}"
+        why = f"{open}; their least bound is {verdict.unit.text(min(floors))}"
         return replace(verdict, lower=min(floors), shown_by=why, by=f"the {decision.plural} that are left", word="")
     others = ", ".join(f"{n:,} by {by}" for by, n in {**found.by, QUICK: decision.count - 1 - len(left)}.items() if n)
     return replace(verdict, shown_by=f"{verdict.shown_by}; no other of {many} is better{f': {others}' * bool(others)}")
@@ -63,7 +63,7 @@ QUICK = "their work, warm-up and cool-down"
 def excluded(
     decision: Decision, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
 ) -> Excluded:
-    """Exclude alternatives without a schedule below a value. alternatives: with their quick bounds, ascending."""
+    """Exclude alternatives without a schedule below a value. alternatives: in ascending order of their quick bounds."""
     by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0
     for _, choice in alternatives[:LISTED]:
         terms = decision.terms(choice)

@@ -37,17 +37,17 @@ from pipesched.optimizer.decisions.alternatives import Choice, Rest
 from pipesched.optimizer.verdict import Terms
 
 MOST = 50_000
-"""The most splits that are listed; the bound of the others is that of their beginnings."""
+"""Largest number of listed splits; the bound of their common prefix stands for the others."""
 
 ENDLESS = 2**20
 
 Load = Mapping[str, Fraction]
-"""Times F, I, W or F, B; M, the activations of a microbatch; S, what is held in any order, in the unit of caps."""
+"""Times F, I, W or F, B; M, the activations of a microbatch; S, the memory held in any order, in the unit of caps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """All splits of layers. base: the terms, without the costs and caps of stages; its caps are those of whole ranks.
+    """All splits of layers. base: the terms without the costs and caps of stages, but with caps of whole ranks.
 
     layer, first, last: the loads of a layer, of the embedding, of the head. message: C.
     """
@@ -71,13 +71,13 @@ class Partition:
         return comb(self.layers - 1, self.stages - 1)
 
     def seeds(self) -> list[Choice]:
-        """Return the even split, and the splits with the smallest largest stage, filled from either end."""
+        """Return the even split, and the splits that minimize the largest stage, filled from either end."""
         even = [self.layers // self.stages + (s < self.layers % self.stages) for s in range(self.stages)]
         made = [tuple(even), self._least_largest(reverse=False), self._least_largest(reverse=True)]
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the smallest stage so far, the first or the last of equal stages."""
+        """Return the split that adds each layer to the smallest stage so far; ties go to the first, or to the last."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)
@@ -244,5 +244,5 @@ class Partition:
 
 
 def _scalar(cost: Cost) -> Fraction:
-    assert isinstance(cost, Fraction | int), "a message is a number or a list"
+    assert isinstance(cost, Fraction | int), "the cost of a message must be a number or a list"
     return Fraction(cost)

@@ -38,7 +38,7 @@ def decided(given: Entries, terms: Terms) -> Decided:
     """
     kind = given.text("kind")
     if kind not in _KINDS:
-        raise Unreadable(f"there is no decision {kind[:40]!r}")
+        raise Unreadable(f"unknown decision {kind[:40]!r}")
     decision = _KINDS[kind](given, terms)
     given.only("kind", "taken", "proofs", *decision.to_json())
     proofs = {}
@@ -53,17 +53,17 @@ def _partition(given: Entries, terms: Terms) -> Partition:
     layers, stages = given.whole("layers"), terms.placement.stages
     taken = _choice(given)
     if not stages <= layers <= _MOST_LAYERS or len(taken) != stages or min(taken) < 1 or sum(taken) != layers:
-        raise Unreadable("its split is not one of its layers")
+        raise Unreadable("its split does not give every stage a layer, or does not add up to its layers")
     if terms.placement.routes > 1 or terms.placement.frozen or not terms.placement.chain:
-        raise Unreadable("layers are divided among the stages of one route")
+        raise Unreadable("a partition requires a single route of trained stages in a chain")
     loads = [_load(given, name, terms) for name in ("layer", "first", "last")]
     message = given.entries.get("message")
     made: Cost = tuple(_numbers(given, "message")) if isinstance(message, list) else _number(given, "message")
     if isinstance(made, tuple) and len(made) != stages:
-        raise Unreadable("it has no message for each stage")
+        raise Unreadable("it does not have a message cost for every stage")
     caps = None if given.entries.get("caps") is None else tuple(_numbers(given, "caps"))
     if (caps is None) != (terms.caps is None) or (caps is not None and len(caps) != terms.placement.ranks):
-        raise Unreadable("it has no cap for each rank")
+        raise Unreadable("it does not have a cap for every rank")
     base = replace(terms, caps=caps, decided="")
     return Partition(base, layers, layer=loads[0], first=loads[1], last=loads[2], message=made)
 
@@ -81,7 +81,7 @@ def _choice(given: Entries) -> Choice:
     found = _list(given, "taken")
     made = tuple(x for x in found if isinstance(x, int) and not isinstance(x, bool))
     if not made or len(made) < len(found):
-        raise Unreadable("what was taken is not a list of whole numbers")
+        raise Unreadable("`taken` is not a list of whole numbers")
     return made
 
 

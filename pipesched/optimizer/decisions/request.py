@@ -65,8 +65,8 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
             return replace(found, checked=checked, notes=(note, *found.notes))
         before = aside or (0,) * len(over)
         aside = tuple(a + b for a, b in zip(before, over, strict=True))
-    message = f"{_TRIES} orders within the caps held more messages than fit in bytes"
-    raise fail(OptimizerCode.NO_ROOM, message, help="a lower cap of activations, as `--mem-cap 4`")
+    message = f"{_TRIES} orders within the caps held more bytes of messages than fit"
+    raise fail(OptimizerCode.NO_ROOM, message, help="use a lower cap of activations, such as `--mem-cap 4`")
 
 
 def _in_bytes(found: Optimum, request: Request, placement: Placement) -> Report:
@@ -90,17 +90,17 @@ def _require_divisible(placement: Placement, layers: int) -> None:
         message = "a placement with two routes has two copies of each stage"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
     if placement.frozen or not placement.chain:
-        message = f"a stage that is frozen or reads others has other costs: {placement.skip or 'frozen'}"
+        message = f"stages that are frozen or read several stages have other costs: {placement.skip or 'frozen'}"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a chain of stages that are all trained")
     if layers < placement.stages:
-        message = f"{layers} layers are too few for {placement.stages} stages: each has at least one"
-        raise fail(OptimizerCode.DECISION, message, help="fewer ranks, fewer stages on each, or more layers")
+        message = f"{layers} layers are too few for {placement.stages} stages, which need at least one each"
+        raise fail(OptimizerCode.DECISION, message, help="use fewer ranks, fewer stages per rank, or more layers")
 
 
 def _loads(
     request: Request, placement: Placement, kinds: tuple[str, ...]
 ) -> tuple[dict[str, dict[str, Fraction]], Costs]:
-    """Return the times of a layer, of the first and of the last stage's own work, by kind; and the costs in effect."""
+    """Return, by kind, the times of a layer, of the embedding and of the head; and the costs in effect."""
     asked, workload = request.decide, request.workload
     assert asked is not None
     model = workload.model
@@ -155,14 +155,12 @@ def partition(
 
 
 def _layers(request: Request) -> int:
-    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or there is no
-    number.
-    """
+    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or none is given."""
     assert request.decide is not None and request.decide.partition is not None
     layers, model = request.decide.partition, request.workload.model
     if model is None:
         if not layers:
-            raise fail(Code.USAGE, "--partition model needs a model", help="give --model, or the number of layers")
+            raise fail(Code.USAGE, "--partition model requires --model", help="give --model, or the number of layers")
         return layers
     if layers not in (0, model[0].layers):
         message = f"--partition divides {layers} layers, but {model[0].name} has {model[0].layers}"

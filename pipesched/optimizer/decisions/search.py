@@ -104,7 +104,7 @@ class Searcher:
         self._exclude_former(best)
 
     def _exclude_former(self, best: Best) -> None:
-        """Exclude the alternatives that were searched as the best and then were not."""
+        """Exclude the alternatives that were searched while they were the best, and no longer are."""
         for choice in sorted(x for x in best.searched if x != best.choice and x not in best.proofs):
             if not self.meter.late and self._too_busy(choice, best):
                 best.proofs[choice] = ""

@@ -65,7 +65,7 @@ def only_by_order(request: Request) -> Loaded | None:
         if not terms.not_covered:
             return None
     for what in _not_decided(request):
-        message = f"of {schedule.name}, only the order of its own operations is decided, without {what}"
+        message = f"for {schedule.name} only the order of its own operations is decided, without {what}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
     return loaded
 
@@ -95,10 +95,10 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
     schedule, called = replace(loaded.schedule, name=request.name, title=""), loaded.schedule.name
     require_costs(loaded)
     if request.fused is not None:
-        message = f"of {called}, only the order of its own operations is decided"
+        message = f"for {called} only the order of its own operations is decided"
         raise fail(Code.USAGE, message, help="leave out --backward")
     if len(schedule) > _MOST:
-        message = f"{len(schedule):,} operations of {called}; at most {_MOST:,} are ordered"
+        message = f"{len(schedule):,} operations of {called}; the limit is {_MOST:,}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="ask for fewer microbatches")
     require_right(schedule)
     instance = _instance(request, schedule, loaded.own_costs)

@@ -51,7 +51,7 @@ class Slots:
 
     @classmethod
     def of(cls, made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Slots:
-        """Return the slots of a valid schedule. caps: of each rank in parts of its memory, or None."""
+        """Return the slots of a valid schedule. caps: the cap of each rank in parts of its memory, or None."""
         schedule, memory = made.schedule, made.memory
         kept, more = changes(schedule, memory.kept), memory.held - memory.kept
         count = len(arcs.rank)

@@ -31,11 +31,11 @@ _PATIENCE = 400  # moves without a better order, per rank, after which the searc
 
 
 Block: TypeAlias = tuple[int, int, int]
-"""A rank, the place of the first slot, and the place after the last."""
+"""A rank, the position of its first slot, and the position after its last one."""
 
 
 class Listing:
-    """A list schedule: a rank runs, of its slots that can start first, the one whose turn is first.
+    """A list schedule: of the slots that can start first, a rank runs the slot with the earliest turn.
 
     window: the number of sequences, counted from the oldest that has not ended, of which an F may run.
     """
@@ -69,7 +69,7 @@ class Listing:
         return made
 
     def _closed(self, x: int) -> bool:
-        """Count a slot; return True if the oldest open sequence has ended with it."""
+        """Count a slot; return True if it completes the oldest open sequence."""
         self.open[self.slots.sequence[x]] -= 1
         before = self.oldest
         while self.oldest in self.open and not self.open[self.oldest]:
@@ -106,8 +106,8 @@ class Listing:
 
 @dataclass(eq=False)
 class Search:
-    """The search. bound: no order is below it; given: the objective of the given order, None if it exceeds the caps;
-    impossible: the reason why no order is within the caps, if one is known.
+    """The search. bound: a lower bound on every order; given: the objective of the given order, None if it exceeds the
+    caps; impossible: the reason why no order is within the caps, if one is known.
     """
 
     slots: Slots
@@ -153,7 +153,7 @@ class Search:
         return first
 
     def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int], int]]:
-        """Yield the turns of slots for list schedules, with their names and windows."""
+        """Yield priorities of slots for list schedules, each with a name and a window."""
         places, slots = _turn(orders), range(len(self.slots.rank))
         tails = _turn([sorted(slots, key=lambda x: (-self.slots.tails[x], x))])
         frees = _turn([sorted(slots, key=lambda x: (self.slots.adds[x] > 0, places[x]))])

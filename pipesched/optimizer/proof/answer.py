@@ -22,7 +22,7 @@ from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 from pipesched.schedule_analysis import Analysis
 
 NOT_JUDGED = ("bytes", "found_by", "given", "known", "lost", "notes", "reason", "seed")
-"""Entries about the search, and about schedules that the answer does not contain."""
+"""The entries on the search, and on schedules that the answer does not contain."""
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
@@ -42,7 +42,7 @@ def check_answer(
     yield from (_finding(wrong) for wrong in islice(_wrong(right, answer), _MOST))
     own = words.documentation(judged.verdict, terms)
     if documentation is not None and documentation.split() != own.replace('"', "'").split():
-        yield _finding(f"the schedule's documentation is not the derived one: {own}")
+        yield _finding(f"the schedule's documentation differs from the derived one: {own}")
 
 
 def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:
@@ -93,5 +93,5 @@ def _finding(message: str) -> Diagnostic:
     return Diagnostic(
         OptimizerCode.ANSWER,
         f"the answer does not follow: {message}",
-        help="run `pipesched optimize` again: this file is no valid proof",
+        help="run `pipesched optimize` again: this file is not a valid proof",
     )

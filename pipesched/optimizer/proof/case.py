@@ -32,7 +32,7 @@ class FaultError(Exception):
 
     def __init__(self, code: AnyCode, message: str) -> None:
         super().__init__(message)
-        self.finding = Diagnostic(code, message, help="optimize again; this proves nothing")
+        self.finding = Diagnostic(code, message, help="run `optimize` again: this file proves nothing")
 
 
 def require(said: str) -> None:
@@ -80,7 +80,7 @@ class Case:
 
     @property
     def spent(self) -> Idle:
-        assert self.analysis.idle is not None, "its orders wait for each other, which is wrong"
+        assert self.analysis.idle is not None, "its orders wait for each other in a cycle"
         return self.analysis.idle
 
     @property
@@ -110,7 +110,7 @@ def words(schedule: Schedule) -> list[Word]:
     routes or microbatches that overtake each other.
     """
     if schedule.placement.routes > 1:
-        raise FaultError(OptimizerCode.EVERY, "it is not for every m: two routes share the microbatches")
+        raise FaultError(OptimizerCode.EVERY, "it does not hold for every m: two routes share the microbatches")
     made, seen = [], Counter[Line]()
     for rank in range(schedule.ranks):
         word = []
@@ -118,7 +118,7 @@ def words(schedule: Schedule) -> list[Word]:
             word.append(line := Line(one.op, 0, one.stage))
             if one.microbatch != seen[line]:
                 raise FaultError(
-                    OptimizerCode.EVERY, f"it is not for every m: on rank {rank} microbatches change their order"
+                    OptimizerCode.EVERY, f"it does not hold for every m: microbatches change their order on rank {rank}"
                 )
             seen[line] += 1
         made.append(word)

@@ -42,14 +42,14 @@ Number: TypeAlias = list[tuple[int, int]]
 
 
 MOST = 2_500_000
-"""The most clauses of one proof."""
+"""Largest number of clauses of a proof."""
 
 
 class TooManyError(Exception):
     """Raised if a proof needs too many clauses."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"its proof is for terms that give more than {most:,} clauses")
+        super().__init__(f"its proof has terms that make more than {most:,} clauses")
 
 
 class Numbered:
@@ -178,7 +178,7 @@ class Clauses(Numbered):
                 self._after(line, i, line, i - 1, work)
 
     def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
-        """Add the clauses for: operation i of `after` starts at least `delay` after the start of operation j of
+        """Add the clauses that operation i of `after` starts at least `delay` after the start of operation j of
         `before`.
         """
         low, high = self.windows.low[after][i], self.windows.high[after][i]
@@ -232,7 +232,7 @@ class Clauses(Numbered):
         return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
 
     def _at_most(self, parts: list[Number], limit: int) -> None:
-        """Add the clauses for: the sum of the parts is at most the limit."""
+        """Add the clauses that the sum of the parts is at most the limit."""
         if sum(part[-1][0] for part in parts) <= limit:
             return
         total: Number = [(0, TRUE)]

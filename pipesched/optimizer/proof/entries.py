@@ -51,7 +51,7 @@ class Entries:
     def only(self, *names: str) -> Entries:
         """Return self if there are no other entries; otherwise raise Unreadable, since no check reads other entries."""
         if unknown := sorted(set(self.entries) - set(names)):
-            raise Unreadable(f"answers of this version have no {unknown[0][:40]!r} there")
+            raise Unreadable(f"answers of this version do not have {unknown[0][:40]!r} there")
         return self
 
     def part(self, name: str) -> Entries:
@@ -91,7 +91,7 @@ class Entries:
         try:
             return unpacked(b64decode(self.part("proof").only("lrat").text("lrat"), validate=True))
         except ValueError:
-            raise Unreadable("its proof is not LRAT text packed by xz, or is too long") from None
+            raise Unreadable("its proof is not xz-compressed LRAT text, or is too long") from None
 
     def _ticks(self, name: str, time: Fraction) -> int:
         value = time * self.scale
@@ -102,7 +102,7 @@ class Entries:
     def _get(self, name: str, *kinds: type[Kind]) -> Kind:
         found = self.entries.get(name)
         if not isinstance(found, kinds) or isinstance(found, bool):
-            raise Unreadable(f"it has no entry {name!r} that can be read")
+            raise Unreadable(f"it has no entry {name!r} of the right type")
         return found
 
 

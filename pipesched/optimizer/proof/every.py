@@ -33,7 +33,7 @@ from pipesched.optimizer.proof.problem import Line, Problem, Times, between
 from pipesched.optimizer.proof.work import Work
 
 Word: TypeAlias = list[Line]
-"""The lines that a rank runs, in order; the i-th occurrence of a line is its operation of the i-th microbatch."""
+"""The lines that a rank runs, in order; the i-th occurrence of a line is its operation for microbatch i."""
 
 
 Run: TypeAlias = list[tuple[Line, int]]
@@ -56,7 +56,7 @@ class Repeated:
         and m0 + 2K.
         """
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
-            return "its starts are not those of its operations"
+            return "its starts do not match its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
         if any(b < a + problem.work[line] for run in runs for (line, a), (_, b) in pairwise(run)):
             return "two of its operations run at the same time"
@@ -71,7 +71,7 @@ class Repeated:
         """Return a message if a start is before 0, or the objective above `value`; otherwise an empty string."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
-        return "its starts give a larger objective" if early or self.value < max(taken) else ""
+        return "its starts result in a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
         """Return a message unless n(t + P) = n(t) + K; checked at the first t, then from start to start up to the last
@@ -83,7 +83,7 @@ class Repeated:
             earlier, later = ([x - by for x in times if first < x - by <= last] for by in (0, self.period))
             passed = sum(x - self.period <= first for x in times) - sum(x <= first for x in times)
             if passed != self.step or earlier != later:
-                return "no part of it repeats at its seam"
+                return "none of its parts repeats at the seam"
         return ""
 
     def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
@@ -111,7 +111,7 @@ def _unfed(problem: Problem, at: Times) -> str:
     for before, after, offset, message in problem.arcs:
         late = problem.work[before] + message
         if not offset and any(b < a + late for a, b in zip(at[before], at[after], strict=True)):
-            return "one of its operations starts before its input arrives"
+            return "an operation starts before its input arrives"
     return ""
 
 

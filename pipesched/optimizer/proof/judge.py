@@ -44,7 +44,7 @@ Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
 
 _OF_EVERY_M = ("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
 _DERIVED = ("verdict", "lower_bound", "gap")
-"""Entries that the checker adds; they are missing when the optimizer asks it."""
+"""The entries that the checker adds; they are missing when the optimizer calls it."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def judge(
         if case.wrong:
             return Judgement(tuple(case.wrong))
         told = Entries(certificate, case.scale)
-        require("" if case.one_at_a_time else "it is about F, I and W, or F and B, one at a time")
+        require("" if case.one_at_a_time else "it requires F, I and W, or F and B, and no overlap")
         require(case.terms.not_covered and f"no bound covers {case.terms.not_covered}")
         verdict = _refuted(told, case, _formula(case, _bound(told, case.problem)))
         if verdict.lower > verdict.value:
@@ -115,7 +115,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
     value = verdict.at(microbatches)
     if value is None:
-        help = "leave out --m, or optimize for it"
+        help = "leave out --m, or optimize for this m"
         return Judgement((Diagnostic(Code.USAGE, f"the answer does not cover m={microbatches}", help=help),))
     try:
         require_like(Case(own, terms), case)
@@ -126,7 +126,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
         return Judgement((FaultError(OptimizerCode.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
-    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, but is {said(value)} here"
+    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, which does not lead to {said(value)} here"
     return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
 
 
@@ -137,7 +137,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
     rank, frame = given.whole("rank"), given.whole("frame") if problem.span else None
     if rank not in ranks or (frame is not None and frame not in ranks):
-        raise Unreadable("its bound is about a rank that does not exist")
+        raise Unreadable("its bound refers to a rank that does not exist")
     return work(problem, rank, frame, given.ticks("head"), given.ticks("tail"))
 
 
@@ -156,7 +156,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     """Return the verdict by a certificate's refutation: a proof, dynamic programming, or only an engine's answer."""
     if "refuted" not in told:
-        require("" if "refuted" in told.entries else "it does not say what was refuted")
+        require("" if "refuted" in told.entries else "it does not name the refuted bound")
         return formula
     given, tick = told.part("refuted").only("value", "engine", "ranks", "terms", "proof", "grid"), case.problem.tick
     bound, engine = given.ticks("value"), engine_name(given.text("engine"))
@@ -197,11 +197,11 @@ def _require_about(given: Entries, case: Case) -> None:
     """Require that a refutation is about the terms of this case; otherwise raise FaultError or Unreadable."""
     terms = case.terms.to_json()
     other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
-    require(f"the refutation is about other terms: {other[0]}" if other else "")
+    require(f"the refutation has other terms: {other[0]}" if other else "")
     given.part("terms").only(*terms)
     ranks = given.entries.get("ranks")
     if ranks is not None and not any(same(ranks, [rank]) for rank in range(case.schedule.ranks)):
-        raise Unreadable("the refutation is about a rank that does not exist")
+        raise Unreadable("the refutation refers to a rank that does not exist")
 
 
 def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None) -> Verdict:
@@ -209,16 +209,16 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     given.only(*_OF_EVERY_M)
     first, step, own = given.whole("microbatches"), given.whole("step"), case.schedule.placement.microbatches
     part = Repeated(first, step, given.ticks("value"), given.ticks("seam"), given.period(), given.table("starts"))
-    require("it is for one m, since stages are frozen" if case.schedule.placement.frozen else "")
+    require("it holds for one m, since stages are frozen" if case.schedule.placement.frozen else "")
     if copies is None:
-        raise FaultError(OptimizerCode.EVERY, "it is for every m, but has only one schedule")
+        raise FaultError(OptimizerCode.EVERY, "it holds for every m, but has only one schedule")
     if min(first, step, part.period) < 1 or own < first or (own - first) % step:
-        raise Unreadable(f"it is for every m = {first} + {step}j, but its schedule has m = {own}")
+        raise Unreadable(f"it holds for every m = {first} + {step}j, but its schedule has m = {own}")
     sizes = copies(first, step)
     least = Case(sizes[0], case.terms)
     require_like(case, least)
     if wrong := part.fault(least.problem, [words(one) for one in sizes]):
-        raise FaultError(OptimizerCode.EVERY, f"it is not for every m: {wrong}")
+        raise FaultError(OptimizerCode.EVERY, f"it does not hold for every m: {wrong}")
     grown = (given.time("value"), given.time("growth"))
     made, bound = replace(here, every=(first, step), grown=grown), _bound(given, least.problem)
     if bound is not None and bound.value == part.value and part.grows(least.problem, bound):
@@ -226,7 +226,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
     elif part.grows(least.problem, None):
         why = _shown_by(given, least, part.value - 1)
     else:
-        require("its proof is for one m, not for every m" if "proof" in given else "")
+        require("its proof covers one m, not every m" if "proof" in given else "")
         why = ""
     if not why:
         return made

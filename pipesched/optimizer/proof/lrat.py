@@ -46,9 +46,9 @@ def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
     except TooManyError as error:
         return str(error)
     if steps and steps[0][0] <= made.count:
-        return f"its proof is for other terms: these give {made.count:,} clauses"
+        return f"its proof belongs to other terms: these make {made.count:,} clauses"
     found = unfollowed(made.known, steps, Budget(len(text), _EACH))
-    return f"its proof shows nothing: {found}" if found else ""
+    return f"its proof is not valid: {found}" if found else ""
 
 
 def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = False) -> Clauses:
@@ -108,7 +108,7 @@ def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Bu
         else:
             return f"clause {number} does not follow from its hints"
         if number in known:
-            return f"clause {number} is there already"
+            return f"clause {number} already exists"
         known[number] = literals
         if not literals:
             return ""

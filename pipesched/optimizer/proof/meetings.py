@@ -49,7 +49,7 @@ def meetings(problem: Problem) -> tuple[int, str]:
 
 @dataclass(frozen=True, eq=False)
 class Home:
-    """A home, and the ranks from it on. Times in ticks; int64, shape (ranks from the home on,).
+    """A rank chosen as home, and the ranks after it. Times in ticks; int64, shape (ranks from the home on,).
 
     back: I or B. f, i, w: durations of F, back and W. forward, inward: ends of F and of back on each rank if F starts
     at 0 at home. freed: the duration of W at home if memory waits for it, otherwise 0.

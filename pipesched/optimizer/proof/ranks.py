@@ -34,13 +34,13 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""The most steps from counts to counts; beyond it nothing is refuted."""
+"""Largest number of steps between counts; with more steps nothing is refuted."""
 
 _AT_LEAST = 500  # fewest steps charged per operation
 
 
 NARROW = 2_000_000
-"""The most steps of `narrow`."""
+"""Largest number of steps of `narrow`."""
 
 
 class _OutOfStepsError(Exception):
@@ -48,7 +48,7 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] | None = None) -> int | None:
-    """Return a rank that cannot do its work within an objective of `bound` ticks; None if there is no such rank, or the
+    """Return a rank that cannot do its work within an objective of `bound` ticks; None if every rank can, or if the
     steps run out. left: a list with the number of remaining steps, which is reduced.
 
     A span is refuted in the frame of some rank. The rank of the first line, which begins before all others, is tried

@@ -28,16 +28,16 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
                 pass
             case ast.Require(condition=condition):
                 if not _unbounded(condition, step):
-                    return f"not every m is allowed, in line {item.span.line}"
+                    return f"line {item.span.line} does not allow every m"
             case ast.Rank(rank=rank, body=body):
                 if _says(rank) or not _repeats(body, step):
-                    return f"m determines more than how often a part is repeated, in line {item.span.line}"
+                    return f"in line {item.span.line} m determines more than the number of repetitions"
                 own = int(rank.value) if isinstance(rank, ast.Number) and rank.value in range(len(chunks)) else None
                 if wrong := _unlike(body, (max(chunks) if own is None else chunks[own]) > 1):
                     return wrong
             case _:
                 if _says(item) or isinstance(item, ast.Slices):
-                    return f"m determines more than how often a part is repeated, in line {item.span.line}"
+                    return f"in line {item.span.line} m determines more than the number of repetitions"
     return ""
 
 
@@ -106,11 +106,11 @@ def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:
-                return f"a W names no stage, in line {one.span.line}"
+                return f"in line {one.span.line} a W does not name its stage"
             case ast.Operation(microbatch=ast.Node()):
-                return f"an operation names its microbatch, in line {one.span.line}"
+                return f"in line {one.span.line} an operation names its microbatch"
             case ast.Greedy() | ast.Overlap() | ast.Name(id="pending"):
-                return f"an operation depends on earlier ones, in line {one.span.line}"
+                return f"in line {one.span.line} an operation depends on earlier ones"
             case ast.Call(function=function) if function.id not in _FUNCTIONS:
                 return f"a program calls {function.id}, in line {one.span.line}"
     return ""

@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 EACH, STAGES = "any", "stages"
-"""What may be decided of R: each F may run again; or all F of a stage, or none. Otherwise stages are listed."""
+"""The choices for R: any F may run again, or all or no F of a stage. Otherwise the stages are listed."""
 
 
 def _again(terms: Terms, stage: int) -> tuple[bool, ...]:
@@ -76,21 +76,21 @@ def _wrong(terms: Terms) -> str:
     """Return the reason why the clauses do not describe these terms; empty if they do."""
     title = "pairs are" if terms.pairs else "recomputation is"
     if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
-        return f"{title} decided for the makespan, with memory freed at W"
+        return f"{title} requires the objective makespan, and memory freed at W"
     if terms.placement.frozen or not terms.placement.chain:
-        return f"{title} decided on a chain of stages, each with a backward"
+        return f"{title} requires a chain of stages, each with a backward"
     return _wrong_again(terms) if terms.again else ""
 
 
 def _wrong_again(terms: Terms) -> str:
     named = [] if terms.again in (EACH, STAGES) else terms.again.split(",")
     if wrong := [s for s in named if not (s.isdecimal() and int(s) < terms.placement.stages)]:
-        return f"there is no stage {wrong[0][:20]}"
+        return f"stage {wrong[0][:20]} does not exist"
     stages = terms.placement.stages
     kept = zip(terms.costs.sizes(stages), terms.costs.kept(stages).column, strict=True)
     full = [s for s, (size, small) in enumerate(kept) if small >= size]
     if len(full) == stages or any(_again(terms, s) == (True,) for s in full):
-        return f"an F of stage {full[0]} keeps K, which is all of its M, so an R of it frees nothing"
+        return f"an F of stage {full[0]} keeps K, which equals its M, so an R of it frees nothing"
     return ""
 
 

@@ -36,7 +36,7 @@ from pipesched.optimizer.proof.clauses import MOST, TRUE, Number, Numbered, TooM
 from pipesched.optimizer.proof.slot_terms import EACH, Kind, Question, Stage
 
 Begun: TypeAlias = tuple[Op, Stage, int]
-"""F or I, a stage, and the number of an operation among those of this kind and stage."""
+"""F or I, a stage, and the index of an operation of this kind and stage."""
 
 
 def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun, int]]:
@@ -117,7 +117,7 @@ class SlotClauses(Numbered):
                 self._held(rank, cap)
 
     def _machine(self, rank: int) -> None:
-        """Add the clauses for: while a slot runs, no other slot starts."""
+        """Add the clauses that no slot starts while another one runs."""
         any_start = [self._new() for _ in range(self.until)]
         for t, slots in enumerate(self.slots[rank]):
             for kind, x in slots.items():
@@ -137,7 +137,9 @@ class SlotClauses(Numbered):
         return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
 
     def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
-        """Add the clauses for: the j-th row rises at t only if one of parts[t] is true and the row before has risen."""
+        """Add the clauses that the j-th row rises at t only if one of parts[t] is true and the previous row has
+        risen.
+        """
         for j, row in enumerate(rows):
             for t, some in enumerate(parts):
                 before = self._at(rows[j - 1], t - 1) if j else TRUE
@@ -148,7 +150,7 @@ class SlotClauses(Numbered):
                     self._add(-x, -self._at(row, t - 1) if j == len(rows) - 1 else TRUE)
 
     def _ended(self, q: Stage, ends: Callable[[Kind], bool]) -> list[list[int]]:
-        """Return, for each t, the slots of some kinds on the rank of a stage that end at t."""
+        """Return, for each t, the slots of these kinds on the rank of a stage that end at t."""
         made: list[list[int]] = [[] for _ in range(self.until + 1)]
         for t, slots in enumerate(self.slots[self.asked.rank[q]]):
             for kind, x in slots.items():
@@ -254,7 +256,7 @@ class SlotClauses(Numbered):
         return _number([(n - j, -self._at(rows[q, j], t)) for j in range(n)][::-1], each)
 
     def _at_most(self, parts: Sequence[Number], more: Sequence[Number], limit: int) -> None:
-        """Add: the sum of all parts is at most the limit."""
+        """Add the clauses that the sum of all parts is at most the limit."""
         if sum(part[-1][0] for part in (*parts, *more)) <= limit:
             return
         one, two = self._total(parts), self._total(more)

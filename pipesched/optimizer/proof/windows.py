@@ -79,7 +79,7 @@ class Windows:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
     def shift(self, by: int) -> None:
-        """Move the frame."""
+        """Add a number of ticks to all windows."""
         for table in (self.low, self.high):
             table.update({line: [x + by for x in times] for line, times in table.items()})
 

@@ -129,8 +129,8 @@ class Search:
         self._raise(low)
 
     def _raise(self, low: int) -> None:
-        """Raise the bound from below, by twice the step after each refutation: a later one costs about as much as an
-        earlier one. low: the least open makespan.
+        """Raise the bound from below, with a step that doubles after each refutation, since all refutations cost about
+        the same. low: the least open makespan.
         """
         tick = step = self.asked.tick
         while low < self.value and not self.meter.late:
@@ -191,8 +191,8 @@ class Search:
 
 
 def in_slots(request: Request, meter: Meter) -> Optimum:
-    """Find the shortest order of F, R, I, W, B and pairs F+B, as far as each is requested, with a proof as far as
-    possible. meter: the clock with its limit.
+    """Find the shortest order of F, R, I, W, B and pairs F+B, where requested, with a proof where possible. meter: the
+    clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, there is nothing to decide here.
@@ -209,13 +209,13 @@ def in_slots(request: Request, meter: Meter) -> Optimum:
     else:
         placement, own = placement_at(request.placement, sizes_of(request.placement, request.parameters)), Costs()
     if not placement.chain:
-        help = "give the placement of a chain with --placement"
-        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: slots are decided on a chain of stages", help=help)
+        help = "give the placement of a chain by --placement"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: slots require a chain of stages", help=help)
     instance = _instance(request, placement, own)
     asked = Question(instance)
     if asked.wrong:
         option = "--overlap" if request.overlap else "--recompute"
-        raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or give such costs and rules")
+        raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or give costs and rules as stated")
     if reason := _too_large(asked):
         return Optimum(instance, impossible=True, reason=reason)
     search = Search(asked, instance, request.name, meter, request.limits.seed)
@@ -248,7 +248,7 @@ def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
     """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
     if request.workload.cap is not None:
         option = "--overlap" if request.overlap else "--recompute"
-        raise fail(Code.USAGE, f"with {option} a cap is in activations", help="give a number, such as --mem-cap 5")
+        raise fail(Code.USAGE, f"with {option} a cap counts activations", help="give a number, such as --mem-cap 5")
     costs = own_costs(request.workload, placement, own)
     costs = costs if request.costs is None else request.costs.over(costs)
     costs.require_fit(placement.stages)

@@ -59,7 +59,7 @@ def other_kinds(schedule: Schedule, terms: Terms) -> str:
     if not terms.pairs and bool(schedule.joined.any()):
         return "it has overlap pairs"
     if not among(schedule.op, (Op.F, Op.R, *backwards(terms))).all():
-        return "its backwards are of another kind"
+        return "it has another kind of backward"
     key = schedule.key()
     again = np.isin(key, key[schedule.op == Op.R])
     for stage in range(schedule.stages if terms.again else 0):
@@ -76,7 +76,7 @@ def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> s
     if asked == EACH:
         kinds = (forward, mine & (schedule.op == Op.R), mine & makes(schedule.op, Result.GRADIENT))
         ordered = all((np.diff(schedule.microbatch[some]) > 0).all() for some in kinds)
-        return "" if ordered else "microbatches overtake each other, in an operation"
+        return "" if ordered else "an operation changes the order of microbatches"
     some, stage = set(again[forward].tolist()), str(schedule.stage[mine][0]) if mine.any() else ""
     if asked == STAGES:
         return "only some F run again" if len(some) > 1 else ""
@@ -88,7 +88,7 @@ def bound(asked: Question, case: Case) -> Verdict:
     value, rank, work, head = asked.sums()
     why = "the longest path of a microbatch"
     if rank is not None:
-        why = f"rank {rank} has {case.said(work * asked.tick)} of work at least"
+        why = f"rank {rank} has at least {case.said(work * asked.tick)} of work"
         why += ", even if its F run in pairs" * asked.pairs
         why += f", that begins after {case.said(head * asked.tick)}" if head else ""
     return Verdict("makespan", case.value, Fraction(value * asked.tick, case.scale), why, "a sum", unit=case.unit)
@@ -96,7 +96,7 @@ def bound(asked: Question, case: Case) -> Verdict:
 
 def _refuted(told: Entries, case: Case, asked: Question, formula: Verdict) -> Verdict:
     if "refuted" not in told:
-        require("" if "refuted" in told.entries else "it does not say what was refuted")
+        require("" if "refuted" in told.entries else "it does not name the refuted bound")
         return formula
     given = told.part("refuted").only("value", "proof")
     limit = given.ticks("value")

@@ -75,7 +75,7 @@ def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:
 
 
 def _room(instance: Instance, rank: int, size: Fraction, small: Fraction, again: bool) -> int:
-    """Return the most F with which a rank may begin under its cap."""
+    """Return the largest number of F with which a rank may begin under its cap."""
     if instance.caps is None or (again and not small):
         return instance.placement.microbatches
     cap = instance.caps[rank]

@@ -23,14 +23,14 @@ from pipesched.optimizer.verdict import Terms
 from pipesched.schedule_analysis import Analysis
 
 Slot: TypeAlias = tuple[Stage | None, bool, Stage | None, Op | None]
-"""The stage of its F, whether that runs again, the stage of its other part, the kind of that: a `Kind` without time."""
+"""A `Kind` without times: the stage of its F, True if this F runs again, and the stage and kind of its other part."""
 Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 """The slots of a schedule, by rank and start in ticks."""
 
 
 @dataclass
 class Window:
-    """Clauses, and further ones that hold only for some orders."""
+    """Clauses, with additional ones that hold only for some orders."""
 
     clauses: SlotClauses
     more: list[list[int]]
@@ -79,7 +79,7 @@ def is_mirrored(asked: Question) -> bool:
 
 
 def mirror(clauses: SlotClauses) -> list[list[int]]:
-    """Return the clauses for: each rank always runs the mirror image of the opposite rank's slot."""
+    """Return the clauses that each rank always runs the mirror image of the opposite rank's slot."""
 
     def other(q: Stage | None) -> Stage | None:
         return None if q is None else (1 - q[0], q[1])

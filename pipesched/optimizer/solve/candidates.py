@@ -13,9 +13,9 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 ROOM = 300  # most orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
-"""An order that was found: its value in ticks, its name, its orders."""
+"""A found order: its value in ticks, its name, and the order of each rank."""
 Candidate: TypeAlias = tuple[str, Orders | None]
-"""A name with orders; None for the orders if there are no new ones, so that the caller can check the meter."""
+"""A name and orders; None instead of orders if there are no new ones, so that the caller can check the meter."""
 
 
 @dataclass(eq=False)

@@ -47,7 +47,7 @@ def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
 
 
 def ended(problem: Problem, orders: Orders) -> Orders:
-    """Move the operations that no schedule runs to the end of their rank, where no operation waits for them."""
+    """Move operations that no schedule runs to the end of their rank, where nothing waits for them."""
     if not problem.absent.any():
         return orders
     left = np.flatnonzero(problem.absent[problem.sequence])
@@ -83,8 +83,8 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Return the orders by start; of operations that start together, operations without duration come first, then chain
-    order decides.
+    """Return the operations of each rank sorted by start; at equal starts, operations without duration come first, then
+    chain order decides.
     """
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
@@ -191,7 +191,7 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
     if bool((start[later] < start[earlier] + delay).any()):
         return "an operation starts before its input arrives"
     if problem.value(start) > bound:
-        return f"the objective is {problem.value(start)} ticks, above the bound of {bound}"
+        return f"the objective is {problem.value(start)} ticks, which exceeds the bound {bound}"
     change = (problem.takes - problem.frees)[problem.sequence]
     end = start + problem.duration[problem.sequence]
     for rank, order in enumerate(by_start(problem, start)):

@@ -46,22 +46,22 @@ SEARCHED = Consumer(
     OptimizerCode.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
     (COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN),
-    help="leave the schedule out and give its placement: `--placement FILE`, with the sizes",
+    help="omit the schedule and give its placement: `--placement FILE`, with the sizes",
     because={},
     helps={
-        OVERLAP: "`--overlap` decides pairs too; or give the placement alone: `--placement FILE`, with the sizes",
-        UNEVEN_COSTS: "give it one number, or one per stage, with --cost",
+        OVERLAP: "`--overlap` decides pairs too; or give only the placement: `--placement FILE`, with the sizes",
+        UNEVEN_COSTS: "give this cost as one number, or one per stage, by --cost",
     },
 )
-"""Schedules whose placement is searched, with all its orders and their bounds."""
+"""Schedules for which all orders of the placement are searched, with bounds."""
 OPTIMIZER = replace(
     SEARCHED,
     kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),
     knows=(*SEARCHED.knows, OVERLAP, WEIGHTS, SKIPS, SLICES, UNEVEN_COSTS),
 )
-"""Schedules of which at least the order of their own operations is decided (`optimizer.own`)."""
+"""Schedules for which at least the order of their own operations is decided (`optimizer.own`)."""
 BOUNDED = replace(SEARCHED, knows=(COPIES, EMPTY_RANKS, OVERLAP))
-"""Schedules for which the optimizer's bounds hold, if an overlapped pair takes as long as its parts."""
+"""Schedules for which the optimizer's bounds hold, provided that an overlap pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts; more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")
@@ -202,9 +202,7 @@ def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> N
     missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
     beyond = [rank for rank in ranks if not 0 <= rank < p]
     if missing or beyond:
-        wrong = f"rank {missing[0]} has no stage" if missing else f"there is no rank {beyond[0]}"
-        raise fail(
-            Code.USAGE, f"the placement {listed} is not one of {p} ranks: {wrong}", help="give a rank to each stage"
-        )
+        wrong = f"rank {missing[0]} has no stage" if missing else f"rank {beyond[0]} does not exist"
+        raise fail(Code.USAGE, f"{listed} is not a placement on {p} ranks: {wrong}", help="assign a rank to each stage")
     if given.get("v", 1) * p != len(ranks) and "v" in given:
         raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages, not p * v = {given['v'] * p}")

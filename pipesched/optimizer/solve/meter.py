@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 @dataclass(eq=False)
 class Meter:
-    """A meter of work. limit: the most steps, after which the work is late."""
+    """A meter that counts steps of work. limit: the number of steps after which the work is late."""
 
     limit: float = inf
     spent: int = 0

@@ -113,7 +113,7 @@ class Problem:
 
     @cached_property
     def absent(self) -> Bools:
-        """The sequences that no schedule runs, since the stage has no backward or no W: they take no time."""
+        """The sequences that no schedule runs, because the stage lacks a backward or W; they take no time."""
         kept, trained = (self.placement.wants[x][self.stage] for x in (Result.GRADIENT, Result.WEIGHTS))
         return np.where(self.op == Op.W, ~trained, (self.op != Op.F) & ~kept)
 
@@ -199,10 +199,10 @@ class Sizes:
 def _require_searched(placement: Placement, objective: str) -> None:
     """Raise PipeschedError, PS702 or PS225, for a placement whose orders are not searched for this objective."""
     if not placement.chain:
-        message = f"{placement.skip}: orders are searched only if every stage reads the one before it"
+        message = f"{placement.skip}: orders are searched only if every stage reads the previous one"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
-        raise fail(Code.USAGE, "the span of a placement with two routes depends on which begins", help=_SPAN_HELP)
+        raise fail(Code.USAGE, "with two routes the span depends on the route that begins", help=_SPAN_HELP)
 
 
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:

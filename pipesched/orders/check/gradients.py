@@ -108,6 +108,6 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
                 label(program, index, f"reduced here, with {late} still to come"),
                 label(program, last, "the last backward of the stage"),
             ),
-            notes("gradients after the reduction are neither divided nor summed over data-parallel copies", more),
+            notes("gradients added after the reduction are neither divided nor summed over data-parallel copies", more),
             f"move {program[index]} after {program[last]}",
         )

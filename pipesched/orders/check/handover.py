@@ -64,7 +64,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
             OrdersCode.NOT_RECEIVED,
-            f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which is not received before it",
+            f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which has not arrived by then",
             labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
             f"put {name} before it",
@@ -79,5 +79,5 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
             f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
             labels(program, (send, "the value is not computed yet"), (computed, "computed here")),
             notes(more),
-            "move the send after the operation that makes the value",
+            "move the send behind the operation that makes the value",
         )

@@ -42,9 +42,9 @@ def check_in_hand(subject: Subject) -> Iterator[Diagnostic]:
         for rank in [rank for rank, most in enumerate(hand.most) if most > least[rank] + ahead][:1]:
             yield Diagnostic(
                 OrdersCode.BUFFERS,
-                f"rank {rank} has {hand.most[rank]} messages {what}; "
-                f"the lowering of this order has at most {least[rank]} there, at these costs",
+                f"rank {rank} has {hand.most[rank]} messages {what}; the lowering of this order needs at most "
+                f"{least[rank]}, at these costs",
                 (label(program, hand.at[rank], f"{hand.most[rank]} are {what}"),),
-                ("the peak and --mem-cap do not include their buffers",),
+                ("the peak and --mem-cap do not include message buffers",),
                 help,
             )

@@ -53,7 +53,7 @@ def _forward_only(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(
             OrdersCode.ONLY_TRAINING,
             f"{program[i]} on rank {int(program.rank[i])}, but the program is forward-only: there is no gradient",
-            (label(program, i, "there is nothing to reduce or to apply"),),
+            (label(program, i, "nothing can be reduced or applied"),),
             notes(more),
             "remove it, or add the backwards",
         )
@@ -99,12 +99,12 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
         if sorted(x for x, _ in there) == sorted(x for x, _ in met) and [x for x, _ in there] != [x for x, _ in met]
     ]
     for (i, j), more in limited(found):
-        what = f"is out of turn: rank {int(program.rank[j])} syncs with the other copies in another order"
+        what = f"is out of order: rank {int(program.rank[j])} syncs with the other copies in another order"
         yield _finding(program, i, what, more, "let all copies sync in the same order", label(program, j, "in turn"))
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield the i-th SYNCs of two ranks, which meet, if their stages differ."""
+    """Yield SYNCs of two ranks that pair with each other (the i-th with the i-th) but have different stages."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
     for (i, j), more in limited(rows(syncs[met], partner[met])):
@@ -134,7 +134,7 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
             f"stage {stage} has a copy on rank {rank} and one on rank {mate}, but no SYNC on rank {rank}"
             + (f" with rank {mate}" if len(program.placement.copies(stage)) > 2 else ""),
             _last(program, rank, "the list ends"),
-            notes("the copies step with different gradients and diverge", more),
+            notes("the copies then step with different gradients and diverge", more),
             f"add the SYNC of stage {stage} before STEP",
         )
 

@@ -41,7 +41,7 @@ def check_waits(subject: Subject) -> Iterator[Diagnostic]:
         yield Diagnostic(
             OrdersCode.NOT_UNDER_WAY,
             f"{x} on rank {int(program.rank[i])} waits for a {name} that is not pending",
-            (label(program, i, f"no earlier {name} without a WAIT"),),
+            (label(program, i, f"every earlier {name} already has its WAIT"),),
             notes(more),
             f"put it after its {name}, or remove it",
         )

@@ -61,7 +61,7 @@ class Request:
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
             raise fail(
-                PlanningCode.CLUSTER, f"{self.gpus} GPUs are not whole nodes of {node}", help="give --gpus-per-node"
+                PlanningCode.CLUSTER, f"{self.gpus} GPUs do not fill whole nodes of {node}", help="give --gpus-per-node"
             )
         transformer, training = self.trained
         training = replace(training, batch=self.batch, layout=None)
@@ -116,7 +116,7 @@ def outcome(request: Request, workers: str | Executor = "here", tell: Tell = sil
 
 def _found(request: Request, search: Search) -> Outcome:
     if not search.choices:
-        raise fail(PlanningCode.NO_CHOICE, "there is no such choice", help=_dimensions(request))
+        raise fail(PlanningCode.NO_CHOICE, "this choice does not exist", help=_dimensions(request))
     rows = leanest(search.best(request.top, apart=LAYOUT))
     explained = explain(search, request.explain) if request.explain else None
     if explained is not None and not explained.count:
@@ -168,5 +168,5 @@ def _nothing(search: Search) -> Diagnostic:
         notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(
-        PlanningCode.NO_PLAN, many, (), tuple(notes), "more GPUs, a larger cap, or fewer restrictions by --only"
+        PlanningCode.NO_PLAN, many, (), tuple(notes), "use more GPUs, a larger cap, or fewer restrictions by --only"
     )

@@ -26,7 +26,7 @@ TERMS = {
     "experts": "messages to experts",
     "copies": "ZeRO's messages in every microbatch",
     "idle": "idle time",
-    "gradients": "messages between copies once a step",
+    "gradients": "messages between copies once per step",
 }
 
 
@@ -57,12 +57,12 @@ class Judged:
     def text(self, best: Prediction) -> str:
         """Return the rule and its verdict."""
         if self.lacks:
-            return f"{self.rule.text}: not applicable here, {self.lacks}"
+            return f"{self.rule.text}: not applicable, since {self.lacks}"
         if self.kept:
             return f"{self.rule.text}: holds here"
         if self.other is None:
-            return f"{self.rule.text}: does not hold here, since no choice that follows it fits"
-        return f"{self.rule.text}: does not hold here, {self.other.choice} {slower(self.other, best)}"
+            return f"{self.rule.text}: does not hold, since no choice that follows it fits"
+        return f"{self.rule.text}: does not hold: {self.other.choice} {slower(self.other, best)}"
 
 
 def slower(other: Prediction, best: Prediction) -> str:
@@ -70,12 +70,12 @@ def slower(other: Prediction, best: Prediction) -> str:
     it …``.
     """
     if not best.trust.timed:
-        return f"stands behind it in the predicted order; {best.trust.why}"
+        return f"comes after it in the predicted order; {best.trust.why}"
     found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
     said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
     less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
     share = float(other.seconds / best.seconds - 1) * 100
-    why = ", ".join([*said, *less]) or "as fast, and needs more memory"
+    why = ", ".join([*said, *less]) or "is as fast, but needs more memory"
     return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"
 
 
@@ -93,42 +93,42 @@ def _same(one: Choice, other: Choice, *but: str) -> bool:
 
 RULES = (
     Rule(
-        "tensor parallelism fills a node before there is a pipeline",
+        "tensor parallelism fills a node before a pipeline is used",
         "Narayanan et al., SC 2021, takeaway 1",
         lambda search, best: _pipeline(search, best) or _lacks("no choice divides a layer", search.widest > 1),
         lambda search, best: best.training.tensor < search.widest,
         lambda search, best, x: x.p == 1 or x.training.tensor == search.widest,
     ),
     Rule(
-        "tensor parallelism does not leave the node",
+        "tensor parallelism stays within a node",
         "Narayanan et al., SC 2021, takeaway 1",
         lambda search, best: _lacks("no layer is divided", best.training.tensor > 1),
         lambda search, best: best.training.tensor > search.problem.device.node_size,
         lambda search, best, x: x.training.tensor <= search.problem.device.node_size,
     ),
     Rule(
-        "only as much pipeline as memory needs, data parallelism for the rest",
+        "the pipeline is only as deep as memory requires, the rest is data parallelism",
         "Narayanan et al., SC 2021, takeaway 2",
         lambda search, best: _lacks("no choice has a pipeline", any(x.p > 1 for x in search.possible())),
         lambda search, best: bool(search.best(1, lambda x: _less_pipeline(best, x))),
         lambda search, best, x: _less_pipeline(best, x),
     ),
     Rule(
-        "at least four microbatches per rank of the pipeline",
+        "a pipeline has at least four microbatches per rank",
         "Huang et al., NeurIPS 2019, section 2.3",
         _pipeline,
         lambda search, best: best.m < 4 * best.p,
         lambda search, best, x: x.p == 1 or x.m >= 4 * x.p,
     ),
     Rule(
-        "several stages per rank if there are fewer microbatches than 4 per rank",
+        "with fewer than 4 microbatches per rank, a rank has several stages",
         "Narayanan et al., SC 2021, section 2.2",
-        lambda search, best: _pipeline(search, best) or _lacks("there are not fewer", best.m < 4 * best.p),
+        lambda search, best: _pipeline(search, best) or _lacks("m is at least 4 p", best.m < 4 * best.p),
         lambda search, best: best.v == 1,
         lambda search, best, x: x.v > 1,
     ),
     Rule(
-        "recomputation only if nothing fits without it",
+        "recomputation is used only if nothing fits without it",
         "Korthikanti et al. 2022, section 5",
         lambda search, best: _lacks("no choice recomputes", any(map(_recomputes, search.possible()))),
         lambda search, best: _recomputes(best) and bool(search.best(1, lambda x: _without_recomputation(best, x))),

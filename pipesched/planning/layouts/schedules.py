@@ -96,7 +96,7 @@ ROWS = (
         True,
         lambda s, p: s % p,
         _interleaved,
-        lambda p, v, m: "" if m % p == 0 else "microbatches are not a multiple of p",
+        lambda p, v, m: "" if m % p == 0 else "the number of microbatches is not a multiple of p",
     ),
     Row("zb_h1", 1, False, lambda s, p: s, lambda p, v, m, r: (min(p - r, m),), _any),
     Row(
@@ -105,7 +105,7 @@ ROWS = (
         False,
         lambda s, p: s,
         lambda p, v, m, r: (min(2 * (p - 1 - r) + 1, m),),
-        lambda p, v, m: "" if m >= 2 * p - 1 else "fewer than 2p - 1 microbatches",
+        lambda p, v, m: "" if m >= 2 * p - 1 else "it has fewer than 2p - 1 microbatches",
     ),
     Row("zb_v", 2, False, _on_v, _vee, _any),
     Row("1f1b_v", 2, True, _on_v, _repeated(_1f1b_v), _any),
@@ -117,7 +117,7 @@ ROWS = (
         False,
         lambda s, p: s % p,
         _rounds,
-        lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "microbatches are not whole rounds of m // p",
+        lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "the microbatches do not fill rounds of m // p",
     ),
 )
 _TWICE = "has several copies of every stage, on different ranks"

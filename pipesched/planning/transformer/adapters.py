@@ -1,4 +1,4 @@
-"""LoRA (Hu et al. 2021, arXiv:2106.09685): every parameter is frozen, and trained matrices stand beside some of them.
+"""LoRA (Hu et al. 2021, arXiv:2106.09685): every parameter is frozen, and trained matrices are added to some of them.
 
     y = x M + x A B      M of in x out entries, A of in x r, B of r x out
 

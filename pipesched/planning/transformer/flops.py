@@ -82,7 +82,7 @@ def entries(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def halves(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
-    """Return those entries of attention, and of the feed-forward part."""
+    """Return these entries separately for attention and for the feed-forward part."""
     return _projections(a, x.tensor), _feed_forward(a, x.tensor, index)
 
 

@@ -80,7 +80,7 @@ _NUMBER = _Kind(
     lambda value: Fraction(str(value)),
 )
 _LAYERS = _Kind(
-    "a list of the layers of each stage, as [1, 2, 2, 3], or Megatron's layout, as Et|tt|tt|tttL",
+    "a list of the layers of each stage, such as [1, 2, 2, 3], or Megatron's layout, such as Et|tt|tt|tttL",
     lambda value: _layers(value) is not None,
     lambda value: _layers(value),
 )
@@ -206,7 +206,7 @@ def source(path: str) -> Source:
         return Source(f"{path}.toml", asset(*_FOLDER, f"{path}.toml").read_text("utf-8"))
     if path != "-" and "/" not in path and not path.endswith((".toml", ".json")) and not os.path.exists(path):
         close = get_close_matches(path, built_in(), 1, 0.5)
-        own = "for your own model give a .toml file, as `pipesched list llama3-70b` prints one"
+        own = "for your own model give a .toml file like the output of `pipesched list llama3-70b`"
         help = f"did you mean `{close[0]}`? {own}" if close else f"{own}; or one of {', '.join(built_in())}"
         raise fail(PlanningCode.MODEL_NAME, f"unknown model {path!r}", help=help)
     inside = Path(path) / "config.json"

@@ -117,7 +117,7 @@ RULES = (
     Rule(
         "model.encoder.layers",
         lambda a, x, s: a.encoder is not None and (a.experts or a.latent),
-        lambda a, x, s: "an encoder with a decoder has no experts and no latent attention here",
+        lambda a, x, s: "encoder-decoder models with experts or latent attention are not supported",
         PlanningCode.MODEL_SHAPE,
     ),
     Rule(
@@ -242,7 +242,7 @@ STAGES = (
     Rule(
         "training.layout",
         lambda a, x, s: x.layout is not None and sum(x.layout) == a.layers and _mixed(a, x),
-        lambda a, x, s: f"a stage has layers of the encoder, which are the first {_encoder(a)}, and of the decoder",
+        lambda a, x, s: f"a stage has layers of both the encoder (the first {_encoder(a)} layers) and the decoder",
         PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"no stage ends after layer {_encoder(a)}",
         help=lambda a, x, s: "the decoder begins with a stage, as in Megatron-LM",
@@ -258,7 +258,7 @@ STAGES = (
 )
 
 OF_TRAINING = (*(rule for rule in RULES if rule.key.startswith("training.")), *STAGES)
-"""The rules that a model which has been read may still break with another training."""
+"""The rules that a model may still break after it is read, if its training is changed."""
 
 
 def faults(

@@ -70,7 +70,7 @@ class Machine:
 
     @property
     def host(self) -> Picoseconds:
-        """The time of the host per layer and microbatch."""
+        """The time that the host spends per layer and microbatch."""
         return round(self.constants[self.trainer.host] * 10**6) if self.trainer.host else 0
 
     def between(self, zero: int) -> Device:
@@ -205,7 +205,7 @@ def layer(a: Transformer, x: Training, on: Machine, *, experts: bool) -> Layer:
 
 
 def _added(a: Transformer, x: Training, on: Machine) -> int:
-    """Return the time to add the gradients of a layer to earlier ones, if that is a pass of its own."""
+    """Return the time to add the gradients of a layer to earlier ones, if that is a separate pass."""
     if not on.trainer.adds or x.lora:
         return 0
     held = (a.heads + a.kv_heads) * 2 * a.head_size * a.hidden + a.hidden * a.feed_forward * (3 if a.gated else 2)
@@ -367,7 +367,7 @@ def head(a: Transformer, x: Training, on: Machine) -> End:
 
 
 def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picoseconds:
-    """Return the time of a message between stages over a link, of the part that a stage belongs to (`at`)."""
+    """Return the time of a message between stages over a link. at: the part of the model to which the stage belongs."""
     cut = x.tensor if x.sequence_parallel or on.trainer.cuts else 1
     count = token_count(a, x) + (token_count(a.at(0), x) if a.encoder else 0)
     sent = Fraction(a.dtype_bytes * count * a.hidden, cut)

@@ -212,7 +212,7 @@ class Panel {
       ran: times.stuck.map((i, r) => (i < 0 ? order.start[r + 1] : i) - order.start[r]), chunks, route: order.route ?? [],
       message: Array(order.stages).fill(this.costs.ticks.C), further: times.further, part: [order.ranks, order.stages], copies: [],
       steps: order.steps ?? [],
-      later: order.place.length > 1 ? "later chunks, route after route" : "later chunks", bindings: [],
+      later: order.place.length > 1 ? "later chunks, route by route" : "later chunks", bindings: [],
       source: this.state.csv === null ? `${this.state.name}.ps` : this.state.file,
       lines: Object.fromEntries(this.texts.map((text, k) => [k + 1, text.trim()])), ...look,
     };

@@ -37,7 +37,7 @@ class Bytes(Protocol):
 
     @property
     def peak(self) -> int:
-        """Most bytes allocated at once since `restart`."""
+        """Largest number of bytes allocated at once since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
         """Set the peak to the bytes allocated now. counts: whether later host allocations count.
@@ -110,7 +110,7 @@ class OnDevice:
 
     @property
     def peak(self) -> int:
-        """Most bytes allocated at once since `restart`."""
+        """Largest number of bytes allocated at once since `restart`."""
         return torch.cuda.max_memory_allocated(self._device)
 
     def restart(self, *, counts: bool = True) -> None:

@@ -37,7 +37,7 @@ _VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 Gradients = tuple[Tensor | None, ...]
 Group: TypeAlias = dict[str, Collection[Node]]
-"""The weights that torch's split backward treats together; `params` and `intermediates` are nodes of the graph."""
+"""The weights that torch's split backward handles as a group; `params` and `intermediates` are nodes of the graph."""
 
 
 class NotSplit(UserWarning):
@@ -142,8 +142,8 @@ def _counts_once(group: Group) -> bool:
 
 # Nodes of the graph that compute all gradients together, and only once.
 _WHOLE = {
-    "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) has a single backward",
-    "CompiledFunctionBackward": "a graph of torch.compile has a single backward",
+    "CheckpointFunctionBackward": "reentrant activation checkpointing (use_reentrant=True) can run only one backward",
+    "CompiledFunctionBackward": "a graph of torch.compile can run only one backward",
 }
 
 
@@ -158,7 +158,7 @@ def selective() -> Iterator[list[str]]:
     enter, own = mode.__enter__, _ENTER in vars(mode)
 
     def noticed(self: TorchDispatchMode) -> object:
-        found.append("selective activation checkpointing has a single backward")
+        found.append("selective activation checkpointing can run only one backward")
         return enter(self)
 
     setattr(mode, _ENTER, noticed)

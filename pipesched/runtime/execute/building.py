@@ -49,8 +49,8 @@ def check_modules(
         ValueError: missing or unexpected stages, two modules for one stage, or a group of another size.
     """
     if wrong := beyond(stream):
-        help = "run a schedule without it, or the stream on your own runtime"
-        raise RunError(Fault(UNSUPPORTED, f"{stream.name}: {wrong} is not executed", Place(0), (), help))
+        help = "run a schedule without it, or run the stream on your own runtime"
+        raise RunError(Fault(UNSUPPORTED, f"{stream.name}: the runtime does not support {wrong}", Place(0), (), help))
     if not 0 <= rank < len(stream.ranks):
         raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
     if set(modules) != set(stream.held_by(rank)):
@@ -60,7 +60,7 @@ def check_modules(
         if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
             raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
     if len(stream.ranks) > 1 and not alone and dist.get_world_size(group) != len(stream.ranks):
-        raise ValueError(f"the stream has {len(stream.ranks)} ranks, the group {dist.get_world_size(group)}")
+        raise ValueError(f"the stream has {len(stream.ranks)} ranks, but the group has {dist.get_world_size(group)}")
 
 
 def beyond(stream: Stream) -> str | None:
@@ -192,7 +192,7 @@ def infer_boundaries(
         if len(stream.ranks) > 1:
             made = _everywhere(made, maker, group)
         if isinstance(made, str):
-            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after the other on one rank"))
+            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after another on one rank"))
         assert made is not None
         found = [(*row, boundary) for row, boundary in zip(found, made, strict=True)]
     return found
@@ -236,7 +236,7 @@ def _made(
     input boundaries.
     """
     if stage < 0 and examples is None:
-        return "there is no example of the model's input on the rank of stage 0"
+        return "the rank of stage 0 has no example of the model's input"
     given: object = "its example"
     try:
         if stage < 0:
@@ -280,7 +280,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
     """
     if isinstance(value, Tensor):
         if value.dim() == 0 or value.shape[0] % count:
-            raise ValueError(f"{what} of shape {list(value.shape)} do not cut into {count} microbatches")
+            raise ValueError(f"{what} of shape {list(value.shape)} cannot be split into {count} microbatches")
         return cast("list[Part]", list(value.tensor_split(count)))
     made = list(value)
     if len(made) != count:
@@ -299,7 +299,7 @@ def split_keywords(
     given = keywords or {}
     for name in given:
         if not any(taken(module, {name: None}) for module in modules.values()):
-            raise ValueError(f"no stage on this rank takes the keyword {name!r}")
+            raise ValueError(f"none of the stages on this rank takes the keyword {name!r}")
     rows: list[dict[str, object]] = [{} for _ in range(count)]
     for name, value in given.items():
         column = [value] * count

@@ -27,7 +27,9 @@ def snapshot(module: nn.Module) -> list[Tensor]:
 
 
 class Delayed:
-    """The whole model. The versions that F and B read follow from the stream's lists, as for a rank of a pipeline."""
+    """The undivided model. The versions that F and B read follow from the stream's lists, as for a rank of a
+    pipeline.
+    """
 
     def __init__(
         self, net: Net, stream: Stream, device: torch.device | str, descend: Callable[[nn.Module], None]
@@ -108,7 +110,7 @@ class Delayed:
 
 
 def _seen(stream: Stream, stage: int) -> dict[int, list[int]]:
-    """Return, by microbatch, the STEPs of a stage before its F and before its B or I."""
+    """Return, for each microbatch, the number of STEPs of a stage before its F, and before its B or I."""
     made, found = 0, dict[int, list[int]]()
     for whole in stream.ranks[stream.placement[0].ranks[stage]]:
         for x in whole.parts or (whole,):

@@ -47,7 +47,7 @@ def _bytes(value: object) -> Tensor:
 
 def _size(rank: int, length: int) -> int:
     if not 0 < length <= LONGEST:
-        raise ValueError(f"rank {rank} announces a text of {length} bytes; {LONGEST} can be read")
+        raise ValueError(f"rank {rank} announces a text of {length} bytes; the limit is {LONGEST}")
     return length
 
 
@@ -55,9 +55,7 @@ def _value(rank: int, text: Tensor) -> object:
     try:
         return json.loads(bytes(text.cpu().numpy()))
     except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"rank {rank} sent text that is not JSON: does it run another version of pipesched?"
-        ) from error
+        raise ValueError(f"rank {rank} sent text that is not JSON: it may run another version of pipesched") from error
 
 
 def _device(group: dist.ProcessGroup | None) -> torch.device:

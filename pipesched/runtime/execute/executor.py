@@ -264,7 +264,7 @@ class Runtime:
                 if [spec.dtype for spec in old] != [spec.dtype for spec in new]:
                     what = f"the output of stage {stage - 1}" if stage else "the model's input"
                     message = f"{what} is {text(new)} for microbatch {microbatch}; it was {text(old)} before"
-                    help = "shapes may change, but not the number and the dtypes of tensors"
+                    help = "the shapes of tensors may change, but not their number or dtypes"
                     raise RunError(Fault(BOUNDARY, message, Place(self.rank), (), help))
         self.boundaries = made
         for (_, number), stage_of in self._stages.items():
@@ -589,5 +589,5 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
     """Require that the tensors of a message exist: in a wrong order they have not been made yet, or have been freed."""
     if tensors is None:
-        raise LookupError(f"there is no {message}: it has not been made yet, or is already used")
+        raise LookupError(f"{message} does not exist: it has not been made yet, or is already used")
     return tensors

@@ -39,7 +39,7 @@ class Card:
         except (TypeError, KeyError, ValueError):
             message = f"rank {rank} sent a description of its stream that cannot be read"
             raise RunError(
-                Fault(STREAMS_DIFFER, message, Place(rank), help="run one version of pipesched on every rank")
+                Fault(STREAMS_DIFFER, message, Place(rank), help="run the same version of pipesched on every rank")
             ) from None
 
 

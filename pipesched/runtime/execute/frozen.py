@@ -16,7 +16,7 @@ from pipesched.runtime.execute.errors import UNSUPPORTED, Fault, Place, RunError
 from pipesched.runtime.execute.tied import Note, Parameter, Tied
 from pipesched.stream import Stream
 
-_HELP = "set requires_grad as in the stream before the runtime is built, or emit the stream with these stages frozen"
+_HELP = "set requires_grad to match the stream before building the runtime, or emit the stream with these stages frozen"
 
 
 def wanting(stream: Stream) -> frozenset[int]:

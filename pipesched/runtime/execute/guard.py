@@ -47,7 +47,7 @@ def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
         value = loss(output, target)
         if not bool(torch.isfinite(value).all()):
             raise RunError(
-                Fault(NOT_FINITE, f"the loss is {value.item():g}", help="look for the first stage that produces it")
+                Fault(NOT_FINITE, f"the loss is {value.item():g}", help="find the first stage that produces it")
             )
         return value
 
@@ -120,7 +120,7 @@ class Guard:
         message = f"rank {self._rank} waited {self._timeout:g} s for the other ranks to begin"
         if error is not None:
             message = f"rank {self._rank} cannot begin: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-        help = "start every rank of the group; all of them must enter the guard"
+        help = "start all ranks of the group, since all of them must enter the guard"
         return Fault(STALLED if error is None else RANK_LOST, message, Place(self._rank), help=help)
 
     def _before(self, instruction: Instruction, index: int) -> None:
@@ -141,7 +141,7 @@ class Guard:
         seen = of_thread(self._thread)
         place = self._place()
         if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):
-            place = replace(place, waits="at the end of the step, waits for the losses of the other ranks")
+            place = replace(place, waits="waits for the losses of the other ranks at the end of the step")
         outside = bool(seen.collective) and not seen.ours
         return Beat(place, self._moves, self._step, RUNNING if seen.inside else IDLE, str(seen), outside)
 

@@ -49,6 +49,6 @@ class Imitated(Channels):
 
 
 def drawn(buffer: Tensor) -> Tensor:
-    """Fill a buffer with random numbers, or with zeros if its dtype has no gradient."""
+    """Fill a buffer with random numbers, or with zeros if its dtype cannot have a gradient."""
     with torch.no_grad():
         return buffer.normal_() if buffer.is_floating_point() else buffer.zero_()

@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Job:
-    """A run. stream: the text of the stream. others: different streams for some ranks, by rank.
+    """A run to start. stream: the text of the stream. others: different streams for some ranks, by rank.
 
     samples: the samples per microbatch, if not the net's own number. timeout: seconds without progress that count as a
     stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ.
@@ -117,9 +117,9 @@ class Compared(TypedDict):
 
 
 class Measured(Compared):
-    """The result of a rank. peak: the most activations alive at once. versions: the most versions of the weights of a
-    stage, 0 without STEPs inside the order. spans: first begin and last end of each step. steps: times of all
-    instructions of a traced job, as `Recorder.steps`.
+    """The result of a rank. peak: the largest number of activations alive at once. versions: the largest number of
+    versions of a stage's weights, 0 without STEPs inside the order. spans: first begin and last end of each step.
+    steps: times of all instructions of a traced job, as `Recorder.steps`.
     """
 
     peak: int

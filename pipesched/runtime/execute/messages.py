@@ -26,7 +26,7 @@ _WORDS = {
     TIED: "gradient of a tied weight",
 }
 _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
-"""The offset from the stage that makes a message to the neighbour that takes it."""
+"""The offset from the stage that makes a message to the neighbour that receives it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class Peers:
         except (OSError, _Forged, UnicodeDecodeError) as error:
             ended = isinstance(error, OSError)
             self.closed[link.other] = (
-                "its process ended" if ended else "its connection delivered data that it did not sign"
+                "its process ended" if ended else "its connection delivered data without its signature"
             )
             self._selector.unregister(link.socket)
             link.socket.close()
@@ -228,9 +228,7 @@ def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) 
         made.sendall(_HELLO.pack(rank, _signed(key, b"hello")))
     except OSError as error:
         message = f"rank {rank} cannot reach rank {other} at {at[0]}:{at[1]}: {error.strerror or error}"
-        help = (
-            "ranks under `Guard` communicate over TCP, on ports that the system chooses: allow these between your hosts"
-        )
+        help = "ranks under `Guard` communicate over TCP on ports chosen by the system: allow these between your hosts"
         raise RunError(Fault(NEEDS, message, Place(rank), help=help)) from error
     return _Link(made, key, rank, other)
 

@@ -112,7 +112,7 @@ def _remember(weights: Sequence[Tensor]) -> None:
 
 
 class _Watch:
-    """The most bytes of a step, above those allocated when its first instruction began."""
+    """The peak bytes of a step, above the bytes allocated when its first instruction began."""
 
     def __init__(self, count: Bytes, weights: Sequence[Tensor]) -> None:
         self._count, self._weights = count, weights
@@ -165,7 +165,7 @@ def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
 
 
 class _Measured:
-    """The bytes of single microbatches; messages are drawn when they are received."""
+    """The bytes of single microbatches; a received message is filled with random numbers."""
 
     def __init__(self, stage: Stage, part: Part, count: Bytes) -> None:
         self._stage, self._part, self._count = stage, part, count

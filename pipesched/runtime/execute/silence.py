@@ -30,10 +30,10 @@ from pipesched.runtime.execute.errors import (
 from pipesched.runtime.execute.fingerprints import ranks_text
 
 IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
-_SLOW = "an instruction that takes longer needs a larger timeout"
+_SLOW = "if an instruction takes longer than this, choose a larger timeout"
 _CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
-_OUTSIDE = "the others wait for this rank, which is outside of the pipeline: an optimizer, a data loader, an evaluation"
-_SAME = "all ranks must take the same number of steps: compare how the loop ends on each, for example its data"
+_OUTSIDE = "the others wait for this rank, which is outside of the pipeline: in an optimizer, data loader or evaluation"
+_SAME = "all ranks must take the same number of steps: compare how the loop ends on each rank, for example its data"
 ELSEWHERE = "look for the missing rank of that group, such as another replica of data parallelism"
 
 
@@ -155,7 +155,7 @@ class Silence:
         """Return PS823 at the last reported place of the first of these ranks."""
         known = self.beats.get(ranks[0])
         silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine cannot be reached"
-        ended = "see its own output; a rank that was killed leaves none, but the system's log may (out of memory)"
+        ended = "see its own output; a killed rank leaves none, but the system's log may name it (out of memory)"
         return Fault(
             RANK_LOST,
             f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}",
@@ -174,15 +174,15 @@ class Silence:
                 if other.steps > left.steps:
                     count = f"{left.steps} step{'s' if left.steps != 1 else ''}"
                     here, there = left.place.rank, other.place.rank
-                    message = f"rank {here} has left after {count}, and rank {there} is in step {other.steps}"
+                    message = f"rank {here} left after {count}, and rank {there} is in step {other.steps}"
                     return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
         return None
 
     def _alone(self) -> Fault | None:
-        """Return PS836 if a rank has left, and another rank waits for it, or for further ranks, in a collective."""
+        """Return PS836 if a rank has left, and another rank waits in a collective for it or for other ranks."""
         waiting = [beat for beat in self._in(IDLE) if beat.outside]
         for left in self._in(DONE) if waiting else []:
-            message = f"rank {left.place.rank} has left, and rank {waiting[0].place.rank} waits {waiting[0].at}"
+            message = f"rank {left.place.rank} left, but rank {waiting[0].place.rank} waits {waiting[0].at}"
             return Fault(STEPS_DIFFER, message, left.shown, help=_SAME)
         return None
 

@@ -110,7 +110,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Return the most bytes that a rank's list holds at once. stages: the rank's own, by number.
+    """Return the peak bytes that a rank's list holds. stages: the rank's own, by number.
 
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

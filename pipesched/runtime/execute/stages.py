@@ -149,11 +149,11 @@ class Stage:
             RunError: PS831, if the stage changes its input in place.
         """
         if microbatch not in self.lost:
-            raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to run again")
+            raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to recompute")
         lost = self.lost.pop(microbatch)
         if tuple(x._version for x in lost.inputs) != lost.versions:
             message = f"stage {self.number} changes its input in place, so its forward cannot be run again"
-            raise RunError(Fault(UNSUPPORTED, message, None, (), "make it work on a copy, or take R out of the stream"))
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "make it work on a copy, or remove R from the stream"))
         with torch.random.fork_rng(devices=self._gpus):
             torch.set_rng_state(lost.random[0])
             for gpu, state in zip(self._gpus, lost.random[1:], strict=True):

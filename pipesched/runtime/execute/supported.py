@@ -55,7 +55,7 @@ MODULES: Sequence[tuple[Callable[[nn.Module], bool], str, str]] = (
     (_composed, "the composable replicate()", DDP_INSTEAD),
     (_own_casts, "DistributedDataParallel(mixed_precision=…)", "use torch.autocast around the step"),
     (_own_hooks, "DistributedDataParallel with a Python reducer or delayed parameters", DDP_INSTEAD),
-    (_changed, "DistributedDataParallel built when other weights were trained", "freeze weights first, then wrap"),
+    (_changed, "DistributedDataParallel built when other weights were trained", "freeze weights before wrapping"),
 )
 
 # Unsupported weights: a test, the name, and what to use instead.
@@ -69,7 +69,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (
         lambda weight: bool(weight._post_accumulate_grad_hooks),
         "hooked by register_post_accumulate_grad_hook",
-        "do the hook's work after `Runtime.step`: within it, gradients are parts of a sum",
+        "do the hook's work after `Runtime.step`: within the step, gradients are parts of a sum",
     ),
 )
 
@@ -112,7 +112,7 @@ def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
     """
     if tied and any(-1 in route.ranks for route in stream.placement):
         message = f"{stream.name}: weights are tied, and some microbatches leave out stages"
-        raise RunError(Fault(UNSUPPORTED, message, None, (), "give each stage weights of its own"))
+        raise RunError(Fault(UNSUPPORTED, message, None, (), "give each stage its own weights"))
 
 
 def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
@@ -129,7 +129,7 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
-    """Require that every weight belongs to one stage and to no wrapper, as STEPs inside the order need it.
+    """Require that every weight belongs to a single stage and not to a wrapper, as STEPs inside the order need.
 
     Raises:
         RunError: PS831.
@@ -137,7 +137,7 @@ def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], ti
     seen: dict[int, int] = {}
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         wrapped = any(isinstance(part, DistributedDataParallel) for part in module.modules())
-        found = "DistributedDataParallel averages gradients of weights, not of older versions of them" * wrapped
+        found = "DistributedDataParallel averages gradients of weights, but not of their older versions" * wrapped
         for name, weight in module.named_parameters():
             other = seen.setdefault(id(weight), stage)
             found = found or (other != stage) * f"its weight {name!r} also belongs to stage {other}"

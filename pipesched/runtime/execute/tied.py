@@ -28,7 +28,7 @@ Weight: TypeAlias = tuple[int, str]
 """A stage, and the name of one of its parameters."""
 Tied: TypeAlias = Sequence[Sequence[Weight]]
 Shown: TypeAlias = Mapping[str, tuple[str, bool]]
-"""By weight name: a digest of its shape, dtype and some numbers, and whether these look random."""
+"""For each weight name: a digest of its shape, dtype and some numbers, and whether these look random."""
 Parameter: TypeAlias = tuple[str, Sequence[int], str, bool, Sequence[Weight]]
 """The name, shape and dtype of a weight, whether it is trained, and all its names on its rank."""
 
@@ -94,7 +94,7 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
     for rank, note in enumerate(notes):
         if note["tied"] != notes[0]["tied"]:
             message = f"rank {rank} ties different weights than rank 0"
-            raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), "give `tied` the same groups on every rank"))
+            raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), "pass the same groups to `tied` on every rank"))
     model = _Model(stream, notes)
     groups = [[(stage, name) for stage, name in group] for group in tied or ()]
     for group in groups:
@@ -140,7 +140,7 @@ class _Model:
                 raise _refused(f"{_both(first, weight)} are declared as one weight:  {what}", self._rank(weight), None)
             if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
                 message = f"{_both(first, weight)} are declared as one weight, but begin with different values"
-                help = "copy the values of one to the others before the runtime is built"
+                help = "copy the values of one to the others before building the runtime"
                 raise RunError(Fault(BOUNDARY, message, Place(self._rank(weight)), (), help))
 
     def require_once(self, named: Sequence[Weight]) -> None:
@@ -184,7 +184,7 @@ class _Model:
             warnings.warn(f"{_both(one, other)} begin with the same values; {help}", LooksTied, stacklevel=4)
 
     def _alike(self) -> Iterator[tuple[Weight, Weight]]:
-        """Yield the pairs of trained weights that begin with the same random-looking numbers."""
+        """Yield the pairs of trained weights with equal initial values that look random."""
         of: dict[str, list[Weight]] = {}
         for stage, weights in enumerate(self.shown):
             for name, (digest, drawn) in weights.items():
@@ -194,7 +194,7 @@ class _Model:
             yield from combinations(alike, 2)
 
     def _copied(self, one: Weight, other: Weight) -> bool:
-        """Return True if both weights belong to blocks of several weights that all begin alike."""
+        """Return True if both weights belong to blocks that have several weights, all with equal initial values."""
         names, others = one[1].split("."), other[1].split(".")
         while names and others and names.pop() == others.pop():
             parts = [self._within(of, ".".join(path)) for of, path in ((one[0], names), (other[0], others))]
@@ -221,8 +221,8 @@ class _Model:
                 group += [weight for weight in (one, other) if weight not in group]
         one, other = groups[0][:2]
         where = "" if self._rank(one) != self._rank(other) else ", andare two tensors"
-        message = f"{_both(one, other)} begin with the same values{where}, and are not declared as tied"
-        note = "each is trained on its own part of the gradient, and they diverge"
+        message = f"{_both(one, other)} begin with the same values{where}, but are not declared as tied"
+        note = "each is trained on its own part of the gradient, so they diverge"
         help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` declares them separate"
         return RunError(Fault(UNSUPPORTED, message, Place(self._rank(other)), (note,), help))
 

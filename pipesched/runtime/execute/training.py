@@ -56,7 +56,8 @@ Engine = tuple[Step, list[list[list[float]]]]
 @dataclass
 class Local:
     """The state of one rank. modules: the module of each (route, stage). history: the versions of each stage's weights
-    that STEPs inside the order made in this step of training. counted: the most versions by stage, by storage.
+    that STEPs inside the order made in this step of training. counted: the largest number of versions by stage, counted
+    by storage.
     """
 
     job: Job
@@ -128,12 +129,12 @@ def _device(job: Job, rank: int) -> torch.device:
         raise RunError(Fault(NEEDS, f"this torch lacks the backend {job.backend}", help="--backend gloo runs anywhere"))
     count = torch.cuda.device_count()
     if job.backend == "nccl" and count < job.ranks:
-        wanting = f"nccl needs a GPU for each of {job.ranks} ranks; this machine has {count}"
-        raise RunError(Fault(NEEDS, wanting, help="--backend gloo runs anywhere, and shares GPUs"))
+        wanting = f"nccl needs one GPU per rank, {job.ranks} in total; this machine has {count}"
+        raise RunError(Fault(NEEDS, wanting, help="--backend gloo runs anywhere, and ranks can share GPUs"))
     if job.device == "cpu" and job.backend != "nccl":
         return torch.device("cpu")
     if not count:
-        raise RunError(Fault(NEEDS, "there is no GPU here that torch can use", help="--device cpu runs anywhere"))
+        raise RunError(Fault(NEEDS, "torch finds no usable GPU here", help="--device cpu runs anywhere"))
     torch.cuda.set_device(rank % count)
     return torch.device("cuda", rank % count)
 
@@ -370,7 +371,7 @@ class _Token:
 
 
 class Alive:
-    """Counts the forwards of some modules whose saved tensors are alive; `peak` is the most at once."""
+    """Counts the forwards of some modules whose saved tensors are alive; `peak` is their largest number."""
 
     def __init__(self) -> None:
         self.now = 0

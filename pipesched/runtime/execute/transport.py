@@ -42,7 +42,7 @@ from pipesched.runtime.execute.shapes import Boundary, TensorSpec
 Channel = tuple[int, int, int]
 """Communicator, source rank, target rank."""
 Label = tuple[int, ...]
-"""The label of a process group: the channel that it carries, or the communicator."""
+"""The label of a process group: its channel or its communicator."""
 Group = tuple[tuple[int, ...], Label]
 """The processes of a group, by their numbers in the job, and the group's label."""
 
@@ -363,5 +363,5 @@ def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
 def _kept(work: dist.Work | None) -> dist.Work:
     """Return a handle; raise if torch gave none because the rank is not in the group."""
     if work is None:
-        raise RuntimeError("this process is not part of the group it was given")
+        raise RuntimeError("this process does not belong to the given process group")
     return work

@@ -34,10 +34,10 @@ from pipesched.views.svg import Svg
 
 MILLI = 1_000_000  # nanoseconds in a millisecond
 SHOWN = 5
-"""The number of stages that are named as furthest from their cost."""
+"""The number of stages that the report names as furthest from their cost."""
 
 FAR = Fraction(5, 100)
-"""The share of a cost up to which a deviation is not reported."""
+"""Deviations up to this share of a cost are not reported."""
 
 _LEAST = 32
 
@@ -108,7 +108,7 @@ def summary(chart: Chart, run: Against) -> str:
     step = f"step {run.step} of {len(run.lengths)}" if len(run.lengths) > 1 else "one step"
     more = run.makespan / chart.makespan - 1 if chart.makespan else Fraction(0)
     lengths = f"plan {milliseconds(chart.makespan * run.unit)}, run {milliseconds(run.makespan * run.unit)}"
-    return f"run: {step}, a cost of 1 lasts {milliseconds(Fraction(run.unit))}; {lengths} ({percent(more)})"
+    return f"run: {step}, a cost of 1 takes {milliseconds(Fraction(run.unit))}; {lengths} ({percent(more)})"
 
 
 def report(chart: Chart, run: Against) -> Iterator[str]:
@@ -130,7 +130,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
         yield f"no operation is late by more than {decimal(run.allowance)}, half a mean operation"
     if run.skew * 100 > run.lengths[run.step - 1]:
         apart = milliseconds(Fraction(run.skew))
-        yield f"the clocks of the ranks disagree by {apart}, so late operations cannot be determined"
+        yield f"the clocks of the ranks disagree by {apart}, so lateness cannot be determined"
 
 
 def furthest(run: Against) -> list[Ratio]:

@@ -145,7 +145,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
 def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
     """Require that a rank ran the plan. did: the computes of the rank that ran the same first operation."""
     if did is None:
-        raise _differ(f"no rank ran {planned[0]} first, which rank {rank} of the schedule does")
+        raise _differ(f"no rank began with {planned[0]}, as rank {rank} of the schedule does")
     if did != planned:
         i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip_longest(planned, did)) if a != b)
         has, ran = f"has {ours}" if ours else "ends", f"ran {theirs or 'nothing'}"
@@ -156,7 +156,7 @@ def _differ(message: str) -> PipeschedError:
     return fail(
         RuntimeCode.TRACE_DIFFERS,
         f"the run belongs to another schedule: {message}",
-        help="give the file and sizes that ran",
+        help="give the file and the sizes of the run",
     )
 
 

@@ -141,7 +141,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """Return a mask of the values that count, shape (steps, operations): without the first of several steps."""
+    """Return a mask of the values that count, shape (steps, operations): all but the first of several steps."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False

@@ -62,7 +62,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         raise fail(
-            RuntimeCode.TRACE, f"{source.name} is not a trace: it has no list `traceEvents`", help=f"give {_WHERE}"
+            RuntimeCode.TRACE, f"{source.name} is not a trace: the list `traceEvents` is missing", help=f"give {_WHERE}"
         )
     about: Mapping[str, object] = data if isinstance(data, dict) else {}
     try:
@@ -70,7 +70,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
     except _Unusable as error:
         raise fail(RuntimeCode.TRACE, f"{source.name}: {error}") from None
     if not found:
-        message = f"{source.name} has no operation of a pipeline among its {len(events):,} events"
+        message = f"{source.name} has no pipeline operation among its {len(events):,} events"
         raise fail(RuntimeCode.TRACE, message, help=f"give {_WHERE}")
     return found, any(isinstance(event, dict) and event.get("cat") == "kernel" for event in events)
 
@@ -94,9 +94,7 @@ def _json(source: Source) -> object:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
         label = Label(source.span(at, at + 1), "the text is not JSON from here on")
         message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
-        raise fail(
-            RuntimeCode.TRACE, message, label, help="a profile that was cut off must be recorded again"
-        ) from None
+        raise fail(RuntimeCode.TRACE, message, label, help="record the profile again if it was cut off") from None
 
 
 def _rank(about: Mapping[str, object], number: int) -> int:

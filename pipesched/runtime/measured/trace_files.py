@@ -30,5 +30,5 @@ def _unpacked(path: str) -> Source:
     except files.NotText as error:
         raise fail(Code.UNREADABLE, f"{path} {error}") from None
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is not packed text"
+        reason = getattr(error, "strerror", None) or "it is not compressed text"
         raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None

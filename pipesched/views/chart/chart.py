@@ -132,7 +132,7 @@ class Chart(Record):
         if placement.routes == 1:
             return "later chunks"
         alone = placement.routes == 2 and placement.stages <= placement.ranks and self.chunks == 2
-        return f"route {placement.route_names[1] or 1}" if alone else "later chunks, route after route"
+        return f"route {placement.route_names[1] or 1}" if alone else "later chunks, route by route"
 
 
 def shortest(lengths: Ints) -> int:

@@ -188,7 +188,7 @@ class Layout(Record):
         return text.ljust(width) if len(text) == width or last not in self.chart.stepped else f"{text:<{width - 1}}!"
 
     def stripped(self, index: int, first: int, text: str) -> str:
-        """Mark the strips of a slot in its text, which begins in the column `first`, where it has no label."""
+        """Mark the strips of a slot in its text, outside of the label; the text begins in the column `first`."""
         begin, end = (int(column[index]) for column in (self.chart.times.start, self.chart.times.end))
         parts = [(begin + low * (end - begin), begin + high * (end - begin)) for low, high in self.strips(index)]
         middles = [self.axis.begin + (first + k + Fraction(1, 2)) * self.axis.step for k in range(len(text))]

@@ -71,7 +71,7 @@ class Laid:
 
 
 class NotLaidOutError(PipeschedError):
-    """PS820: no program is available to lay out a graph. text: the graph itself."""
+    """PS820: the program that lays out a graph is missing. text: the graph itself."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__([Diagnostic(Code.NEEDS, message)])

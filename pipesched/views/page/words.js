@@ -65,7 +65,7 @@ function describeIdle(rank, before) {
   const next = before + 1, from = before >= first(rank) ? end[before] : 0;
   if (next >= last(rank)) {
     const stop = meta.stops.find((x) => x.rank === rank);
-    return [["b", `rank ${rank} ${stop ? "waits for ever" : "is done"}`],
+    return [["b", `rank ${rank} ${stop ? "waits forever" : "is done"}`],
       ["", stop ? `from ${time(from)} on: ${stop.sentence}` : `idle from ${time(from)} to ${time(meta.makespan)}`]];
   }
   const late = !follows(next) && !inputsOf(next).includes(cause[next]) && partner(next) >= 0 ? partner(next) : next;

@@ -73,7 +73,7 @@ class Script(Words):
         except (Unclosed, RecursionError) as error:
             at = error.at if isinstance(error, Unclosed) else -1
             place = text.at[at] if 0 <= at < len(text) else text.place
-            self.unread.append(Hole("the construct that begins here has no end", place))
+            self.unread.append(Hole("the construct that begins here is never closed", place))
 
     def command(self, fields: list[Text]) -> None:
         """Run a command that another shell has expanded, after the assignments before it."""
@@ -249,7 +249,7 @@ class Script(Words):
             value = (*(array if more else ()), *self.fields(tuple(split(rest[1:-1]))))
         elif index:
             self.joined(rest)
-            return self.hole(f"${name}, whose parts are set one by one", word.place)
+            return self.hole(f"${name}, which the file sets part by part", word.place)
         else:
             last = array[-1] if array and more else Text()
             value = last + self.joined(rest)
@@ -300,7 +300,7 @@ class Script(Words):
         one = command.bodies[0][0] if len(names) == 1 and command.bodies else None
         known = self.joined(one) if one is not None and "\n" not in one.chars else None
         for name in names:
-            self.variables[name] = known or self.hole(f"${name}, which is read from elsewhere", command.words[0].place)
+            self.variables[name] = known or self.hole(f"${name}, which is set elsewhere", command.words[0].place)
 
     def _opens(self, fields: list[Text], command: Simple) -> None:
         """Run a builtin whose results are not computed here: the variables that it sets become unknown."""

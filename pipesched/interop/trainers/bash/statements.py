@@ -36,14 +36,14 @@ class Simple:
 
 @dataclass(frozen=True)
 class If:
-    """Conditions, each with its statements; the last condition is empty for ``else``."""
+    """An ``if``: conditions, each with its statements; the last condition is empty for ``else``."""
 
     branches: tuple[tuple[Body, Body], ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A word, and branches: patterns with their statements."""
+    """A ``case``: its word, and its branches, each with patterns and statements."""
 
     word: Text
     branches: tuple[tuple[tuple[Text, ...], Body], ...]

@@ -29,7 +29,7 @@ class Text:
 
     @property
     def place(self) -> int:
-        """First offset in the source, -1 if no character is from the source."""
+        """The first offset in the source, -1 if none of the characters comes from the source."""
         return next((x for x in self.at if x >= 0), -1)
 
 

@@ -31,7 +31,7 @@ _ARGUMENTS = ("@", "*")
 Value: TypeAlias = "Text | tuple[Text, ...]"
 """The value of a variable: a text, or an array of texts."""
 Part: TypeAlias = "tuple[Text, bool | None]"
-"""A piece of a word, and True if it is not split at blanks; None: an element of an array ends here."""
+"""A piece of a word, and True if it is not split at blanks; None marks the end of an array element."""
 
 
 class TooMuch(Exception):
@@ -40,7 +40,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Hole:
-    """An unknown text. reason: the reason why it is unknown. ways: its possible values, if known."""
+    """A text with unknown contents. reason: the explanation for messages. ways: its possible values, if known."""
 
     reason: str
     at: int = -1
@@ -161,7 +161,7 @@ class Words:
         chars = word.chars
         if chars.startswith("$(("):
             value = self.arithmetic(word[3:-2])
-            unknown = value is None and self.hole(f"{chars[:40]}, which is not known", word.place)
+            unknown = value is None and self.hole(f"{chars[:40]}, which is unknown", word.place)
             yield unknown or plain(str(value), word.place), quote
             return
         if chars.startswith("$("):
@@ -238,7 +238,7 @@ class Words:
             return value
         default = self.joined(x.rest[len(sign) :])
         if value is None and default.chars and not self.hole_in(default):
-            said = f"{x.name} is {default.chars[:40]}, as {x.word.chars[:40]} has it: -D {x.name}=…"
+            said = f"{x.name} is {default.chars[:40]}, as in {x.word.chars[:40]}: -D {x.name}=…"
             self.taken.setdefault(said, x.word.place)
         if "=" in sign:
             self.variables[x.name] = default

@@ -107,7 +107,7 @@ def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints
 
 
 def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
-    """Return the most work before t; with `back`, within the last t."""
+    """Return the largest amount of work before t; with `back`, within the last t."""
     held, work = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for chunk in chunks:
         more, gain = (_backward if back else _forward)(chunk, t)

@@ -81,7 +81,7 @@ class Clauses:
 
 
 Joins = tuple[tuple[int, tuple[int, ...]], ...]
-"""(sequence, inputs): the n-th operation of the sequence waits until n operations of all inputs together have ended."""
+"""(sequence, inputs): operation n of the sequence waits until a total of n operations of the inputs have ended."""
 
 
 @dataclass(eq=False)

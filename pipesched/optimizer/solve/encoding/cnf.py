@@ -44,7 +44,7 @@ def encode(
     repeat: Repeat | None = None,
     span: int | None = None,
 ) -> Encoding:
-    """Encode the schedules within low .. high: the clauses hold exactly for their starts.
+    """Encode the schedules within low .. high: their starts are exactly the models of the clauses.
 
     Args:
         problem: every F has a duration above 0.
@@ -111,7 +111,7 @@ def _chains(made: Encoding, precedences: Edges) -> None:
 
 
 def _machine(made: Encoding, held: tuple[int, ...]) -> None:
-    """Add the clauses for: a rank runs one operation at a time, and operations without duration between two others."""
+    """Add the clauses that a rank runs one operation at a time, and operations without duration between two others."""
     duration = {q: int(made.problem.duration[q]) for q in held}
     running = [_during(made, q, 0, duration[q]) for q in held if duration[q]]
     for one, two in combinations(running, 2):
@@ -144,7 +144,7 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 
 
 def _periodic(made: Encoding, repeat: Repeat) -> None:
-    """Add the clauses for: for t in first .. last, n more operations of q have started by t + period than by t.
+    """Add the clauses that, for t in first .. last, n more operations of q have started by t + period than by t.
 
     Operations with an index below 0 count as started, operations beyond the last index as not started.
     """

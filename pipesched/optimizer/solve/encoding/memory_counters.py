@@ -59,7 +59,7 @@ def memory(made: Encoding, rank: int) -> None:
 
 
 def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
-    """Add the clauses for: if n operations of q have started by t, n operations of all inputs have ended by t."""
+    """Add the clauses that n operations of q start by t only if n operations of all inputs have ended by t."""
     low, high = made.low[made.of(q)], made.high[made.of(q)]
     for t in range(int(low.min(initial=0)), int(high.max(initial=0)) + 1):
         started = _counter(made, q, t, 1)

@@ -108,7 +108,7 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
         return Answer("unsat", engine="ranks", reason="a path is longer")
     merged = tighten(made.merged, made.links, question.bound)
     if merged is None:
-        return Answer("unsat", engine="ranks", reason="ranks alone have no time for their work")
+        return Answer("unsat", engine="ranks", reason="single ranks have no time for their work")
     made = replace(made, merged=merged)
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:

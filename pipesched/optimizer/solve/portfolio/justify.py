@@ -59,7 +59,7 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
     """Put each operation, in its turn, into the first gap; return starts, int64, shape (operations,), or None if an
-    operation has no room.
+    operation does not fit.
 
     turn: all operations, each after those that it waits for.
     """

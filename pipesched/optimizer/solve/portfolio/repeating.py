@@ -120,7 +120,7 @@ class Block:
 
     @property
     def chunks(self) -> int:
-        """The most chunks that a rank holds while the block repeats."""
+        """Largest number of chunks that a rank holds while the block repeats."""
         a, b, _, _, done_b, done_a = self.slots[:, None, :]
         t = np.arange(PERIOD)[:, None]
         held = (t - a) // PERIOD + (t - b) // PERIOD - (t - done_a - 1) // PERIOD - (t - done_b - 1) // PERIOD

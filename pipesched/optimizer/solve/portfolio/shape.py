@@ -1,4 +1,4 @@
-"""Recognizes placements of the literature: linear, with one stage per rank, or vee, with two, forth and back.
+"""Recognizes placements of the literature: linear (one stage per rank) or vee (two stages per rank, down and up again).
 
 Ranks may be in any order: only their position along the stages counts.
 """

@@ -1,4 +1,4 @@
-"""The search for a seam (`seam`): a few microbatches, a repeating kernel, and the lower bound as objective.
+"""Searches for a seam (`seam`) in schedules of few microbatches with a repeating kernel, at the lower bound.
 
     period = K * work of the busiest rank      the least possible; if the bound is met too: optimal for every m
     period > K * work of the busiest rank      if memory or round trips keep every rank from being busy: scanned upward
@@ -39,7 +39,7 @@ _WAIT = 0.5  # seconds between two reports of progress
 
 @dataclass(frozen=True, eq=False)
 class Periodic:
-    """A seam. optimal: True if the schedule is optimal for every number of microbatches that the seam reaches.
+    """A seam, and whether its schedule is optimal for every number of microbatches that the seam reaches.
 
     bound: the bound at the seam's own size; found_by: the engine or heuristic; rate: the result of `least_rate`.
     """
@@ -173,8 +173,7 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Return True if the bound grows as the seam's objective does: computed at a few sizes, derived for all other
-    sizes.
+    """Return True if the bound grows at the same rate as the seam's objective; this is derived from a few sizes.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
     the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
@@ -229,7 +228,7 @@ def least_rate(instance: Instance) -> Fraction:
 
 
 def _at_the_bound(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
-    """Yield small sizes with the least period; before them known orders that meet the bound and repeat."""
+    """Yield known orders that meet the bound and repeat, then small sizes with the least period."""
     ranks = instance.placement.ranks
     rate = least_rate(instance)
     if rate > _work(instance.problem(1)):
@@ -260,7 +259,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
 
 
 def _above(instance: Instance) -> Iterator[Try | Periodic]:
-    """Yield longer periods, the shortest per microbatch first, with ample time before and after."""
+    """Yield longer periods, with ample time before and after; the shortest time per microbatch comes first."""
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)

@@ -41,7 +41,7 @@ class Answered:
 
 
 Slice = tuple[int, Found | None]
-"""The steps of a slice of heuristics, and the orders that it found, if any."""
+"""The steps of a slice of heuristics, and the orders that it found."""
 
 
 @dataclass(eq=False)

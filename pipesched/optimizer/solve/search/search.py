@@ -138,7 +138,7 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
 
 
 def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Progress) -> None:
-    """Take the orders of the first look of the heuristics; of no orders, at least the first."""
+    """Run the heuristics for their first look, or until they find a first order."""
     enough = min(meter.spent + _look(state.problem), meter.limit)
     while not state.proved and (state.best is None or meter.spent < enough):
         found = next(heuristics, ("", None))
@@ -160,7 +160,7 @@ def _walk(state: State, heuristics: Heuristics, meter: Meter, share: float, prog
 
 
 def _unroll(state: State, pool: Pool, limits: Limits, progress: Progress) -> None:
-    """Take schedules of few microbatches, unrolled, if an engine finds any that improve on the best."""
+    """Unroll schedules of few microbatches, if an engine finds any that improve on the best."""
     from pipesched.optimizer.solve.search.unrolled import unrolled
 
     meter = pool.meter

@@ -10,7 +10,7 @@ from pipesched.optimizer.solve.bounds.lower_bound import Bound, Busy
 from pipesched.optimizer.solve.problem import Orders, Problem
 
 NO_BOUND = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
-"""The bound before any is derived."""
+"""The initial bound."""
 INTERRUPTED = "interrupted"
 MOST_SEED = 2_000_000_000  # the largest seed that every engine accepts
 
