@@ -195,7 +195,7 @@ def test_a_finding_names_the_lines_that_posted() -> None:
 REFUSED = {
     "no such option": ("interleaved", {"overlap_p2p_com": True}, "PS855", "has no option overlap_p2p_com"),
     "no such schedule": ("interleave", {}, "PS855", "has no schedule interleave"),
-    "not a truth": ("interleaved", {"batch_p2p_comm": 2}, "PS855", "batch_p2p_comm is true or false"),
+    "not a truth": ("interleaved", {"batch_p2p_comm": 2}, "PS855", "batch_p2p_comm must be true or false"),
     "v of 1f1b": ("1f1b", {}, "PS855", "1f1b has one stage per rank"),
     "refused by core": ("interleaved", {"overlap_p2p_comm": True}, "PS851", "Can not use both"),
     "not executed": ("interleaved", {"use_ring_exchange_p2p": True}, "PS851", "ring_exchange() is unknown"),

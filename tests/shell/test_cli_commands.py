@@ -65,7 +65,7 @@ def test_what_asks_for_a_verdict_is_refused_where_none_is_given(
     """An order is written as it is: an option that would judge it is refused."""
     assert main(["emit", "1f1b", "--p", "2", "--m", "2", "--target", target, *option.split()]) == 2
     told = capsys.readouterr()
-    assert told.out == "" and f"{option.split()[0]} is for a verdict" in told.err
+    assert told.out == "" and f"{option.split()[0]} affects only a verdict" in told.err
 
 
 def test_a_wrong_order_is_written_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
