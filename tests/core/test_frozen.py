@@ -310,7 +310,7 @@ AWAY = (  # likewise, of O and L
     ("costs L = [1, 2]", ALL, "PS222", 3, "a list of 2 for 4 stages"),
     ("let L = 1 let L = 2", ALL, "PS202", 3, "`L` is already defined"),
     ("claim host(O) == 1", ALL, "PS201", 3, "unknown name `O`"),
-    ("claim host(9) == 1", ALL, "PS221", 3, "there is no rank 9"),
+    ("claim host(9) == 1", ALL, "PS221", 3, "rank 9 does not exist"),
     ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] O[0] B[0] } }\n", "PS224", 4, "`greedy` does not support O"),
     ("", "rank r { repeat m { F[0] F[1] } greedy { B[1] L[0] B[0] } }\n", "PS224", 4, "`greedy` does not support L"),
     ("frozen 0", ALL.replace("B[0]", "O[0](0) L[0](0)"), "PS310", 4, "O0.0 runs, but stage 0 is frozen"),

@@ -81,7 +81,7 @@ MISTAKES = [
     Case(("--placement", "zigzag"), 2, UNKNOWN, "linear, loop, vee"),
     Case(("--placement", "none.ps"), 2, Code.UNREADABLE, "none.ps"),
     Case(("--placement", "0,2", "--p", "3"), 2, USAGE, "rank 1 has no stage"),
-    Case(("--placement", "0,1,2", "--p", "2"), 2, USAGE, "there is no rank 2"),
+    Case(("--placement", "0,1,2", "--p", "2"), 2, USAGE, "rank 2 does not exist"),
     Case(("--placement", "vee", "1f1b", "--p", "2"), 2, USAGE, "leave one of them out"),
     Case(("--cost", "F=x"), 2, USAGE, "cost F is not a number"),
     Case(("--cost", "F=[1,2]"), 2, USAGE, "lists 2 stages; the schedule has 4"),
