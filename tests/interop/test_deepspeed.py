@@ -144,7 +144,7 @@ def test_instructions_of_any_function() -> None:
     [
         ("TrainSchedul", {"p": 2, "m": 2}, "PS855", "no schedule TrainSchedul"),
         ("TrainSchedule", {"p": 2}, "PS855", "m is not given"),
-        ("TrainSchedule", {"p": 2, "m": 2, "phase": 1}, "PS855", "takes no phase"),
+        ("TrainSchedule", {"p": 2, "m": 2, "phase": 1}, "PS855", "has no phase"),
         ("pipe_schedules.py:Engine", {"p": 2, "m": 2}, "PS855", "not a subclass of DeepSpeed's PipeSchedule"),
         ("pipe_schedules.py:Nothing", {"p": 1, "m": 2}, "PS853", "BackwardPass(0) of stage 0 uses an empty buffer"),
         ("pipe_schedules.py:Unnamed", {"p": 1, "m": 2}, "PS853", "ForwardPass names buffer None"),
