@@ -62,7 +62,10 @@ WORDS: dict[str, tuple[str, str]] = {  # the same of orders
     "lower case": (ORDER.replace("F", "f").replace("B", "b"), "F0.1"),
     "no ranks": (re.sub("rank .: ", "", ORDER), "begin it with rank 0:"),
     "numbers": (ORDER.replace("rank ", ""), "begin it with rank 0:"),
-    "from 1": (ORDER.replace("rank 2", "rank 3").replace("rank 1", "rank 2").replace("rank 0", "rank 1"), "beginning with 0"),
+    "from 1": (
+        ORDER.replace("rank 2", "rank 3").replace("rank 1", "rank 2").replace("rank 0", "rank 1"),
+        "beginning with 0",
+    ),
     "commas": (re.sub(r"(?<=\d) ", ", ", ORDER).replace("rank, ", "rank "), "words are F0.1"),
     "torch's": (re.sub(r"([FB])(\d)\.(\d)", r"\2\1\3", ORDER), "words are F0.1"),
     "brackets": (re.sub(r"([FB])(\d)\.(\d)", r"\1(\2,\3)", ORDER), "words are F0.1"),

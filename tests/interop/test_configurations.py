@@ -305,7 +305,12 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         [("PS870", 1)],
         "end the line with the backslash",
     ),
-    ("no_file.sh", "train --job.config_file=no.toml --parallelism.pipeline_parallel_degree=2", [], "no file no.toml"),
+    (
+        "no_file.sh",
+        "train --job.config_file=no.toml --parallelism.pipeline_parallel_degree=2",
+        [],
+        "file no.toml does not exist",
+    ),
     (
         "ranks.sh",
         f"{SHELL} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3"

@@ -297,7 +297,7 @@ class TestWhatItTells:
     ("arguments", "said"),
     [
         (["1f1b", "--p", "2,4"], "one size at a time"),
-        (["1f1b", "--p", "65", "--m", "65"], "at most 64"),
+        (["1f1b", "--p", "65", "--m", "65"], "the limit is 64"),
         (["1f1b", "--p", "2", "--steps", "0"], "0 steps"),
         (["1f1b", "--p", "2", "--timeout", "0"], "a timeout of 0 s"),
         (["1f1b", "--p", "2", "--timeout", "nan"], "a timeout of nan s"),

@@ -100,7 +100,11 @@ def test_what_every_rank_refuses(ranks: Ranks, fault: str) -> None:
 
 
 ALTERED: dict[str, tuple[int, Callable[[list[Instruction]], list[Instruction]], str]] = {
-    "sent before it is made": (0, lambda x: [x[1], x[0], *x[2:]], "there is no activation 0 of stage 0, rank 0 to"),
+    "sent before it is made": (
+        0,
+        lambda x: [x[1], x[0], *x[2:]],
+        "activation 0 of stage 0, rank 0 to rank 1 does not exist",
+    ),
     "not received": (1, lambda x: x[1:], "no receive is posted for activation 0 of stage 0, rank 0 to rank 1"),
     "no forward": (1, lambda x: [y for y in x if y.op != "F"], "stage 1 keeps nothing of microbatch 0"),
     "backward twice": (1, lambda x: [z for y in x for z in [y] * (1 + (y.op == "B"))], "keeps nothing of microbatch 0"),
