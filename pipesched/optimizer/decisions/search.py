@@ -33,7 +33,7 @@ _FIRST, _EACH = 12, 150  # alternatives on which heuristics are tried; steps of 
 _SHARE = 0.25  # an alternative that is not the best gets at most this part of what is left
 _LEAST = SECOND  # steps that an alternative gets at least
 _BOUNDS, _LISTING = 50, 0.4  # steps per operation for the bounds of an alternative; part of the time for all of these
-_RANKED = STEPS // 6  # steps for `ranks`, here and by the checker
+_RANKED = 2 / 3  # steps for each step of `ranks`, here and by the checker
 
 Progress = Callable[[State], None]
 
@@ -99,8 +99,8 @@ class Searcher:
             if infeasible(self.instance_of(choice).problem()) is not None:
                 continue
             self._searched(choice, best)
-        if best.choice is not None and best.state is None:
-            self._searched(best.choice, best)
+        if best.choice is not None and (best.state is None or not (best.state.proved or self.meter.late)):
+            self._searched(best.choice, best)  # it became the best within its share of the time
         self._exclude_former(best)
 
     def _exclude_former(self, best: Best) -> None:
@@ -149,8 +149,10 @@ class Searcher:
         if best.value is None:
             return False
         bound = ceil(best.value * instance.costs.ticks(instance.placement.stages).scale) - 1
-        self.meter.spend(_RANKED)
-        return too_busy(whole(instance), bound, STEPS) is not None and len(best.proofs) < RANKED
+        left = [STEPS]
+        found = too_busy(whole(instance), bound, STEPS, left)
+        self.meter.spend(int(_RANKED * (STEPS - left[0])))
+        return found is not None and len(best.proofs) < RANKED
 
     def _searched(self, choice: Choice, best: Best) -> None:
         """Search the orders of an alternative, until its bound reaches the best value."""
