@@ -176,8 +176,9 @@ def _spelling(token: Token, taken: set[str]) -> str | None:
         words = {text for text in taken if text.isalpha() and (text.islower() or text == "STEP" or len(text) == 1)}
         if word.upper() in words:
             return f"did you mean `{word.upper()}`?"
-        close = difflib.get_close_matches(word.lower(), sorted(words), 1, 0.65)
-        return f"did you mean `{close[0]}`?" if close else None
+        known = {text.lower() if text[1:] else text: text for text in sorted(words)}
+        close = difflib.get_close_matches(word.lower(), known, 1, 0.65)
+        return f"did you mean `{known[close[0]]}`?" if close else None
     if "NAME" in taken and word.isalpha() and token.kind not in ("NUMBER", "STRING"):
         return f"`{word}` is a word of the language and cannot be a name"
     return None

@@ -33,14 +33,16 @@ class Track:
     memory: list[tuple[int, int]] = field(default_factory=list)
     held: int = 0
 
-    def within(self, most: int) -> int:
-        """Return the earliest time from which the rank always holds at most `most`, which it holds at the end."""
-        level, since = self.held, 0
+    def within(self, ready: int, most: int) -> int:
+        """Return the first time from `ready` on after which the rank always holds at most `most`, as at the end."""
+        level, since = self.held, ready
         for time, change in reversed(self.memory):
             if level > most:
                 return since
+            if time <= ready:
+                break
             level, since = level - change, time
-        return since if level > most else 0
+        return ready
 
     def gap(self, ready: int, duration: int) -> int:
         """Return the first time from `ready` on at which the rank is free long enough."""
@@ -105,7 +107,7 @@ class Backfill(Clock):
             takes = sum(change for change in changes if change > 0)
             ready = max((self.made[x] + self._delay(x, rank) for x in inputs), default=0)
             duration = self._duration(slot)
-            start = track.gap(max(ready, track.within(self.most - takes) if takes else 0), duration)
+            start = track.gap(track.within(ready, self.most - takes) if takes else ready, duration)
             track.put((start, start + duration, first), changes)
             for op, stage, microbatch in slot:
                 self.made |= {(result, stage, microbatch): start + duration for result in op.kind.makes}

@@ -85,6 +85,7 @@ SLIPS: dict[str, Slip] = {
     "colon": (HEAD + RANK.replace("{ F }", ": F"), PS, "a block is written in braces", (": F", "{ F }"), "ok"),
     "range": (HEAD.replace("0 .. p", "0 .. p - 1") + RANK, PS, "`0 .. p` means p ranks", ("p - 1", "p"), "ok"),
     "dots": (HEAD.replace("..", "...") + RANK, PS, "write `..`", ("...", ".."), "ok"),
+    "a step misspelt": (HEAD + RANK.replace("B", "B STPE"), PS, "did you mean `STEP`?", ("STPE", "STEP"), "PS611"),
     "a step in lower case": (HEAD + RANK.replace("B", "B step"), PS, "did you mean `STEP`?", ("step", "STEP"), "PS611"),
     "lower case": (HEAD + RANK.replace("F", "f"), PS, "did you mean `F`?", ("f }", "F }"), "ok"),
     "unknown name": (HEAD + RANK.replace("m", "n", 1), PS, "names here are abs, m,", ("repeat n", "repeat m"), "ok"),
