@@ -2,7 +2,7 @@
 
     python -m tests.shell.distributions FILE...
 
-Source: twine 6.2, twine/commands/check.py: the metadata are valid; there is a description, and its type is named.
+Source: twine 7.0, twine/commands/check.py: the metadata are valid; there is a description, and its type is named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.metadata import ExceptionGroup, Metadata
 
-TYPES = ("text/markdown", "text/plain", "text/x-rst")
+TYPES = ("text/markdown", "text/plain")  # reStructuredText would have to be rendered
 
 
 def metadata(file: Path) -> bytes:
