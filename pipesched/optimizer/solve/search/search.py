@@ -27,12 +27,9 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
-_THOROUGH, _RANKS = 10_000_000, 3  # most steps for single ranks, of which the meter counts a part
-_ONCE = 1_500_000  # most steps for a first question to them
-_WALKED = (
-    0.1,
-    0.5,
-)  # part of the time for heuristics before more questions, if durations are short enough for clauses, or too long
+_THOROUGH, _RANKS = 6_000_000, 3  # most steps for single ranks, of which the meter counts a part
+_ONCE = 2_000_000  # most steps for a first question to them
+_WALKED, _WALK = 0.5, 1_500  # most of the time for heuristics before more questions: a part; steps per operation
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
 _UNROLLED = 0.35  # part of the time for schedules of few microbatches, unrolled
@@ -70,9 +67,9 @@ def search(
             _bound(state, meter)
         progress(state)
         _first_look(state, heuristics, meter, progress)
-        if long := _variables(state) >= _FINE:
+        if _variables(state) >= _FINE:
             _ask_ranks(state, refutes, meter, once=True)
-        _walk(state, heuristics, meter, _WALKED[long], progress)
+        _walk(state, heuristics, meter, min(_WALKED * meter.left, _WALK * problem.operations), progress)
         _ask_ranks(state, refutes, meter)
         if not state.proved and not meter.late:
             _unroll(state, pool, limits, progress)
@@ -111,7 +108,7 @@ def _ask_ranks(
 
     once: only ask whether the best schedule is optimal, in few steps.
     """
-    steps = int(min(_ONCE if once else _THOROUGH, meter.left))
+    steps = int(min(_ONCE if once else _THOROUGH, _RANKS * meter.left))
     if state.value is None or state.proved or not steps:
         return
     low, high = state.lower - 1, state.value - 1
@@ -148,9 +145,9 @@ def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Pr
             _offer(state, *found, progress)
 
 
-def _walk(state: State, heuristics: Heuristics, meter: Meter, share: float, progress: Progress) -> None:
-    """Continue the heuristics for a share of the steps that are left."""
-    enough = meter.spent + share * meter.left
+def _walk(state: State, heuristics: Heuristics, meter: Meter, steps: float, progress: Progress) -> None:
+    """Continue the heuristics for some steps."""
+    enough = meter.spent + steps
     while not state.proved and meter.spent < enough:
         found = next(heuristics, ("", None))
         if found is not None and found[1] is None:
@@ -194,7 +191,7 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
     variables = _variables(state)
     if variables < _FINE:
         return
-    _walk(state, heuristics, pool.meter, _WINDOWS, progress)
+    _walk(state, heuristics, pool.meter, _WINDOWS * pool.meter.left, progress)
     inner = replace(limits, portfolio=False)
     if (coarse := grid(state.problem)) is not None:
         _offer_rounded(state, pool, coarse, inner, progress, down=True)
