@@ -107,7 +107,8 @@ def _meant(target: str) -> str | None:
     if parts[1:] and all(os.path.exists(part) or known_as(part) for part in parts):
         return f"give them one by one: `{' '.join(parts)}`"
     if Path(target).suffix:
-        return f"{_beside(target)}; `pipesched list` shows the built-in schedules"
+        beside = _beside(target)
+        return f"{beside}{'' if beside[-1] == '?' else ';'} `pipesched list` shows the built-in schedules"
     asked = plain(target)[:60]
     own = {plain(name): name for name in built_in()}
     named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
