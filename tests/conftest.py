@@ -78,8 +78,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Return ``-m quick`` and ``-m timed`` open only files that have such tests."""
-    if (mark := config.getoption("-m")) in ("quick", "timed") and collection_path.name.startswith("test_"):
+    """Return ``-m quick`` and ``-m timed``, or either and more, open only files that have such tests."""
+    if (mark := config.getoption("-m").partition(" ")[0]) in ("quick", "timed") and collection_path.name.startswith(
+        "test_"
+    ):
         return f"pytest.mark.{mark}" not in collection_path.read_text("utf-8") or None
     return None
 

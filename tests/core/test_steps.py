@@ -123,6 +123,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.timed
 @pytest.mark.parametrize("command", [*COMMANDS.values()][-deep(1) :])
 def test_a_busy_machine_says_the_same_bytes(command: tuple[str, ...]) -> None:
@@ -160,6 +161,7 @@ def test_the_time_limit_is_of_all_that_is_done() -> None:
     assert told["ok"] or "time limit of 1 s" in told["reason"]
 
 
+@pytest.mark.nightly
 @pytest.mark.timed
 def test_heuristics_go_on_to_the_end() -> None:
     """If no engine can be asked, only the time limit ends the search."""

@@ -215,7 +215,11 @@ def test_format_is_that_of_fmt(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("typo.ps", TEXT.replace("repeat warmup ", "repeat warmpu ")), ("hangs.csv", HANGS)]
+    ("name", "text"),
+    [
+        ("typo.ps", TEXT.replace("repeat warmup ", "repeat warmpu ")),
+        pytest.param("hangs.csv", HANGS, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_repair_repairs(name: str, text: str, client: Client) -> None:
     """After the first repair that is offered no error is left."""

@@ -104,7 +104,7 @@ def test_the_first_example_gets_the_code(code: AnyCode, tmp_path: Path, capsys: 
     assert status == code.status
 
 
-SLOW = ("PS716",)  # its third repair pairs the F and B of DualPipe
+SLOW = ("PS246", "PS247", "PS248", "PS249", "PS250", "PS252", "PS503", "PS701", "PS716")
 REPAIRED = [
     pytest.param(code, marks=pytest.mark.nightly if str(code) in SLOW else (), id=str(code)) for code in codes()
 ]

@@ -29,7 +29,7 @@ from pipesched.orders import order_write
 from tests.depth import deep
 from tests.makers import strategies
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(37))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(37, usual=19))
 
 
 def done(a: list[int], b: list[int], heavy: list[bool] | None = None) -> tuple[list[int], list[int], list[int]]:
@@ -250,7 +250,7 @@ def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[s
     assert told(["a.order", "c.order"], capsys)[0] == 0
 
 
-@settings(CALM, max_examples=deep(10))
+@settings(CALM, max_examples=deep(10, usual=5))
 @given(st.integers(0, 2**32 - 1))
 def test_any_two_orders_differ_exactly_if_they_are_not_the_same(seed: int) -> None:
     """Right, broken and shuffled orders equal themselves and differ from all others."""

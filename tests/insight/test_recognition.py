@@ -27,7 +27,7 @@ from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers import strategies
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(25))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(25, usual=13))
 
 
 def order_of(name: str, **sizes: int) -> Schedule:
@@ -140,7 +140,7 @@ def test_a_strange_order_is_nobody() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=deep(37))
+@settings(derandomize=True, deadline=None, max_examples=deep(37, usual=19))
 def test_outside_of_its_window_a_sequence_is_the_other_one(a: list[int], b: list[int]) -> None:
     """The parts before and after the window are equal, and the window is empty exactly for equal sequences."""
     low, high = unequal_part(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
@@ -222,7 +222,7 @@ def is_true(known: Known, mine: Orders, other: Orders) -> None:
     assert known.like.common * max(sum(map(len, mine)), sum(map(len, other))) <= standing
 
 
-@settings(CALM, max_examples=deep(12))
+@settings(CALM, max_examples=deep(12, usual=6))
 @given(st.sampled_from(built_in()), strategies.SEEDS, st.integers(0, 6))
 def test_no_changed_order_is_told_to_be_what_it_is_not(name: str, seed: int, changes: int) -> None:
     """Library orders with up to six changes: equal as reported, and outside of the reported windows the same."""

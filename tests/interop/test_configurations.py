@@ -463,7 +463,8 @@ NASTY = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=pytest.mark.nightly if x in ("eval.sh", "loops.sh") else ()) for x in NASTY]
+    "name",
+    [pytest.param(x, marks=pytest.mark.nightly if x in ("eval.sh", "loops.sh", "ways.sh") else ()) for x in NASTY],
 )
 def test_texts_that_are_made_to_hurt(name: str) -> None:
     """Deep, wide, or long YAML, and YAML with many digits, aliases or tags, is judged or refused at once."""

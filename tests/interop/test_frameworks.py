@@ -95,6 +95,7 @@ def test_time_without_a_limit() -> None:
     assert pipesched.verify("python:slips:rows", p=2, m=2, framework_time=float("inf")).ok
 
 
+@pytest.mark.nightly
 def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Every verb that takes a schedule takes a call."""
     name, sizes = "python:slips:rows", {"p": 2, "m": 2}

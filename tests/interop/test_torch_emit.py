@@ -29,7 +29,7 @@ from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles.torch_runtime import Runtime
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(10))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(10, usual=5))
 ORDERS = Path(__file__).parents[1] / "orders"
 SIZES = [
     ("gpipe", {"p": 3, "m": 4}),

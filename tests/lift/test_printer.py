@@ -51,7 +51,7 @@ def laws(text: str) -> None:
     assert form.endswith("\n")
 
 
-@settings(max_examples=deep(25), deadline=None)
+@settings(max_examples=deep(25, usual=13), deadline=None)
 @given(written())
 def test_laws_hold_for_any_file(case: tuple[ast.File, str]) -> None:
     """The form means the same, is its own form, keeps the comments, and has no needless blank."""
@@ -70,7 +70,7 @@ def test_laws_hold_for_the_reference(text: str) -> None:
     laws(text)
 
 
-@settings(max_examples=deep(12), deadline=None)
+@settings(max_examples=deep(12, usual=6), deadline=None)
 @given(written())
 def test_every_line_stands_as_deep_as_its_braces(case: tuple[ast.File, str]) -> None:
     """A line is indented by two for each brace around it, and by two more if it continues the line before."""

@@ -29,7 +29,7 @@ def cost(tree: object) -> int:
     return sum(LETTER if isinstance(x, int) else LOOP + cost(x.body) for x in tree)
 
 
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(50, usual=25), deadline=None)
 @given(st.lists(st.integers(0, 2), max_size=14))
 def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
     """No nest of loops is shorter than the result, which spells the word."""
@@ -38,7 +38,7 @@ def test_short_words_fold_to_the_shortest_nest(word: list[int]) -> None:
     assert cost(tree) == least(tuple(word))
 
 
-@settings(max_examples=deep(12), deadline=None)
+@settings(max_examples=deep(12, usual=6), deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=150), st.integers(2, 9), st.integers(0, 40))
 def test_long_words_fold(piece: list[int], times: int, more: int) -> None:
     """A long word with a repeated piece is spelled by its tree, which costs at most a loop, the piece and the rest."""

@@ -143,7 +143,7 @@ def test_a_kernel_begins_with_its_forward() -> None:
     assert "  F  F  F  B  B\n  repeat m - 3 { F  B }\n  B\n" in text
 
 
-@settings(max_examples=deep(12), deadline=None)
+@settings(max_examples=deep(12, usual=6), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
 def test_random_kernels(seed: int, ranks: int, chunks: int, k: int) -> None:
     """Random kernels between a regular prefix and suffix are found."""

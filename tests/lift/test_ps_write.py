@@ -73,7 +73,7 @@ def sayable(schedule: Schedule) -> bool:
     return int(schedule.placement.rank_of.max()) == schedule.ranks - 1
 
 
-@settings(max_examples=deep(37), deadline=None)
+@settings(max_examples=deep(37, usual=19), deadline=None)
 @given(SEEDS)
 def test_random_schedules_are_read_back(seed: int) -> None:
     """Random schedules have any placement, routes that take turns, overlap pairs, and W in any order."""
@@ -84,7 +84,7 @@ def test_random_schedules_are_read_back(seed: int) -> None:
     assert (text == [Code.TARGET]) == (not sayable(schedule))
 
 
-@settings(max_examples=deep(37), deadline=None)
+@settings(max_examples=deep(37, usual=19), deadline=None)
 @given(SEEDS)
 @example(33)
 def test_what_cannot_be_said_is_refused(seed: int) -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_said_is_refused(seed: int) -> None:
         assert text == [Code.TARGET]
 
 
-@settings(max_examples=deep(25), deadline=None)
+@settings(max_examples=deep(25, usual=13), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.integers(1, 9))
 def test_periodic_orders_are_read_back(seed: int, chunks: int, times: int) -> None:
     """Orders of repeated pieces, which fold, are read back, with the W of a rank last in, first out, or in order."""

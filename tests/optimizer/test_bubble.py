@@ -36,7 +36,7 @@ def told(command: str, capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@settings(derandomize=True, deadline=None, max_examples=deep(7))
+@settings(derandomize=True, deadline=None, max_examples=deep(7, usual=4))
 @given(st.data())
 def test_the_bubble_is_what_of_the_machine_does_not_compute(data: st.DataObject) -> None:
     """The bubble is the idle time of all ranks, counted second by second, over the time of all ranks; by span it is

@@ -357,6 +357,7 @@ def test_little_is_read_only_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.name for one in pipesched.optimize(**split).known] == ["zb_h1"]
 
 
+@pytest.mark.nightly
 def test_another_m_of_an_answer_gets_the_best_bound_there() -> None:
     """For a schedule that is not proved for every m: between the work of a rank and the optimum of that m."""
     question: dict[str, Any] = {"p": 2, "v": 2, "placement": "loop", "mem_cap": 2}

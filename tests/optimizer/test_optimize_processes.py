@@ -44,6 +44,7 @@ def group(leader: int) -> set[int]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_an_interrupt_ends_with_the_best_so_far() -> None:
     """SIGINT in an endless search gives status 3 and a schedule with its bound, and leaves no process."""

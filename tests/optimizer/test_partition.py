@@ -263,6 +263,7 @@ def judged(seed: int) -> str:
     return "true"
 
 
+@pytest.mark.nightly
 def test_no_forged_split_is_proved() -> None:
     """An answer that is proved after a forger was at it is true in all its numbers."""
     seen = Counter(judged(seed) for seed in range(deep(8, usual=5)))

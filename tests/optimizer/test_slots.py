@@ -348,6 +348,7 @@ def judged(seed: int) -> str:
     return "true"
 
 
+@pytest.mark.nightly
 def test_no_forged_answer_is_proved() -> None:
     """An answer that is proved after a forger was at it is true."""
     seen = Counter(judged(seed) for seed in range(deep(30)))

@@ -67,6 +67,7 @@ def codes(report: dict[str, Any]) -> list[str]:
     return [found["code"] for found in report["diagnostics"]]
 
 
+@pytest.mark.nightly
 def test_no_answer_rests_on_an_engines_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ def read(text: str, name: str = "order.txt") -> Schedule | Program:
 
 
 @given(st.lists(batch.map(instructions), min_size=1, max_size=3))
-@settings(max_examples=deep(37), deadline=None)
+@settings(max_examples=deep(37, usual=19), deadline=None)
 def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
     """read(write(x)) == x, column for column, for any instructions."""
     program = of_instructions(lists, nowhere())
@@ -90,7 +90,7 @@ def test_programs_round_trip(lists: list[list[Instruction]]) -> None:
 
 
 @given(st.lists(st.lists(compute.map(lambda x: (x,)) | overlap, max_size=12), min_size=1, max_size=4))
-@settings(max_examples=deep(25), deadline=None)
+@settings(max_examples=deep(25, usual=13), deadline=None)
 def test_schedules_round_trip(ranks: list[list[tuple[Instruction, ...]]]) -> None:
     """read(write(x)) == x, and every operation finds its word."""
     lists = [[x for slot in rank for x in slot] for rank in ranks]

@@ -81,7 +81,7 @@ def operations(row: list[str]) -> list[tuple[str, int, int, bool]]:
 
 
 @given(st.lists(dressed, min_size=1, max_size=12))
-@settings(max_examples=deep(37), deadline=None)
+@settings(max_examples=deep(37, usual=19), deadline=None)
 def test_row_equals_csv_module(row: list[str]) -> None:
     """The fast reader reads every right row, with the result of Python's csv dialect and the plain grammar."""
     line = ",".join(row)
@@ -97,7 +97,7 @@ PAIR = "(0F1;1B0)OVERLAP_F_B"
 
 
 @given(st.lists(st.sampled_from([*PIECES, PAIR, f",{PAIR},"]), max_size=7).map("".join))
-@settings(max_examples=deep(250), deadline=None)
+@settings(max_examples=deep(250, usual=125), deadline=None)
 def test_fast_reader_never_guesses(line: str) -> None:
     """On any text the fast reader gives the result of the exact reader, and none if that one refuses a cell."""
     columns = read_plain_row(line, V213)
@@ -120,7 +120,7 @@ def test_fast_reader_takes_no_number_alone(line: str) -> None:
 
 
 @given(st.lists(st.lists(dressed, min_size=1, max_size=8), min_size=1, max_size=4))
-@settings(max_examples=deep(25), deadline=None)
+@settings(max_examples=deep(25, usual=13), deadline=None)
 def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
     """The source position of an operation is its own text, in quoted and padded cells and in pairs too."""
     text = "".join(",".join(row) + "\n" for row in rows)
@@ -136,7 +136,7 @@ def test_every_operation_finds_its_cell(rows: list[list[str]]) -> None:
 
 
 @given(st.text(alphabet="01FIBWSENDRCV_;() x-.", min_size=1, max_size=12) | plain | pair)
-@settings(max_examples=deep(187), deadline=None)
+@settings(max_examples=deep(187, usual=94), deadline=None)
 def test_cell_against_torch(text: str) -> None:
     """A cell is accepted exactly if torch reads all of it; else the message says how torch 2.13 reads it."""
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -171,7 +171,7 @@ def rest(action: object) -> tuple[int, int]:
 
 
 @given(st.data())
-@settings(max_examples=deep(12), deadline=None)
+@settings(max_examples=deep(12, usual=6), deadline=None)
 def test_placement_is_read_off_the_rows(data: st.DataObject) -> None:
     """For every table rank[route, stage] and every route of each microbatch, the file gives that table."""
     ranks, stages, microbatches, routes = (data.draw(st.integers(1, n)) for n in (4, 5, 6, 3))

@@ -393,6 +393,7 @@ def test_the_tables_have_their_rows() -> None:
         assert int(gpus.replace(",", "")) == int(t) * int(p) * int(d)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("index", range(10) if deep(1) > 1 else (5,))
 def test_a_row_of_megatron_has_its_place(index: int) -> None:
     """The ranks of the printed (t, p, d) equal table 1 of Narayanan et al. (SC 2021)."""

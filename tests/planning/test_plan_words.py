@@ -87,6 +87,7 @@ def test_what_has_no_time_has_none_in_a_sweep_or_from_the_optimizer(
     assert "nothing to plot" in capsys.readouterr().err and not (tmp_path / "x.svg").exists()
 
 
+@pytest.mark.nightly
 def test_the_optimizer_orders_the_first_rows(capsys: pytest.CaptureFixture[str]) -> None:
     """Each of the first rows with a pipeline has its own order, within half of the seconds and never slower."""
     words = [*SMALL, "--gpus", "8", "--batch", "64", "--only", "p=2,4,split=even", "--top", "2", "--optimize", "2"]

@@ -24,7 +24,7 @@ TWO = "processes:2"
 SWEEPS = (
     pytest.param("verify 1f1b zb_h1 missing.ps wrong.csv interleaved --p 2..5 --m 4..8", marks=pytest.mark.nightly),
     "verify 1f1b missing.ps wrong.csv --p 2..3 --m 4..5",
-    "verify interleaved zb_v --p 2,4 --m 1..5 --mem-cap 3 --comm buffered(2) --jitter 5% --json",
+    "verify interleaved zb_v --p 2 --m 1..4 --mem-cap 3 --comm buffered(2) --jitter 5% --json",
     "verify 1f1b zb_v --p 2..4 --m 8,12 --cost F=1,B=2,C=1/3 --format concise",
     "verify one.ps --p 1..5,58..62 --format github",
     "verify 1f1b --p 4",

@@ -85,6 +85,7 @@ def test_the_command_line_writes_and_checks(tmp_path: Path, capsys: pytest.Captu
     assert main(["verify", "gpipe", "--second-opinion", "--p", "2"]) == 2
 
 
+@pytest.mark.nightly
 def test_what_is_open_stays_open() -> None:
     """A property that the prover leaves open is not one that the certificate proves, whatever it says of it."""
     entries = certificate(OPEN)

@@ -75,6 +75,7 @@ claim idle == (p - 1) * (tF + tB) + (if m > 30 and m % 7 == 3 then tF else 0) wh
 """
 
 
+@pytest.mark.nightly
 def test_a_claim_that_is_false_far_away_is_refuted_there() -> None:
     """No small size shows it: what is left of the proof is the smallest size, and `verify` agrees."""
     found = theorems(MINE.partition("claim")[0] + FAR)
@@ -184,6 +185,7 @@ claim (m + p - 1) * (tF + tB) <= makespan
 """
 
 
+@pytest.mark.nightly
 def test_bounds_on_all_ranks_hold_at_every_latency() -> None:
     """A peak, makespan or idle time without a rank is that of all; 1F1B is never shorter than without latencies."""
     found = theorems(MINE.partition("claim")[0] + BOUNDS).answers[0].findings[2:]
@@ -274,6 +276,7 @@ claim peak(r) == m * tM
 """
 
 
+@pytest.mark.nightly
 def test_the_cost_of_a_pair_that_no_claim_can_name_is_assumed_and_said() -> None:
     """An overlap of I and W may cost less than both: a proof says that it takes the sum, and none is given where the
     file has another cost of it or parts; `verify` shows why.
@@ -345,6 +348,7 @@ claim makespan == (m + p - 1) * (tF + tB) when tC == 0
 SINGLE = [m for m in range(10, 400) if m % 5 and m % (m // (m // 5)) == 0]
 
 
+@pytest.mark.nightly
 def test_sizes_with_other_rounds_are_cases_at_one_p() -> None:
     """At p = 5, rounds have 5 microbatches, or there is one round, or m is one of a few: each is a case of its own, and
     all of them together are every m that the file accepts.
@@ -449,7 +453,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("body", HOSTILE)
+@pytest.mark.parametrize(
+    "body", [pytest.param(x, marks=pytest.mark.nightly if i == 3 else ()) for i, x in enumerate(HOSTILE)]
+)
 def test_hostile_files_end(body: str) -> None:
     """A file with many operations, nested loops, statements, conditions or cases gets an answer, or is not settled."""
     text = f"schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {{\n{body}\n"

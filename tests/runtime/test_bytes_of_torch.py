@@ -105,6 +105,7 @@ ONE, TWO = (1, 2, 2, 3), (1,) * 8
             ("zb_v", {"p": 4, "m": 6}, TWO, "none", "flash"),
         ],
         3,
+        usual=5,
     ),
 )
 def test_a_prediction_from_a_model_file_is_what_torch_needs(

@@ -57,6 +57,7 @@ def fitted(capsys: Captured, *arguments: str) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.nightly
 @pytest.mark.timed
 class TestSleepingStages:
     """The only tests here that measure time, as the command does. Real gloo processes.

@@ -24,7 +24,7 @@ from pipesched.runtime.execute.errors import RunError
 from pipesched.runtime.execute.launch import Break, Job, Launcher, Outcome
 from pipesched.stream import Instruction, Stream, dumps, loads
 from pipesched.verbs.emit import emit
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 
 TIMEOUT = 3.0
 STARTING = 20.0
@@ -153,8 +153,9 @@ ALL = [
     Case("interleaved", "send dropped, not agreed on", "PS822", without_a_send("interleaved", 1, 2), 1, agree=False),
 ]
 FIRST = {(case.schedule, case.fault.partition("@")[0]): case for case in reversed(ALL)}
-CASES = ALL if deep(1) > 1 else [case for case in ALL if case in FIRST.values()]
-"""Each kind of fault once for a schedule; all with ``--depth 2``."""
+EACH = {case.fault.partition("@")[0]: case for case in reversed(ALL)}
+CASES = ALL if deep(1) > 1 else [case for case in ALL if case in (EACH if in_usual_run() else FIRST).values()]
+"""Each kind of fault once, with ``--full`` once for a schedule; all with ``--depth 2``."""
 
 
 @dataclass(frozen=True)
@@ -181,11 +182,13 @@ def processes(group: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def ended(supervisor: Callable[[], Launcher]) -> dict[str, Ended]:
-    """Run all cases, two at a time; a closed supervisor leaves no process."""
+    """Run all cases, with --full two at a time; then a closed supervisor leaves no process."""
 
     def run(launcher: Launcher, cases: list[Case]) -> dict[str, Ended]:
         return {case.name: Ended(launcher.run(case.job), processes(launcher.pid)) for case in cases}
 
+    if in_usual_run():
+        return run(supervisor(), CASES)
     with Launcher() as own, ThreadPoolExecutor(2) as pool:
         first, second = pool.map(run, (own, supervisor()), (CASES[::2], CASES[1::2]))
     assert not os.path.exists(f"/proc/{own.pid}")

@@ -99,7 +99,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "autocast"), [("1f1b", False), pytest.param("zb_h1", False, marks=pytest.mark.nightly), ("1f1b", True)]
+    ("schedule", "autocast"),
+    [
+        ("1f1b", False),
+        pytest.param("zb_h1", False, marks=pytest.mark.nightly),
+        pytest.param("1f1b", True, marks=pytest.mark.nightly),
+    ],
 )
 def test_one_measured_rank_gives_the_bytes_of_the_others(
     schedule: str, autocast: bool, files: Path, capsys: pytest.CaptureFixture[str]

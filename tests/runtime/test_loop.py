@@ -51,6 +51,7 @@ def steps(trace: Path) -> list[list[Taken]]:
     return [[taken for _, taken in sorted(found[step].items())] for step in sorted(found)]
 
 
+@pytest.mark.nightly
 def test_the_optimized_order_takes_the_predicted_time(costs: dict[str, Any], folder: Path, capsys: Captured) -> None:
     """At most 10 % more than its instructions explain, which take the predicted times (`test_runtime_time`)."""
     assert "I" not in costs and "W" not in costs

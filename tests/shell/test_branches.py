@@ -25,7 +25,7 @@ def decisions(function: ast.AST) -> int:
 def over(text: str) -> list[str]:
     """Return the functions of a text that decide too often."""
     found = (x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef))
-    return [f"{x.name}: {decisions(x)}" for x in found if decisions(x) > MOST]
+    return [f"{x.name}: {count}" for x in found if (count := decisions(x)) > MOST]
 
 
 def test_no_function_decides_more_than_15_times() -> None:

@@ -47,7 +47,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=deep(75), deadline=None)
+@settings(max_examples=deep(75, usual=38), deadline=None)
 @given(PLAIN, st.integers(2, 5), st.booleans())
 def test_a_pickle_of_plain_data_is_its_value(value: Any, protocol: int, shared: bool) -> None:
     """As Python's own reader reads it, for any protocol, with repeated values."""
@@ -55,7 +55,7 @@ def test_a_pickle_of_plain_data_is_its_value(value: Any, protocol: int, shared: 
     assert repr(Reader(data).value()) == repr(pickle.loads(data))
 
 
-@settings(max_examples=deep(150), deadline=None)
+@settings(max_examples=deep(150, usual=75), deadline=None)
 @given(PLAIN, st.integers(2, 5), st.randoms(use_true_random=False))
 def test_a_damaged_pickle_is_refused_or_plain(value: Any, protocol: int, chance: random.Random) -> None:
     """Bytes changed, dropped or inserted give a value of the plain types, or an error of the reader."""
@@ -106,7 +106,7 @@ NUMBERS = st.sampled_from([1, 299, 300, 301, 302, 5000]).map(lambda digits: "9" 
 QUOTED = st.one_of(NUMBERS, st.text()).map(json.dumps)
 
 
-@settings(max_examples=deep(100), deadline=None)
+@settings(max_examples=deep(100, usual=50), deadline=None)
 @given(st.lists(st.one_of(NUMBERS, QUOTED, st.sampled_from(["-1.5e300", "true", '"\\\\"', '"\\""'])), max_size=6))
 def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
     """At most 300 digits are read, and the error is at their beginning; digits in quotes are not a number."""
@@ -120,7 +120,7 @@ def test_numbers_of_json_have_so_many_digits(entries: list[str]) -> None:
     assert raised.value.at == 1 + sum(len(entry) + 2 for entry in entries[: long[0]])
 
 
-@settings(max_examples=deep(50), deadline=None)
+@settings(max_examples=deep(50, usual=25), deadline=None)
 @given(st.lists(st.one_of(NUMBERS, st.sampled_from(["0x", "_", "é", ".", " ", "f" * 300]), st.text()), max_size=6))
 def test_numbers_of_toml_have_so_many_digits(parts: list[str]) -> None:
     """301 characters of numbers in a row are refused, and nothing else."""

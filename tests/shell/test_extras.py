@@ -14,6 +14,8 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 TOP = Path(__file__).resolve().parents[2]
 PACKAGE = TOP / "pipesched"
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
@@ -113,6 +115,7 @@ def test_an_extra_is_what_one_extension_needs() -> None:
     assert all((PACKAGE / extra / "rows.py").is_file() and optional[extra] for extra in EXTRAS)
 
 
+@pytest.mark.nightly
 def test_no_extra_is_needed(tmp_path: Path) -> None:
     """With `pip install .` every verb works, except for the rows of `NEEDS`."""
     for command, (status, _, told) in answers(COMMANDS, tmp_path).items():

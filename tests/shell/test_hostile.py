@@ -52,6 +52,7 @@ QUICK = (
     "YAML of 700 digits with Python's least limit",
 )
 NIGHTLY = (
+    "10 MB of signs",
     "trace packed by 10 GB",
     "recorded orders of blank lines",
     "pickle of a large memo number",

@@ -173,7 +173,8 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 SLOW = re.compile(
-    r"^\$ pipesched (plan |optimize .*=|optimize .*--front|play |prove gpipe|verify torch:|run .* --p 64)", re.M
+    r"^\$ pipesched (plan|optimize .*(=|--front|\.\.)|play|prove|verify (torch|python:.* --p 2,3)|run .* --p 64)",
+    re.MULTILINE,
 )
 CONSOLE = [
     pytest.param(readme, number, marks=pytest.mark.nightly if SLOW.search(block) else ())

@@ -121,6 +121,7 @@ def test_a_sweep_is_a_junit_file(ask: Asked) -> None:
     assert status == 0 and len(cases) == 4 and not any(case.findall("failure") for case in cases)
 
 
+@pytest.mark.nightly
 def test_a_plan_says_the_commands_that_make_it(ask: Asked) -> None:
     asked = ("plan", "--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "here")
     rows = ask(*asked)[1]["rows"]

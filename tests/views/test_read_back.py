@@ -21,7 +21,7 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.readers.drawings import READERS, Operation, Read
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(7))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(7, usual=4))
 
 
 def simulated(schedule: Schedule, costs: Costs, *, drawn_to: str) -> Read:
@@ -62,7 +62,7 @@ def test_what_is_drawn_is_the_simulated_run(kind: str, schedule: Schedule, data:
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(CALM, max_examples=deep(10))
+@settings(CALM, max_examples=deep(10, usual=5))
 @given(st.builds(strategies.broken_schedule, strategies.SEEDS))
 def test_what_is_broken_is_drawn_as_far_as_it_runs(kind: str, schedule: Schedule) -> None:
     """An operation with a time (`test_timeline`) is drawn there, as often as it is in the list; one without a time is

@@ -27,7 +27,7 @@ from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, rows, slots
 
-CALM = settings(derandomize=True, deadline=None, max_examples=deep(10))
+CALM = settings(derandomize=True, deadline=None, max_examples=deep(10, usual=5))
 SIZES = [
     ("gpipe", {"p": 4, "m": 8}),
     ("1f1b", {"p": 4, "m": 8}),
@@ -151,7 +151,7 @@ def scaled(text: str) -> Fraction:
     return Fraction(found[2]) / int(found[1])
 
 
-@settings(CALM, max_examples=deep(18))
+@settings(CALM, max_examples=deep(18, usual=9))
 @given(strategies.schedules(), st.integers(24, 160), st.data())
 def test_columns_are_shares_of_time(schedule: Schedule, width: int, data: st.DataObject) -> None:
     """At any scale, for all or a part of the time, on every rank: a slot begins and ends within half a column of its

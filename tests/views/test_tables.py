@@ -39,6 +39,7 @@ def test_numbers_end_and_words_begin_together() -> None:
     ]
 
 
+@pytest.mark.nightly
 @settings(deadline=None)  # rich is slow where it starts
 @given(st.data(), st.integers(1, 4), st.integers(0, 4))
 def test_columns_are_those_of_rich(data: st.DataObject, width: int, height: int) -> None:

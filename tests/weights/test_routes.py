@@ -184,7 +184,10 @@ def test_a_wrong_placement_is_refused_at_its_line(what: str) -> None:
 
 
 @pytest.mark.usefixtures("one_supervisor")
-@pytest.mark.parametrize(("name", "sizes"), [("recycle", {"p": 2, "n": 3, "m": 6}), ("skippipe", {"p": 4, "m": 4})])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("recycle", {"p": 2, "n": 3, "m": 6}), pytest.param("skippipe", {"p": 4, "m": 4}, marks=pytest.mark.nightly)],
+)
 def test_gradients_are_those_of_the_undivided_model(name: str, sizes: dict[str, int]) -> None:
     """On processes: three copies of a stage sum their gradients, and a model that leaves out the same stages agrees."""
     made = pipesched.run(name, **sizes, steps=2, pace=0)
