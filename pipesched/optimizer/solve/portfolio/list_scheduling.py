@@ -140,19 +140,13 @@ def policies(problem: Problem) -> list[tuple[str, Ints]]:
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of first microbatches
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
-    far = int(depth.max(initial=0)) + 1
-    microbatches = problem.placement.microbatches + 1
-    oldest = index * far + depth
-    deepest = (far - depth) * microbatches + index
-    most = far * microbatches
+    oldest = index * (int(depth.max(initial=0)) + 1) + depth
+    most = int(oldest.max(initial=0)) + 1
     period = max(1, int(problem.work.max(initial=1)) // max(1, int(problem.length.max(initial=1))))
     return [
         *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (4, 3)),
         ("backward first", np.where(forward, most + oldest, oldest)),
-        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (2, 6, 8, 1)),
-        ("backward first, deep forwards first", np.where(forward, most + deepest, deepest)),
-        ("early backwards first", np.where(forward, most, 0) + depth * microbatches + index),
-        ("deep first", deepest),
+        *((f"oldest first, {n}/4", index * period * n // 4 + depth) for n in (2, 1)),
     ]
 
 
