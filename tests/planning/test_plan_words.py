@@ -81,10 +81,10 @@ def test_what_has_no_time_has_none_in_a_sweep_or_from_the_optimizer(
     swept = told(capsys, *words, "--sweep", "gpus=8,16")
     assert "no times for models with experts" in swept and " s " not in swept.splitlines()[4]
     assert main(["plan", *words, "--sweep", "gpus=8,16", "--plot", str(tmp_path / "x.svg")]) == 2
-    assert "nothing to plot" in capsys.readouterr().err
+    assert "nothing can be plotted" in capsys.readouterr().err
     assert "by the optimizer: no times for models with experts" in told(capsys, *words, "--optimize", "1")
     assert main(["plan", *words, "--plot", str(tmp_path / "x.svg")]) == 2
-    assert "nothing to plot" in capsys.readouterr().err and not (tmp_path / "x.svg").exists()
+    assert "nothing can be plotted" in capsys.readouterr().err and not (tmp_path / "x.svg").exists()
 
 
 @pytest.mark.nightly
