@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 from pipesched.command.values import short
@@ -111,7 +112,7 @@ def _meant(target: str) -> str | None:
         return f"{beside}{'' if beside[-1] == '?' else ';'} `pipesched list` shows the built-in schedules"
     asked = plain(target)[:60]
     own = {plain(name): name for name in built_in()}
-    named = {plain(name): name for row in ROWS for name in row if known_as(name)} | own
+    named = {plain(name): name for name in filter(known_as, chain.from_iterable(ROWS))} | own
     close = [named[x] for x in get_close_matches(asked, named, 1, 0.7) or get_close_matches(asked, own, 1, 0.5)]
     if not close:
         return None

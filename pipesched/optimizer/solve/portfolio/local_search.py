@@ -244,7 +244,7 @@ class Search:
             self.place[y] = k
         low, high = sorted((i, j))
         held = self.held[rank]
-        total = held[low - 1] if low else 0
+        total = sum(held[low - 1 : low])
         for k in range(low, high + 1):
             total += self.change[order[k]]
             held[k] = total
