@@ -27,8 +27,7 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, NO_BOUND, Limits
 _FINE = 400_000  # variables of one encoding above which durations are rounded first
 _COARSE, _DOWN = 20_000_000, 0.7  # most steps per rounding; part of those left for durations rounded down
 _LOOK, _LOOK_MORE, _MOST_LOOK = 400_000, 700, 5_000_000  # steps before the engines start: base, per operation, at most
-_THOROUGH, _RANKS = 6_000_000, 3  # most steps for single ranks, of which the meter counts a part
-_ONCE = 2_000_000  # most steps for a first question to them
+_THOROUGH, _QUESTION, _RANKS = 5_000_000, 2_500_000, 3  # most steps for single ranks, of which the meter counts a part
 _WALKED, _WALK = 0.5, 1_500  # most of the time for heuristics before more questions: a part; steps per operation
 _EXACT = 2_000  # a step of a bound by single ranks is at least this part of the objective
 _CHEAP = 300_000  # most steps for bounds that are derived before the known orders are read
@@ -67,10 +66,10 @@ def search(
             _bound(state, meter)
         progress(state)
         _first_look(state, heuristics, meter, progress)
-        if _variables(state) >= _FINE:
-            _ask_ranks(state, refutes, meter, once=True)
+        if long := _variables(state) >= _FINE:
+            _ask_ranks(state, refutes, meter, _QUESTION, once=True)
         _walk(state, heuristics, meter, min(_WALKED * meter.left, _WALK * problem.operations), progress)
-        _ask_ranks(state, refutes, meter)
+        _ask_ranks(state, refutes, meter, _QUESTION if long else _THOROUGH)
         if not state.proved and not meter.late:
             _unroll(state, pool, limits, progress)
             _on_a_coarse_grid(state, pool, heuristics, limits, progress)
@@ -102,19 +101,19 @@ def _look(problem: Problem) -> int:
 
 
 def _ask_ranks(
-    state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter, *, once: bool = False
+    state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter, most: int, *, once: bool = False
 ) -> None:
     """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute.
 
-    once: only ask whether the best schedule is optimal, in few steps.
+    most: steps of the first question, whether the best schedule is optimal. once: ask only that.
     """
-    steps = int(min(_ONCE if once else _THOROUGH, _RANKS * meter.left))
+    steps = int(min(most, _RANKS * meter.left))
     if state.value is None or state.proved or not steps:
         return
     low, high = state.lower - 1, state.value - 1
     bound = high
     while bound > low and not meter.late:
-        refuted, spent = refutes(bound, steps // 4 if bound < high else steps)
+        refuted, spent = refutes(bound, min(steps, _QUESTION) if bound < high else steps)
         meter.spend(spent // _RANKS)
         if refuted:
             state.refute(Refutation(bound, "ranks", None))
