@@ -45,7 +45,7 @@ from pipesched.schedule_analysis import Analysis
 if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
-_CLAUSE = 3  # steps to write a clause
+_CLAUSE, _FOLLOWED = 3, 0.7  # steps to write a clause, and for each byte of a proof that is followed at the end
 _FIRST, _SHARE = 0.1, 0.6  # part of the remaining time for one question: about a shorter order, about a bound
 _FOUND = 0.3  # part of the time for shorter orders; the bound has the rest
 _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free, places of these, seconds for each
@@ -106,6 +106,8 @@ class Search:
         if not text:
             return None
         if self.refuted is None or bound > self.refuted[0]:
+            before = 0 if self.refuted is None else len(self.refuted[1])
+            meter.spend(int(_FOLLOWED * max(0, len(text) - before)))
             self.refuted = (bound, text)
         return False
 

@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.meter import Meter
 
 MOST_BYTES = 400_000_000  # most bytes of a proof before trimming
 _CONFLICTS = 2_000  # conflicts between two checks of the meter
-_LOADED, _WRITTEN = 2, 1.2  # steps to load a clause; factor by which writing a proof prolongs a step
+_LOADED, _WRITTEN = 2, 1.4  # steps to load a clause; factor by which writing a proof prolongs a step
 _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
