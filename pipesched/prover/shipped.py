@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pipesched.examine import Examination, Options
 from pipesched.library.assets import asset
@@ -40,11 +42,17 @@ def theorem(report: Report, made: Examination | None, source: Source | None, opt
     path = certificate(Path(source.name).stem)
     if not source.name.endswith(".ps") or not path.is_file():
         return report
-    entries = json_of(path.read_text("utf-8"))
+    entries = _entries(path)
     if real(entries["schedule"]["text"]) != source.text:
         return report
     line = proved(entries["answers"], report.parameters, options.parameters.keys() - {"p", "m"})
     return Proved(**{x.name: getattr(report, x.name) for x in fields(Report)}, theorem=line) if line else report
+
+
+@lru_cache(maxsize=64)
+def _entries(path: Path) -> Any:
+    """Return the entries of a certificate, which all sizes of a sweep read."""
+    return json_of(path.read_text("utf-8"))
 
 
 def certificate(name: str) -> Path:
