@@ -66,12 +66,12 @@ def test_streams_and_orders_look_like_their_schedule(folder: Path, capsys: pytes
         (["--from", "40"], "the makespan is 33"),
         (["--from", "9", "--to", "3"], "nothing to draw from 9 on"),
         (["--cost", "F=1.000000001", "--to", "9999999999"], "too far to draw"),
-        (["--to", "x"], "not a number"),
-        (["--messages"], "--messages is for svg, not for text"),
-        (["--format", "svg", "--width", "90"], "--width is for text, not for svg"),
+        (["--to", "x"], "not a nonnegative number"),
+        (["--messages"], "--messages applies to svg, not to text"),
+        (["--format", "svg", "--width", "90"], "--width applies to text, not to svg"),
         (["-o", "picture.bmp"], "no format has the suffix .bmp"),
         (["--m", "4,8"], "one size at a time"),
-        (["--cost", "F=[1,2]"], "there are 4"),
+        (["--cost", "F=[1,2]"], "the schedule has 4"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
