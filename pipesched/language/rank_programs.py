@@ -25,7 +25,7 @@ from pipesched.model.lists import Place
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
 
-FEW = 200  # most forwards for which programs are run operation by operation at once
+FEW = 50  # most forwards for which programs are run operation by operation at once
 PLACES = 2  # to find places, programs are run again for at most so many times --max-ops operations
 
 
