@@ -15,7 +15,7 @@ from pipesched.support.source import Source
 from tests.depth import deep, some
 from tests.makers.grid import COSTS, SIZES, sized
 
-RARE = ("capped", "pipeoffload")  # whose claims apply to few of the sizes
+RARE = ("capped", "pipeoffload", "v1f1b")  # whose claims apply to few of the sizes
 
 
 @pytest.mark.parametrize("name", SIZES)
