@@ -15,13 +15,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
-from pipesched.model.ops import LETTERS
+from pipesched.model.ops import COMPUTES, LETTERS, Does, Kind, Op
 from tests.makers.grammar_tables import written as tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +61,23 @@ PLACES = (  # file, a text in it, what is inserted after it
 )
 
 
+def faults(op: Op, kind: Kind) -> list[str]:
+    """Return what a row of the table must not say: costs, memory and messages would silently be wrong."""
+    earlier = [other.name for other in COMPUTES if other < op]
+    undone = any(kind.result in other.kind.makes and other.kind.holds == -1 for other in COMPUTES)
+    return [
+        text
+        for wrong, text in (
+            (kind.result is None or not kind.makes, "it needs a result that it takes, and one that it makes"),
+            (op.name not in "FIWB" and kind.like not in earlier, f"`like` must name one of {', '.join(earlier)}"),
+            (type(kind.holds) is not int or kind.holds not in (-1, 0, 1), "`holds` must be -1, 0 or 1"),
+            (kind.holds == -1 and kind.does is not Does.COPY, "only a copy frees what its F holds"),
+            (kind.holds == 1 and kind.does is Does.COPY and not undone, "a copy takes only what another one freed"),
+        )
+        if wrong
+    ]
+
+
 def quoted(letters: Iterable[str]) -> Iterator[str]:
     return (f'"{letter}"' for letter in letters)
 
@@ -88,6 +107,16 @@ def write_lists(tree: Path, letters: str) -> dict[str, str]:
         (tree / name).write_text(text, "utf-8")
     (tree / TABLES).write_text(tables((tree / GRAMMAR).read_text("utf-8")), "utf-8")
     return before
+
+
+@pytest.mark.parametrize("op", COMPUTES, ids=lambda op: op.name)
+def test_a_row_says_nothing_that_costs_or_memory_cannot_follow(op: Op) -> None:
+    """Rows that a newcomer might write wrong are named: a fraction, a copy that takes, a kind without a cost."""
+    assert not faults(op, op.kind)
+    for change in ({"holds": Fraction(1, 4)}, {"holds": 2}, {"makes": ()}, {"result": None}):
+        assert faults(op, replace(op.kind, **change)), change  # type: ignore[arg-type]
+    assert faults(Op.R, replace(Op.R.kind, does=Does.COPY)) and faults(Op.R, replace(Op.R.kind, like="C"))
+    assert faults(Op.R, replace(Op.R.kind, holds=-1)) and faults(Op.R, replace(Op.R.kind, like=""))
 
 
 HEAD = "schedule full(p, m = 2 * p)\nstage s in 0 .. p on rank s\n"
@@ -289,4 +318,6 @@ def test_it_is_refused_or_counted(answers: Answers) -> None:
 
 
 if __name__ == "__main__":
+    if wrong := [f"{op.name}: {text}" for op in COMPUTES for text in faults(op, op.kind)]:
+        sys.exit("\n".join(wrong))
     write_lists(ROOT, LETTERS)
