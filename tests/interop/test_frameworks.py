@@ -150,7 +150,7 @@ WRONG = {
     "opens_a_socket": (InteropCode.FENCE, "opens a socket"),
     "interrupts": (InteropCode.GENERATOR, "KeyboardInterrupt"),
     "rows_": (InteropCode.FRAMEWORK_NAME, "slips has no rows_"),
-    "steps": (InteropCode.FRAMEWORK_NAME, "takes m, which is not given"),
+    "steps": (InteropCode.FRAMEWORK_NAME, "requires m, which is not given"),
 }
 
 

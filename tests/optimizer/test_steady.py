@@ -35,7 +35,7 @@ def test_as_short_and_no_later(seed: int, tmp_path: Path, capsys: pytest.Capture
     assert late[1] <= late[0]
     assert f"p95 {float(late[1]):.4g}" in steady["notes"][0]
     if late[1] < late[0]:
-        assert f"p95 {float(late[0]):.4g}" in steady["notes"][0].split("found first")[1]
+        assert f"p95 {float(late[0]):.4g}" in steady["notes"][0].split("first order found")[1]
 
 
 def test_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:

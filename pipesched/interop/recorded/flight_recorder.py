@@ -188,7 +188,7 @@ def not_a_dump(name: str, value: File) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        reason = f"it has no {e}" if isinstance(e, KeyError) else f"{type(e).__name__}: {e}"
+        reason = f"it has no {e}" if isinstance(e, KeyError) else str(e)
         given = cast("object", value)
         given = given.get("version") if isinstance(given, dict) else None
         version = f" of version {given}" if isinstance(given, str) and len(given) < 10 else ""
