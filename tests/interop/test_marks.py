@@ -44,7 +44,9 @@ def said(words: str, folder: Path, before: str = "") -> str:
 def test_an_option_of_its_own_names_a_project(words: str, project: str, tmp_path: Path) -> None:
     """An option that only one trainer has identifies this trainer."""
     text = said(words, tmp_path)
-    assert [x for x in dict.fromkeys(OWN.values()) if f"belongs to {x}," in text or f"  {x} " in text] == [project], text
+    assert [x for x in dict.fromkeys(OWN.values()) if f"belongs to {x}," in text or f"  {x} " in text] == [project], (
+        text
+    )
 
 
 @pytest.mark.parametrize("words", SHARED)
