@@ -1,7 +1,7 @@
 """The makespan of a program under a communication model in which messages queue.
 
     a compute    begins when the slot before it has ended, and takes its cost
-    a message is served when it is first in its queue at both ends, takes tC, and leaves both queues
+    a message    is served when it is first in its queue at both ends, takes tC, and leaves both queues
 
 Under strict the queue of a rank is its own list: a rank computes nothing while it waits for a message. Under one-stream
 and pair-stream a rank continues to compute, and waits when a compute needs a receive; the messages of one batch are

@@ -1,7 +1,7 @@
 """Checks that each message has one sender and one receiver, and that both ends agree on its contents.
 
     PS404   the peer is not a rank, or it is the rank itself
-    PS405 a message is sent or received twice
+    PS405   a message is sent or received twice
     PS402   a send without its receive, or a receive without its send
     PS403   the i-th send and the i-th receive of a channel carry different messages: no error, wrong data
 

@@ -3,7 +3,7 @@
     one F                     of each (stage, microbatch)
     one B, or one I and one W
     no backward at all        the schedule is forward-only, and its report says so
-    frozen stages F, and I if an earlier stage is trained; no other operations
+    frozen stages             F, and I if an earlier stage is trained; no other operations
     R, O and L                anywhere, if there is a backward; an L for each O, and not both R and O
 
 Counting is one bincount over stage * microbatches + microbatch.

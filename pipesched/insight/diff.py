@@ -1,4 +1,4 @@
-"""Compares two orders: their differences, and the cost of these.
+"""Compares two orders: lists their differences, and the figures of both at the requested costs.
 
     rank 1: W1.3 moved from step 14 to 11, before F1.5
     rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv

@@ -39,10 +39,11 @@ def check(file: str | None, **given: Any) -> int:
     \b
     A script is only read, not executed, so some values may be unknown. To check the words that a shell expands:
       pipesched check --trainer megatron==0.16 -- torchrun --nproc_per_node 8 pretrain_gpt.py $ARGS
-      pipesched check --dry-run-script train.sh EXECUTES train.sh, its programs replaced by recorders Checks whether the
-    release has the schedule, whether p, v, m and the batch agree, whether the CSV is right, and whether the settings
-    work together. Each finding names its source. The last line names the schedule and the command that verifies it.
-    If a setting cannot be read or is unknown, the configuration is not judged: exit status 4.
+      pipesched check --dry-run-script train.sh     EXECUTES train.sh, its programs replaced by recorders
+
+    Checks whether the release has the schedule, whether p, v, m and the batch agree, whether the CSV is right, and
+    whether the settings work together. Each finding names its source. The last line names the schedule and the command
+    that verifies it. If a setting cannot be read or is unknown, the configuration is not judged: exit status 4.
     """
     from pipesched.command.options import request
     from pipesched.interop import check as verb

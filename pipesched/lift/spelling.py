@@ -1,7 +1,10 @@
 """Writes orders as words: the operations of a rank in the letters of the language.
 
-    F[c] the next microbatch of the chunk F[c](i) any other microbatch W if every W is the oldest of its rank W[c] the
-    oldest of its chunk overlap(F[0], B[1]) one letter, since it is one slot
+    F[c]                   the next microbatch of the chunk
+    F[c](i)                any other microbatch of the chunk
+    W                      the oldest of its rank, if every W of the rank is
+    W[c]                   the oldest of its chunk
+    overlap(F[0], B[1])    one letter, since it is one slot
 
 The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
 that has not run yet; for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
@@ -50,7 +53,7 @@ BLANK = "…"
 
 
 def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
-    """Write a schedule as words on this placement, with routes that are ranges.
+    """Write the order of each rank as words, for a placement with ranges of microbatches as routes.
 
     by_chunk: every W names its chunk. in_series: each series of microbatches becomes a letter.
 

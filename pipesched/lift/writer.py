@@ -32,7 +32,7 @@ from pipesched.model.schedule import Schedule
 
 _CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
-"""The checked numbers of copies of a kernel, from 0; a program that is right for these is right for all."""
+"""A program with a kernel is checked with 0, 1, … copies, this many cases; if they are right, so is every number."""
 
 
 def write(

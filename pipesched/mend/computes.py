@@ -32,7 +32,7 @@ MOST = 5_000_000
 TRIES = 2000
 """Limit on consecutive runs that do not shorten an order."""
 FREE_TRIES = 500
-"""The same where the cap is left out, to report the makespan that more memory allows."""
+"""Limit like TRIES, in the search that ignores the memory cap and finds the makespan that more memory allows."""
 STARTS = 2
 """Limit on the orders to shorten; the best one is taken."""
 NEAR = 12

@@ -1,7 +1,7 @@
 """Reads a stream as a program (``emit/README.md``), strictly: a text that is not exactly of a known version is refused.
 
-in our layout read as columns, written again and compared with the text: correct if equal
-other texts checked against the contract, with one object per instruction (`stream_strict`)
+in our layout   read as columns, written again and compared with the text: correct if equal
+other texts     checked against the contract, with one object per instruction (`stream_strict`)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pipesched.planning.layouts.prediction import Prediction
 
 
 def launch(plan: Outcome, one: Prediction) -> Launch | None:
-    """Return the configuration of a row, None without a requested trainer."""
+    """Return the configuration of a row, or None if no trainer was requested."""
     if not plan.request.trainer:
         return None
     order = next((made.order for made in plan.ordered if made.better and plan.rows[made.row - 1] is one), None)
@@ -31,7 +31,7 @@ def text(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome, one: Prediction) -> dict[str, object] | None:
-    """Return the files of a row and the command that checks them, None without a requested trainer."""
+    """Return the files of a row and the command that checks them, or None if no trainer was requested."""
     made = launch(plan, one)
     return None if made is None else {"files": dict(made.files), "check": made.check(), "left_out": made.left_out}
 

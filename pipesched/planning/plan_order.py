@@ -66,7 +66,7 @@ class Ordered:
 
 
 MOST = 3
-"""Number of rows for which the optimizer searches an order."""
+"""Number of rows for which the optimizer searches for an order."""
 
 
 def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:

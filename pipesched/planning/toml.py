@@ -65,11 +65,11 @@ def place(key: str, places: Mapping[str, Span]) -> Span | None:
 
 
 def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Return an error with this code at a place, counted from 1; the message says why the text is not `what`."""
+    """Return an error with this code at a place, counted from 1; it says why the text cannot be read as `what`."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
     label = Label(source.span(at, min(at + 1, len(source.text))), reason)
-    return fail(code, f"{source.name} is no {what}: {reason}", label)
+    return fail(code, f"{source.name} cannot be read as {what}: {reason}", label)
 
 
 def _unquoted(key: str) -> str:

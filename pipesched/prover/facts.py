@@ -1,6 +1,6 @@
 """Figures of a file at every size: peaks, work, makespan and spans. Each is guessed from small sizes, then proved.
 
-work the number of slots of a kind on a rank: their turns are 0 .. n
+work      the number of slots of a kind on a rank: their turns are 0 .. n
 peak(r)   h <= peak(r) wherever h is held, and somewhere on the rank h = peak(r)
 makespan  end(x) <= makespan everywhere; the same x ends last at all generators of a cone
 """

@@ -68,7 +68,9 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if no simpler guess fits and p is fixed, so that a period has few places."""
+        """True if the simpler guesses failed and p is fixed: a period then has few positions, and more guards can be
+        tried.
+        """
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property

@@ -2,7 +2,8 @@
 
     turns       S[r, i] -> [k]       k instances of the same class ran before on the rank
     keys        S[r, i] -> [s, j]    its stage and its microbatch
-    order S[r, i] -> T[r, k] T comes later on the same rank flow S[r, i] -> T[q, k] T takes the result of S
+    order       S[r, i] -> T[r, k]   T comes later on the same rank
+    flow        S[r, i] -> T[q, k]   T takes the result of S
 
 Turns are guessed, then proved: they increase along the order, and their values on a rank are 0, 1, 2, … without a gap.
 Only one function has both properties.

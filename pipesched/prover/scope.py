@@ -240,7 +240,7 @@ def _binary(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
     if name in ("//", "%", "/") and isinstance(right, _NUMBER) and right == 0:
         raise NotAffine(node.span, "it divides by zero")
     if name not in _PLAIN or isinstance(left, bool) or isinstance(right, bool):
-        raise NotAffine(node.span, f"`{name}` has no such form here")
+        raise NotAffine(node.span, f"`{name}` cannot be applied to these values")
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):
         return _PLAIN[name](left, right)
     if name == "*":

@@ -31,7 +31,7 @@ class Damaged(Exception):
 
 
 def spelled(weights: Sequence[Fraction], names: Sequence[str]) -> str:
-    """Return a sum as text. weights: the weight of 1, and of each name."""
+    """Write a weighted sum of names as text, as in 2*m - p + 1. weights: the weight of 1, then one for each name."""
     terms = [(weight, name) for weight, name in zip(weights[1:], names, strict=False) if weight]
     terms += [(weights[0], "")] if weights[0] else []
     made = ""

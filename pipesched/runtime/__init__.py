@@ -1,6 +1,8 @@
 """Executes an instruction stream on torch.distributed. It needs the extra ``runtime`` and depends only on the stream,
-    not on the compiler. runtime = Runtime(stream, modules, loss, rank=rank, example=example) mean =
-    runtime.step(inputs, targets) # .grad is the same as in undivided training
+not on the compiler.
+
+    runtime = Runtime(stream, modules, loss, rank=rank, example=example)
+    mean = runtime.step(inputs, targets)        # .grad is the same as in undivided training
 
 The names below are loaded when they are first used, so that this package can be imported without torch.
 """

@@ -1,6 +1,6 @@
 """Reports a run next to its prediction, as text and as JSON.
 
-    gradients of every tensor, every step the gradients of the undivided model
+    gradients   of every tensor, every step       the gradients of the undivided model
     outputs     of every microbatch               likewise, for a schedule without a backward
     peak        counted from tensors that autograd keeps  the prediction at release W
     time        of a step                         the makespan at the paced times of the computes

@@ -117,7 +117,7 @@ def json_of(
 
 
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
-    """Convert the error to the error of later Pythons, which report a superfluous comma at its place."""
+    """Return the error of Python 3.13, which reports a trailing comma at the comma; other errors do not change."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
     kind = _ENDS.get((error.msg, error.doc[error.pos : error.pos + 1])) if before.endswith(",") else None
     return (

@@ -17,10 +17,11 @@ gap: its operations and its messages add up to the makespan.
     waits       between two operations. Such a gap ends with an operation whose input comes from another rank. The
                 chain of causes is followed back from there to the begin of the gap. It covers the gap completely with
                 operations of other ranks (`compute`) and messages in transit (`message`); copies to host memory and
-                back count as messages. imbalance max over ranks of work - work(r). No order of operations removes it,
-                since another rank, with larger or more stages, is busy for that much longer. It is subtracted from the
-                other four parts: first from the waits for computes and then from the waits for messages, since it
-                arises with every microbatch; then from cool-down and warm-up.
+                back count as messages.
+    imbalance   max over ranks of work - work(r). No order of operations removes it, since another rank, with larger or
+                more stages, is busy for that much longer. It is subtracted from the other four parts: first from the
+                waits for computes and then from the waits for messages, since it arises with every microbatch; then
+                from cool-down and warm-up.
 
 If ranks have equal work there is no imbalance, and the remaining idle time is the same on every rank. All values are in
 ticks, shape (ranks,) or (gaps,); a run that gets stuck is split up to where it stops.

@@ -340,8 +340,13 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "m=?, microbatches of 4",
     ),
     ("one.json", '{"train_batch_size": 32, "zero_optimization": {"stage": 1}}', [], "m=1: "),
-    ("python.json", '{"train_batch_size": 32,\n "fp16": {"enabled": True}}', [("PS870", 2)], "no JSON"),
-    ("no_template.json", '{"train_batch_size": CONFIG_BATCH,\n "zero_optimization": [}', [("PS870", 1)], "no JSON"),
+    ("python.json", '{"train_batch_size": 32,\n "fp16": {"enabled": True}}', [("PS870", 2)], "cannot be read as JSON"),
+    (
+        "no_template.json",
+        '{"train_batch_size": CONFIG_BATCH,\n "zero_optimization": [}',
+        [("PS870", 1)],
+        "cannot be read as JSON",
+    ),
     (
         "merged.yaml",
         "a: &a {--pipeline-model-parallel-size: 1}\nARGS:\n  --pipeline-model-parallel-size: 2\n  <<: *a",

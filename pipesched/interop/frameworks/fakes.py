@@ -1,7 +1,8 @@
 """Executes a framework's files unchanged, with Fakes instead of the modules that they import.
 
-    a named file unchanged; its imports follow the same rules standard library unchanged any other module a Fake: any
-    attribute, any call, any base class; as a decorator it returns the function
+    a named file             unchanged; its imports follow the same rules
+    standard library         unchanged
+    any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
 
 A Fake has no value. If the code needs a value (for a branch, a length, a number, a call that moves data), `Undecided`
 is raised with the name of the Fake, so that no part of an order is guessed. `sys.modules` is restored afterwards.

@@ -1,7 +1,7 @@
 """FRAMEWORKS: a row for each source of schedules other than files: ``FRAMEWORK:NAME``, with options by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
-    megatron:interleaved        Megatron-core's own pipeline code, on tokens
+    megatron:interleaved        Megatron-core's own pipeline code, on stand-ins for tensors
     deepspeed:TrainSchedule     a schedule class of DeepSpeed's pipeline engine, or your own class
     python:module:function      your own function, from the current folder or a package
 

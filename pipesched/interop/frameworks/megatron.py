@@ -1,4 +1,4 @@
-"""Executes Megatron-core's own pipeline code on tokens, and records the computes, posts and waits of each rank.
+"""Executes Megatron-core's own pipeline code on stand-ins for tensors; records each rank's computes, posts and waits.
 
     megatron:1f1b          forward_backward_pipelining_without_interleaving
     megatron:interleaved   forward_backward_pipelining_with_interleaving

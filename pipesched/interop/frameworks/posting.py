@@ -4,12 +4,13 @@
         def step(at):                                    once for each rank; imports what it traces here
             from dualpipe import DualPipeV
             DualPipeV((at.module(at.rank), at.module(2 * p - 1 - at.rank))).step(at.batch, num_chunks=m, …)
-        return traced(step, p, "dualpipe") the packages that run unchanged Within `step`, torch is replaced: a tensor is
-a token without values; `isend`, `irecv`, `P2POp` and `batch_isend_irecv` record their arguments; a module records F,
-and `backward`, `autograd.backward` or the engine of autograd record B; or I, and later W, if a store of weight
-gradients is open or `inputs` names the wanted gradients. All other modules are Fakes, and code that needs the value of
-a Fake is refused. A received token is named by the compute that uses it, so `verify` finds a receive that is used for
-another microbatch than was sent.
+        return traced(step, p, "dualpipe")               the packages that run unchanged
+
+Within `step`, torch is replaced: a tensor is a token without values; `isend`, `irecv`, `P2POp` and `batch_isend_irecv`
+record their arguments; a module records F, and `backward`, `autograd.backward` or the engine of autograd record B; or
+I, and later W, if a store of weight gradients is open or `inputs` names the wanted gradients. All other modules are
+Fakes, and code that needs the value of a Fake is refused. A received token is named by the compute that uses it, so
+`verify` finds a receive that is used for another microbatch than was sent.
 """
 
 from __future__ import annotations

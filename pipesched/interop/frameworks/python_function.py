@@ -2,10 +2,13 @@
 that it takes.
 
     def order(p, m):                    rows = ["0F0,0B0", "1F0,1B0"]       cells of torch's CSV, or words of an order
-        return rows {0: [F, F, None, B], 1: …} objects that print like actions; None is a bubble an object with
-        `pipeline_order` a schedule of torch instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
-        posting.traced(step, p, "package") code that posts its own messages, traced on tokens def order(p, m, rank): one
-        row; called for every rank yield "F0.0" a finding names the line of the yield
+        return rows                     {0: [F, F, None, B], 1: …}          objects that print like actions;
+                                                                            None is a bubble
+                                        an object with `pipeline_order`     a schedule of torch
+                                        instructions like DeepSpeed's: `ForwardPass` with a `buffer_id`, …
+    posting.traced(step, p, "package")  code that posts its own messages, traced on stand-ins for tensors
+    def order(p, m, rank):              one row; called for every rank
+        yield "F0.0"                    a finding names the line of the yield
 
 A step with several instructions may be a nested list.
 """

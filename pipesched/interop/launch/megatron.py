@@ -1,8 +1,10 @@
 """Writes a choice as the command line of Megatron-LM's ``pretrain_gpt.py``.
 
-    p v layout --pipeline-model-parallel-size, --num-virtual-stages-per-pipeline-rank; if stages have different numbers
-    of layers, --pipeline-model-parallel-layout t c e --tensor-, --context-, --expert-model-parallel-size; d follows
-    from the number of processes b B --micro-batch-size, --global-batch-size ZeRO 1 --use-distributed-optimizer
+    p v layout    --pipeline-model-parallel-size, --num-virtual-stages-per-pipeline-rank; if stages have different
+                  numbers of layers, --pipeline-model-parallel-layout
+    t c e         --tensor-, --context-, --expert-model-parallel-size; d follows from the number of processes
+    b B           --micro-batch-size, --global-batch-size
+    ZeRO 1        --use-distributed-optimizer
 
 Source: Megatron-LM, tags core_v0.13.0 to core_v0.19.0, megatron/training/arguments.py, and the files that rows name.
 """

@@ -240,7 +240,7 @@ def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, prog
 def _require_once(ranks: Sequence[int], kind: str) -> None:
     if ranks:
         message = f"rank {min(ranks)} has several {kind}, in one file or in several"
-        raise fail(InteropCode.RECORD, message, help="give a folder with a single run, in which each rank has one")
+        raise fail(InteropCode.RECORD, message, help="give the folder of a single run, with each rank in it only once")
 
 
 def _require_ranks(ranks: int, program: Program) -> None:

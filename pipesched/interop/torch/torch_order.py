@@ -3,7 +3,7 @@
     stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
     there is a backward       the loader expects one of every stage and microbatch, even if the file only evaluates
-    after frozen stages the input of that stage needs no gradient, so torch's split backward leaves its weights
+    after frozen stages       the input of that stage needs no gradient, so torch's split backward leaves its weights
     the first trained stage   without a gradient
     runs full backwards
     the last stage runs       torch appends each loss to a list after the forward of the last stage, and the backward of

@@ -91,16 +91,14 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
     except SyntaxError as error:
         reason = error.msg[:1].lower() + error.msg[1:]
         raise broken(
-            source, InteropCode.CONFIG_SYNTAX, "no Python", reason, error.lineno or 1, error.offset or 1
+            source, InteropCode.CONFIG_SYNTAX, "Python", reason, error.lineno or 1, error.offset or 1
         ) from None
     except ValueError:
         raise broken(
-            source, InteropCode.CONFIG_SYNTAX, "no Python", "a character that is not allowed there", 1, 1
+            source, InteropCode.CONFIG_SYNTAX, "Python", "a character that is not allowed there", 1, 1
         ) from None
     except (RecursionError, MemoryError):
-        raise broken(
-            source, InteropCode.CONFIG_SYNTAX, "no Python", "an expression is nested too deeply", 1, 1
-        ) from None
+        raise broken(source, InteropCode.CONFIG_SYNTAX, "Python", "an expression is nested too deeply", 1, 1) from None
 
 
 def _is_config(function: ast.FunctionDef) -> bool:

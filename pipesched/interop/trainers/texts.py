@@ -124,7 +124,7 @@ def _json(source: Source) -> Made:
     except ValueError as error:
         raise _broken(source, "JSON", str(error).partition(";")[0], 1, 1) from None
     if not isinstance(values, dict):
-        raise _broken(source, "configuration", "its JSON is not an object", 1, 1)
+        raise _broken(source, "a configuration", "its JSON is not an object", 1, 1)
     return dict(toml.flat(values)), *_json_places(source)
 
 
@@ -183,7 +183,7 @@ def _yaml(source: Source) -> Made:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise _broken(source, "YAML", str(reason), line, column) from None
     if not isinstance(node, yaml.MappingNode):
-        raise _broken(source, "configuration", "its YAML is not a mapping of keys to values", 1, 1)
+        raise _broken(source, "a configuration", "its YAML is not a mapping of keys to values", 1, 1)
     values: dict[str, object] = {}
     places: dict[str, Span] = {}
     repeated: list[Setting] = []

@@ -92,7 +92,9 @@ def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank without an order, found in rounds over the ranks until no window changes. left: remaining steps."""
+    """Narrow the time windows rank by rank until none changes; return the first rank for which no order exists, or
+    None. left: the remaining steps.
+    """
     moved = True
     while moved:
         moved = False

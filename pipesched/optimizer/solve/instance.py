@@ -53,7 +53,7 @@ SEARCHED = Consumer(
         UNEVEN_COSTS: "give this cost as one number, or one per stage, by --cost",
     },
 )
-"""Schedules for which all orders of the placement are searched, with bounds."""
+"""Schedules for which the optimizer searches all orders on their placement, and proves lower bounds."""
 OPTIMIZER = replace(
     SEARCHED,
     kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),

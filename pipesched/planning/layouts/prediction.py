@@ -1,6 +1,6 @@
 """The cost of a configuration: bytes per rank and seconds per step, from the timeline of its order.
 
-    every stage F, I, W: FLOPs divided by the rate of the device, and messages between the ranks of a layer
+    every stage   F, I, W: FLOPs divided by the rate of the device, and messages between the ranks of a layer
     timeline      the schedule's order with these, and its messages
     step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
                   last backward: of these two only the part that does not overlap, layer by layer
@@ -53,7 +53,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Over:
-    """The bytes of a rank that exceed the cap, and what they are for; the text is made when it is read."""
+    """The reason that a rank needs more bytes than the cap; its text is made when it is read.
+
+    spread: bytes of the cap that are kept free. what: the purpose of the bytes.
+    """
 
     rank: int
     bytes: int

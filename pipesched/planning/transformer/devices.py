@@ -1,7 +1,7 @@
 """Devices: their FLOP/s, memory and bandwidth.
 
     flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
-    node bytes/s that one device sends inside its node network bytes/s that it sends to other nodes
+    node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
     node_size   devices of a node                                   host        bytes/s between it and host memory
     hbm         bytes/s of its memory, both directions together      usable      bytes that its driver offers
     multiprocessors  units over which a product's tiles are spread  gemm        the constant of its products

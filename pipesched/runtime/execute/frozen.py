@@ -2,7 +2,7 @@
 
     frozen, no trained stage before it     a forward without a graph, and no backward
     frozen, a trained stage before it      I is the whole backward: it frees everything and passes the gradient on
-    the first trained stage its input needs no gradient, and it sends none
+    the first trained stage                its input needs no gradient, and it sends none
 
 The stream and `requires_grad` both say which weights are trained. If they disagree, the model would silently train
 wrongly, so it is refused.

@@ -1,9 +1,10 @@
 """Sends signed messages between all pairs of ranks: no server, no listening socket after the start, no blocking call.
 
-    meet every rank listens on one address, sends the address to all ranks through their group, connects to the lower
-    ranks, and accepts the higher ones; then it stops listening hello <─ a nonce ─> rank, HMAC(key, "hello") text
-    length, HMAC(key, sender, how many before it, text), text key HMAC(secret, nonce, both ranks): a text is valid on
-    one connection, in one direction, at one position
+    meet     every rank listens on one address, sends the address to all ranks through their group, connects to the
+             lower ranks, and accepts the higher ones; then it stops listening
+    hello    <─ a nonce                               ─> rank, HMAC(key, "hello")
+    text     length, HMAC(key, sender, how many before it, text), text
+    key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
 Rank 0 makes the secret, and the group distributes it: an attacker who can read it there could also change gradients. If
 all ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned

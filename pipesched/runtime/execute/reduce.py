@@ -4,8 +4,9 @@
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
     SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies take
-                       two rounds; if the number is not a power of 2, the last copies are added first, and take the sum
-    at the end before STEP + the gradients of tied weights, + the content of ``.grad`` before the step
+                       two rounds; if the number is not a power of 2, the last copies are added first, and receive the
+                       sum in the end
+    before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
 exchanged once. Weights tied across ranks are different tensors; the argument `tied` names them (see `tied.py`).

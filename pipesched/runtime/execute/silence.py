@@ -1,11 +1,13 @@
 """Judges from the reports of the ranks whether the run makes progress, and whether every rank is present.
 
-    a rank does not report for the timeout it is stopped, or its machine is down PS823 a rank has left after k steps,
-        another one is in step k + 1, or for the timeout in a collective that is not the pipeline's the loops differ
-        PS836 no rank finishes an instruction for the timeout, and a rank is in a step: a rank runs an instruction, and
-        waits for no other it is the cause PS822 else a rank is outside of a step: optimizer, data loader it is the
-        cause PS822 else a rank is in a collective that is not the pipeline's a rank of that group is the cause PS837
-        else all wait for messages they wait in a cycle PS822
+    a rank does not report for the timeout                                it is stopped, or its machine is down  PS823
+    a rank has left after k steps, another one is in step k + 1, or for
+        the timeout in a collective that is not the pipeline's            the loops differ                       PS836
+    no rank finishes an instruction for the timeout, and a rank is in a step:
+        a rank runs an instruction, and waits for no other                it is the cause                        PS822
+        else a rank is outside of a step: optimizer, data loader          it is the cause                        PS822
+        else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
+        else all wait for messages                                        they wait in a cycle                   PS822
 
 Times are taken when the judging rank learns of a change, so clocks need not agree. No stall is reported while any
 rank has not reported recently: that rank may turn out to be gone.

@@ -98,7 +98,7 @@ class Stage:
         function of the output.
 
         Raises:
-            RunError: PS824, if the loss is not one number.
+            RunError: PS824, if the loss is not a scalar.
         """
         with self._noticing() as once:
             leaves, output = self._run(microbatch, inputs, keywords)
@@ -108,7 +108,7 @@ class Stage:
                 value: object = score(output)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            message = f"the loss of microbatch {microbatch} is not one number: {shape}"
+            message = f"the loss of microbatch {microbatch} is not a scalar: {shape}"
             raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
         if self.train:
             roots = (self._root(value),)

@@ -2,7 +2,7 @@
 
     F          runs on leaves: tensors with the storage of one version, and a version counter of their own
     B, W       leave gradients at these leaves, from where they are added to ``.grad`` of the weights
-    STEP moves the weights to new storage if a later operation reads the old version, else works in place
+    STEP       moves the weights to new storage if a later operation reads the old version, else works in place
 
 With `latest` the optimizer always works in place: a backward then reads the newest weights, and the activations that
 its forward has kept. Leaves are made by `.data`: those of `.detach()` share the version counter of the weights, and
@@ -61,7 +61,7 @@ class Weights:
 
     @torch.no_grad()
     def reduce(self) -> None:
-        """Run REDUCE_GRAD: the loss is the mean of the batch."""
+        """Run REDUCE_GRAD: divide the gradients by the microbatches of the batch, since its loss is their mean."""
         for weight in self.module.parameters():
             if weight.grad is not None:
                 weight.grad = weight.grad / self.sizes[self.made]

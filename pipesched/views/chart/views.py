@@ -89,7 +89,7 @@ def overlay(how: Request) -> Overlay | None:
 
 
 def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
-    """Draw a chart, with the overlay's value if there is one.
+    """Draw a chart as text or bytes. over: the value of the requested overlay; ignored if no overlay is requested.
 
     Raises:
         PipeschedError: PS225, PS815, if it cannot be drawn; PS820, if a library is missing.

@@ -54,7 +54,10 @@ class Chunk:
 
 
 def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
-    """Find the best pair of times on a rank; head, tail: int64, shape (operations,)."""
+    """Return the warm-up and cool-down times of a rank that give the largest lower bound.
+
+    head, tail: int64, shape (operations,).
+    """
     work = int(problem.work[rank])
     first, before = limits(problem, rank, head, back=False)
     last, after = limits(problem, rank, tail, back=True)

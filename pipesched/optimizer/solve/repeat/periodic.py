@@ -166,7 +166,9 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
-    """Check the seam at a few sizes: return None if it fails, and mark it optimal if the bound grows with it."""
+    """Check the seam at a few sizes; return None if it fails. It counts as optimal if the lower bound grows with m at
+    the same rate.
+    """
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
     return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
@@ -259,7 +261,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
 
 
 def _above(instance: Instance) -> Iterator[Try | Periodic]:
-    """Yield longer periods, with ample time before and after; the shortest time per microbatch comes first."""
+    """Yield attempts with longer periods and ample time for warm-up and cool-down, in order of time per microbatch."""
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)
