@@ -121,7 +121,7 @@ def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int)
 def _locals(schedule: Schedule) -> tuple[Column, Ints, Column]:
     """Return the REDUCE_GRADs and the STEPs inside the order: kinds, preceding operations, and stages."""
     steps = schedule.steps
-    if steps is None:
+    if steps is None or not len(schedule):
         at = _last_backward(schedule)
         return np.full(len(at), Op.REDUCE_GRAD, dtype=np.int8), at, schedule.stage[at]
     after = np.maximum(steps.at - 1, np.minimum(schedule.start[steps.rank], len(schedule) - 1))

@@ -54,7 +54,7 @@ class Versions:
             return None
         unit = steps.stage.astype(np.int64) * schedule.ranks + steps.rank
         units = schedule.stage.astype(np.int64) * schedule.ranks + schedule.rank
-        before = _before(unit, steps.at, units, len(schedule))
+        before = _before(unit, steps.at, units, len(schedule)) if len(schedule) else np.zeros(1, dtype=np.int64)
         results = made.dependencies.made
         forward, backward, weights = (results[x].astype(np.int64) for x in _RESULTS)
         done = np.maximum(weights, backward)

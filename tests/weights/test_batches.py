@@ -111,3 +111,11 @@ def test_steps_are_drawn() -> None:
     assert said.count("!") == 2 * 4 + 1 and "B1   !" in said and "! STEP" in said
     assert svg.render(drawn["pipedream"]).count("<title>STEP</title>") == 8
     assert "STEP" not in text.render(drawn["1f1b"]) + svg.render(drawn["1f1b"])
+
+
+def test_a_step_alone_is_no_order() -> None:
+    """Without any operation a STEP takes nothing: each stage lacks its F, and no version but the first is alive."""
+    source = Source("mine.ps", "schedule mine(p, m = 2)\nstage s in 0 .. p on rank s\nrank r { STEP }\n")
+    report = pipesched.verify(source, p=2)
+    assert [str(x.code) for x in report.diagnostics if x.severity == "error"] == ["PS301", "PS301"]
+    assert report.to_json()["versions"]["alive"] == [1, 1]  # type: ignore[index]
