@@ -104,7 +104,7 @@ def main() -> None:
             rows.append((f"verify interleaved {' '.join(sizes)}", [*tool, "verify", "interleaved", *sizes]))
         large, out = ["interleaved", "--p", "64", "--v", "4", "--m", "1024"], str(Path(folder) / "out.json")
         for target in ("torch-csv", "torch-comms", "stream"):
-            command = [*tool, "emit", *large, "--target", target, "-o", out]
+            command = [*tool, "emit", *large, "--target", target, "-o", out if target == "stream" else f"{out}.csv"]
             rows.append((f"emit {' '.join(large)} --target {target}", command))
         rows.append(("verify out.json  (that stream)", [*tool, "verify", out]))
         csv = zb_v(64, 1024, Path(folder) / "zb_v.csv")
