@@ -248,7 +248,8 @@ class Optimum:
         unit, span_first = self.instance.costs.unit, self.objective == "span"
         used = self._used
         most = activations(max(self.peak)) if unit else shown(max(self.peak))
-        peak = f"peak {most}      [{_listed(self.peak, digits if unit else shown)}]"
+        share = f" in microbatches through 1/{self.instance.placement.ranks} of the model" if self.lost else ""
+        peak = f"peak {most}      [{_listed(self.peak, digits if unit else shown)}]{share}"
         return [
             f"    {headline(spent, unit, span_first=span_first)}",
             *(f"    {line}" for line in (used.lines() if used else [peak])),
