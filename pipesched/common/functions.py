@@ -21,8 +21,7 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """Return the module and the attribute of a name: from its file, or from a module, which is searched for in these
-    folders first.
+    """Return the module and attribute of a name: from its file, or from a module, searched for in these folders first.
 
     Raises:
         Unknown: if there is no such attribute, or the name gives none.

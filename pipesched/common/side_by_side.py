@@ -86,9 +86,7 @@ def settle(made: Iterable[Examination]) -> None:
 
 
 def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> Iterator[Kept]:
-    """Yield the same items, after deriving the facts of their examinations together. of: an item's examination, if
-    any.
-    """
+    """Yield the items, after deriving the facts of their examinations together. of: an item's examination, or None."""
     few, operations = list[Kept](), 0
     for one in chain(asked, [None]):
         if one is None or operations > AT_ONCE:

@@ -141,9 +141,7 @@ def places(source: Source, offset: int) -> list[Span]:
 
 
 def repairs(source: Source, given: Mapping[str, Value]) -> Iterator[Repair]:
-    """Yield the suggested repairs that leave fewer findings; for an order with messages also the repair of `emit
-    --mend`.
-    """
+    """Yield the repairs that leave fewer findings; for an order with messages also the repair of `emit --mend`."""
     found = findings(source, given)
     for one in found:
         for text in re.findall(r"(?:did you mean|write) `([^`]+)`", one.help or ""):

@@ -28,9 +28,7 @@ Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Suggest moving one operation, for compute orders in a cycle. waits: where each rank stops, and the operation it
-    awaits.
-    """
+    """Suggest one move for compute orders in a cycle. waits: where each rank stops, and the operation it awaits."""
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]

@@ -98,9 +98,7 @@ def batch_of(made: Analysis) -> int | None:
 
 
 def repeated(made: Analysis) -> Fraction | None:
-    """Return the time that one more repetition of a whole order adds; None if it copies to host memory, does not end,
-    or is too large.
-    """
+    """Return the time of one more repetition of an order; None if it has copies, does not end, or is too large."""
     schedule, times = made.schedule, made.timeline
     size, ranks = len(schedule), schedule.ranks
     if not made.finished or times.copies is not None or not size or size * ranks > _MOST:

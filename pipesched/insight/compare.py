@@ -250,9 +250,7 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 
 def _plain_bounds(problem: Problem) -> int:
-    """Return a lower bound from the longest path, and from the work of a rank between its head and tail; fast at any
-    size.
-    """
+    """Return a lower bound from the longest path, and from a rank's work between head and tail; fast at any size."""
     from pipesched.optimizer.solve.bounds.longest_paths import paths
     from pipesched.optimizer.solve.bounds.lower_bound import busiest
 

@@ -205,9 +205,7 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Return the bubble in percent against peak memory, one series per schedule, without rows that cannot be
-        compared.
-        """
+        """Return the bubble in percent against peak memory, a series per schedule, of all rows that can be compared."""
         found = []
         for row in self.rows:
             if row.bubble is not None and row.peak is not None and not self.apart(row):
@@ -223,9 +221,7 @@ class Comparison:
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Plot bubble against peak memory as SVG, with the omitted schedules and the reasons below it; or makespans
-        against communication, if requested.
-        """
+        """Plot bubble against peak memory, with the omitted rows and why; or makespans against traffic."""
         from pipesched.views.plot import plot
 
         if self.growing:

@@ -29,8 +29,7 @@ Said: TypeAlias = Callable[[Fraction], str]
 
 @dataclass(frozen=True)
 class Move:
-    """A group of neighbours in both orders that moved together. step_a, step_b: the steps of the first operation of the
-    group, from 1.
+    """Neighbours in both orders that moved together. step_a, step_b: the steps of their first operation, from 1.
 
     before: the next operation of the second order that did not move; None at the end.
     """
@@ -84,9 +83,7 @@ class Difference(Record):
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """Return one line per difference, and the cost; `every`: all lines and all operations. verbose: all
-        assumptions.
-        """
+        """Return one line per difference, and the cost. every: all lines and operations. verbose: all assumptions."""
         names = _names(self)
         if self.equal:
             what = "instructions" if self.messages else "operations"

@@ -54,9 +54,7 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Compare under the strictest reading that makes the orders equal, else the exact one; None if placements
-    differ.
-    """
+    """Compare under the strictest reading that makes both equal, else exactly; None if placements differ."""
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
@@ -98,8 +96,7 @@ def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
 
 
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return the range of a that differs from b: outside a[low:high] both are the same; high < low if b is longer
-    there.
+    """Return low and high: outside a[low:high] a equals b; high < low if b is longer there; (0, 0) for equal sequences.
 
     Equal sequences give (0, 0).
     """

@@ -252,9 +252,7 @@ def _back(kernel: _Kernel, cause: Ints, start: Ints) -> Iterator[int]:
 
 
 def _holds(kernel: _Kernel, edges: _Edges, start: Ints, length: Fraction) -> bool:
-    """Return True if start times for a period of this length exist; tries the latest ones in the second half of the
-    copies.
-    """
+    """Return True if start times for this period exist; tries the latest ones in the second half of the copies."""
     top, bottom = length.numerator, length.denominator
     inside = np.flatnonzero(kernel.node >= 0)
     most = _of_nodes(kernel, kernel.copy)

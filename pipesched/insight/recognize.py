@@ -69,9 +69,7 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
 
 
 def plainest() -> list[tuple[str, Source]]:
-    """Return the built-in schedules, with the fewest parameters first, since with one chunk an interleaved schedule
-    equals a simpler one.
-    """
+    """Return the built-in schedules, fewest parameters first: with one chunk, `interleaved` equals a simpler one."""
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
 
 

@@ -89,9 +89,7 @@ class Why(Record):
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """Return the explanation; `every`: all ranks, the whole critical path, and all gaps. verbose: all
-        assumptions.
-        """
+        """Return the explanation. every: all ranks and gaps, the whole critical path. verbose: all assumptions."""
         bound = self.binding.lines() if self.binding else ()
         facts = "\n".join([*_growth(self), *_instead(self), *bound, *_known(self)])
         rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()

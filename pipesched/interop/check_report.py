@@ -47,9 +47,7 @@ class Checked(Judged):
         return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
-        """Return the report as text: diagnostics with their places, one line per fact, and the schedule on the last
-        line.
-        """
+        """Return the report as text: diagnostics with places, one line per fact, and the schedule on the last line."""
         if self.commands:
             count = len(self.commands)
             texts = [f"command {n} of {count}\n{x.text(color=color)}" for n, x in enumerate(self.commands, 1)]

@@ -133,9 +133,7 @@ def _is(row: list[int], formula: Callable[[int], int]) -> bool:
 
 
 def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """Group stages whose ranks rise, fall or stay the same. rows: for each stage its rank, then the stages that it
-    reads.
-    """
+    """Group stages whose ranks rise, fall or stay. rows: for each stage its rank, then the stages that it reads."""
     low = 0
     while low < len(rows):
         high, step = low + 1, _step(rows, low + 1)

@@ -153,9 +153,7 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """Return True if the W of a rank follow its I in the same order, each after its I, with none missing and no I
-        twice.
-        """
+        """Return True if a rank's W follow its I in the same order, each after its I, none missing or twice."""
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)

@@ -89,9 +89,7 @@ class Slots:
 
 @dataclass
 class _Run:
-    """A run of the lists in order, up to a stop. at: the next place of each rank; end: the end of each slot, -1 if it
-    never runs.
-    """
+    """A run of the lists up to a stop. at: each rank's next place; end: each slot's end, -1 if it never runs."""
 
     slots: Slots
     lists: list[list[int]]

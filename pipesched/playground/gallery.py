@@ -40,9 +40,7 @@ MICROBATCHES = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Played:
-    """A built-in schedule at the sizes of the grid that it accepts. refused: the reason why it is absent, or an empty
-    text.
-    """
+    """A built-in schedule at the sizes of the grid that it accepts. refused: the reason why it is absent, or empty."""
 
     name: str
     title: str
@@ -118,9 +116,7 @@ def _packed(schedule: Schedule) -> str:
 
 
 def _jumps(schedule: Schedule) -> Ints:
-    """Return the difference of each microbatch from the successor of the last of its kind and stage on the rank; shape
-    (operations,).
-    """
+    """Return each microbatch less the successor of the rank's last of its kind and stage; shape (operations,)."""
     own = (schedule.rank.astype(np.int64) * len(COMPUTES) + schedule.op) * schedule.stages + schedule.stage
     order = np.argsort(own, kind="stable")
     microbatch, first = schedule.microbatch[order].astype(np.int64), np.diff(own[order], prepend=-1) != 0

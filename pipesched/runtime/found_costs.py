@@ -33,9 +33,7 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Write the costs in the form of `--costs` or as JSON, to the file of ``-o`` or stdout; then the notes on the
-    costs.
-    """
+    """Write the costs as `--costs` reads them or as JSON, to ``-o`` or stdout; then the notes on them."""
     as_json = dumps(found.to_json() | {"file": path}) + "\n"
     if path and path != "-":
         put(path, as_json if out.format == "json" else found.toml())

@@ -75,8 +75,7 @@ def app(ctx: click.Context) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line, given without the program's name; return the exit status and never raise for a user's
-    mistake.
+    """Run a command line, without the program's name; return the exit status; never raise for a user's mistake.
 
     If `_PIPESCHED_COMPLETE` is in the environment, a shell asks for completions.
     """
@@ -98,9 +97,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Refuse words of the command line with line ends or control characters, except in a command to check, which is
-    data.
-    """
+    """Refuse words with line ends or control characters, except in a command to check, which is data."""
     behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
     if not all(map(str.isprintable, arguments[:behind])):
         from pipesched.shell.mistakes import require_lines

@@ -215,9 +215,7 @@ def check_program(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, last: Ints) -> Iterator[Diagnostic]:
-    """Yield the findings of one stage. taken: the number of the STEP after each reduction; last: each STEP's last W or
-    B.
-    """
+    """Yield one stage's findings. taken: the STEP after each reduction; last: each STEP's last W or B."""
     for number, step in enumerate(steps.tolist()):
         own, stage = reductions[taken == number].tolist(), int(program.stage[step])
         here = (step, f"STEP {number + 1} of stage {stage}")

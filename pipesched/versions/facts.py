@@ -107,9 +107,7 @@ class Versions:
 
     @cached_property
     def lags(self) -> Ints:
-        """The staleness by stage * microbatches + microbatch: the version at the STEP less the version that was
-        read.
-        """
+        """The staleness by stage * microbatches + microbatch: the STEP's version less the version read."""
         return np.where(self.trained, self.batch - self.read_back, 0)
 
     @property

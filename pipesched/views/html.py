@@ -193,9 +193,7 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return for each rank that never ends the text in its row, its instruction, its sentence, and whether it is in the
-    cycle.
-    """
+    """Return, for each rank that never ends, the text in its row, instruction, sentence, and if it is in the cycle."""
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)

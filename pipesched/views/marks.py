@@ -15,9 +15,7 @@ def messages(stop: Standstill) -> list[Link]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a rank that is blocked forever. link: the rank's step of the cycle, None if the rank is not
-    in the cycle.
-    """
+    """A mark in the row of a blocked rank. link: the rank's step of the cycle, None if it is not in the cycle."""
 
     blocked: Blocked
     link: Link | None

@@ -157,9 +157,7 @@ def front(points: Sequence[Point]) -> list[Point]:
 
 
 def axis(values: Sequence[Fraction], begin: int, end: int) -> Axis:
-    """Return an axis from 0, or below it, to a round number at or above the largest value, in 4 to 8 steps of 1, 2 or
-    5.
-    """
+    """Return an axis from 0, or below, to a round number at or above the largest value: 4 to 8 steps of 1, 2 or 5."""
     high, low = max([*values, Fraction(0)]), min([*values, Fraction(0)])
     spread = (high - low) or Fraction(1)
     power = Fraction(10) ** floor(log10(float(spread / 5)))
@@ -218,8 +216,7 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): by its series if the series has one point, else by the words in which its notes
-    differ.
+    """Label each (series, note): a series of one point by its name, others by the words in which its notes differ.
 
     Labels are empty if there is one series of one point.
     """
@@ -278,9 +275,7 @@ def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Sp
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
-    """Yield the places of a label of width `wide` around a spot, near ones first, and the point where a line from the
-    spot meets it.
-    """
+    """Yield places of a label of width `wide` around a spot, near ones first, and where a line from the spot ends."""
     for far in range(18, WIDTH, 6):
         for turn in range(16):
             angle = pi * (turn + 0.5) / 8

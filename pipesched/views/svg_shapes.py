@@ -156,9 +156,7 @@ class Cells(Record):
 
     @cached_property
     def form(self) -> str:
-        """The form of all labels: ``F9.5`` with stages if a rank has more than two chunks, else ``F5`` with a letter,
-        else ``5``.
-        """
+        """The form of all labels: ``F9.5`` if a rank has more than two chunks, else ``F5`` and a letter, else ``5``."""
         forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chart.chunks <= 2 :]
         return next((form for form in forms if self._fits(form)), "number")
 
@@ -214,9 +212,7 @@ class Cells(Record):
                 yield f'<path class="{"f" if RESULT[schedule.op[i]] == Result.ACTIVATION else "g"}"{head} d="{line}"/>'
 
     def _arrow(self, source: int, begin: int, target: int, end: int) -> str:
-        """Return an arrow from the lower edge of a row to the upper edge of a later one, or the reverse, cut at the
-        viewport.
-        """
+        """Return an arrow from the lower edge of a row to the upper edge of a later one, or back, cut to fit."""
         frame, down = self.frame, target > source
         top = frame.y(source) + (frame.row if down else 0)
         rise = frame.y(target) + (0 if down else frame.row) - top

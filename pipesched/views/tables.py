@@ -15,9 +15,7 @@ Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
-    """Return the columns side by side, numbers aligned right; `left`: the columns aligned left. A header may have
-    several lines.
-    """
+    """Return columns side by side, numbers aligned right, those of `left` left. A header may have several lines."""
     heads = [header.split("\n") for header in headers]
     height = max(map(len, heads))
     lines = [*zip(*([""] * (height - len(head)) + head for head in heads), strict=True)]

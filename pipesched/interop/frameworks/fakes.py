@@ -93,8 +93,7 @@ def _loaded(name: str) -> ModuleType | None:
 
 
 class Finder(MetaPathFinder, Loader):
-    """An import hook that, while entered, loads `files` unchanged, takes modules from `made`, and makes Fakes of all
-    other modules.
+    """An import hook that loads `files` unchanged, takes modules from `made`, and fakes all other modules.
 
     silent: packages whose Fakes must not be called.
     """

@@ -196,9 +196,7 @@ def _setting(core: Core, name: str, value: object) -> object:
 
 
 def _layers(said: object, stages: int) -> Callable[[int], int]:
-    """Return the layers of a stage, from one number for all stages, or from a layout such as ``Ett+t++L`` (``t`` is a
-    layer).
-    """
+    """Return the layers of a stage, from one number for all, or from a layout such as ``Ett+t++L`` (``t``: a layer)."""
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
         raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, a t per layer")
@@ -271,9 +269,7 @@ def _gives_pairs(schedules: ModuleType) -> bool:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that it read although its configuration lacks them; they
-    count as off.
-    """
+    """Run the real function for one rank; return the options that its configuration lacks, which count as off."""
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()

@@ -46,9 +46,7 @@ class Passes:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node on the current stream; the first one of a pass also records its computes. of: its stage and
-        microbatch.
-        """
+        """Record a node, and with a pass's first node its computes. of: the pass's stage and microbatch."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []

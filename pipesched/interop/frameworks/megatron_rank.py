@@ -101,9 +101,7 @@ Op: TypeAlias = "tuple[str, object, int, object, Lines]"
 
 @dataclass(eq=False)
 class Event:
-    """An action of a rank. what: compute, send, recv, wait or reduce. place: lines of the framework, as in
-    `Rank.place`.
-    """
+    """An action of a rank. what: compute, send, recv, wait or reduce. place: lines as in `Rank.place`."""
 
     what: str
     place: Lines = ()

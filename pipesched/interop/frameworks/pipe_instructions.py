@@ -70,16 +70,12 @@ class _Stage:
 
 
 def known(given: object) -> str:
-    """Return the name of an instruction: the first known name among its class and base classes; empty if none is
-    known.
-    """
+    """Return an instruction's name: the first known one of its class and base classes; empty if none is known."""
     return next((kind.__name__ for kind in type(given).__mro__ if kind.__name__ in KNOWN), "")
 
 
 def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: str) -> Recorded:
-    """Translate the instructions of all ranks. given: for each rank its instructions, with the lines that created
-    them.
-    """
+    """Translate the instructions of all ranks. given: each rank's instructions, with the lines that created them."""
     rows = [list(row) for row in given]
     unknown = {type(one).__name__ for one, _ in chain(*rows) if not known(one)}
     ranks = [[_read(one, place) for one, place in row if known(one)] for row in rows]
@@ -132,9 +128,7 @@ def _name(stages: list[_Stage]) -> None:
 
 
 def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
-    """Return the microbatches put into each buffer of a stage, in order. arrived: the microbatches sent to the
-    stage.
-    """
+    """Return the microbatches put into each buffer of a stage, in order. arrived: those sent to the stage."""
     loads, puts = stage.all(LOAD), stage.all("RecvActivation")
     if stage.first or not puts:  # the activation stays on the rank
         puts = loads or stage.all(FORWARD)

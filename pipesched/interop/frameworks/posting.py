@@ -46,9 +46,7 @@ class Store(Protocol):
 
 
 class Tensor(Token):
-    """A stand-in for a tensor. made: the module that made it, and this module's input. weight: whether it is a
-    parameter.
-    """
+    """A stand-in for a tensor. made: its module, and that module's input. weight: whether it is a parameter."""
 
     made: tuple[Module, Tensor | None] | None = None
     requires_grad = True

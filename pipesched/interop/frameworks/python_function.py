@@ -71,9 +71,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Return the parameters of a function by name, True if required; and True if the function takes any further option
-    (`**`).
-    """
+    """Return a function's parameters, True if required; and True if it takes any further option (`**`)."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

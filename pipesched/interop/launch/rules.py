@@ -60,9 +60,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule against a choice. says: the reason, in which braces name attributes of a `Setup`; source: project and
-    file.
-    """
+    """A rule against a choice. says: the reason; braces name attributes of a `Setup`. source: project and file."""
 
     broken: Callable[[Setup], object]
     says: str

@@ -84,9 +84,7 @@ class Blocked:
         return (), (peer,) if peer in self.front else ()
 
     def _absent(self, group: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the members that have not called a collective, and the members that wait elsewhere, each member
-        once.
-        """
+        """Return the members that have not called a collective, and those that wait elsewhere, each once."""
         if (group, number) not in self._met:
             ranks = self.job.groups[group].ranks
             uncalled = tuple(rank for rank in ranks if self._called.get((group, rank), -1) < number)
@@ -136,9 +134,7 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The ranks that do not wait for other ranks, each with the number of ranks that wait for it, directly or
-        indirectly.
-        """
+        """The ranks that wait for no other, each with the number of ranks that wait for it, also indirectly."""
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 

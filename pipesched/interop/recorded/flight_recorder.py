@@ -135,9 +135,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
 
 
 def _pipelines(groups: Sequence[Group], program: Program) -> list[Group]:
-    """Return the groups with the plan's number of ranks; if any of them is called `pp` or `pipeline`, only groups with
-    these names.
-    """
+    """Return the groups with the plan's number of ranks; if some are called `pp` or `pipeline`, only those."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
         group = groups[0]
@@ -290,9 +288,7 @@ def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Table
 
 @lru_cache(maxsize=1024)
 def end_of(name: str) -> tuple[int, int, int]:
-    """Return 1 for a send or 0 for a receive, the rank that posts it, and its peer; `_BATCH` or `_NONE` for other
-    entries.
-    """
+    """Return 1 for a send or 0 for a receive, its rank, and its peer; `_BATCH` or `_NONE` for other entries."""
     found = _PEERS.fullmatch(name)
     if found is None:
         return _BATCH if name.endswith(":coalesced") else _NONE
@@ -340,9 +336,7 @@ def size_of(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
 def _recorded(
     groups: Sequence[Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """Build the run of one pipeline. Its groups, sorted by name, correspond to the plan's communicators in ascending
-    order.
-    """
+    """Build one pipeline's run; its groups by name are the plan's communicators in ascending order."""
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks

@@ -36,9 +36,7 @@ _LARGE = 1 << 24  # bytes of dumps from which several processes read
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call relative to its rank. towards: the peer's place in the group less the rank's own place; 0 for a
-    collective.
-    """
+    """A call relative to its rank. towards: the peer's place in the group less the rank's own; 0: a collective."""
 
     name: str
     group: str

@@ -171,9 +171,7 @@ class Order:
 
     @cached_property
     def _ends(self) -> Bools:
-        """True for collectives at the end of a step: most ranks call them after they have received as many messages as
-        they sent.
-        """
+        """True for collectives at the end of a step: most ranks have by then received as much as they sent."""
         job = self.job
         even = np.zeros(len(job.call), dtype=np.bool_)
         for at in range(len(job.ranks)):

@@ -72,9 +72,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """The messages by side of their channel (sends or receives). key: number of the side; position: place on that
-    side.
-    """
+    """The messages by side of their channel (sends or receives). key: the side's number; position: place on it."""
 
     index: Ints
     key: Ints
@@ -127,9 +125,7 @@ class Held:
 
     @cached_property
     def _channels(self) -> tuple[Ints, Ints, Ints]:
-        """The sides of the plan's channels: keys, start of each in the plan sorted by side, messages per step of
-        each.
-        """
+        """The sides of the plan's channels: key, start in the plan sorted by side, messages per step."""
         keys, first, count = np.unique(np.sort(self.plan.key), return_index=True, return_counts=True)
         return keys, first, count
 

@@ -225,9 +225,7 @@ def _instructions(event: Mapping[str, Any]) -> list[tuple[int, float, str]]:
 
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
-    """Return the peer and communicator of each message by the plan; peer -1 if the plan has no such message on that
-    rank.
-    """
+    """Return each message's peer and communicator by the plan; peer -1 if its rank has no such message."""
     index = np.flatnonzero(program.sends | program.receives)[::-1]  # the first of equal messages
     rows = zip(*(x[index].tolist() for x in (program.rank, program.op, program.stage, program.microbatch)), strict=True)
     planned = dict(zip(rows, index.tolist(), strict=True))

@@ -151,9 +151,7 @@ def _head(program: Program) -> str:
 
 
 def _stage(program: Program, rank: int) -> str:
-    """Return the text of a stage's instructions: one line per compute, with its receives before it and its sends after
-    it.
-    """
+    """Return the text of a stage's instructions: a line per compute, with the receives before and the sends after."""
     text, line = [f"    {rank}: [\n"], ""
     last = rank == program.ranks - 1
     words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])
@@ -168,9 +166,7 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """Return the instructions of a stage for which DeepSpeed has a name. ends: add loads, for the first or the last
-    stage.
-    """
+    """Return a stage's instructions that DeepSpeed names. ends: add loads, for the first or the last stage."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     words: Words = []
     loaded = 0

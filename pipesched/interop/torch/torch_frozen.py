@@ -21,9 +21,7 @@ from pipesched.model.schedule import Schedule
 
 
 def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
-    """Return the order with a B for every stage, none of them frozen; times: the timeline of `schedule`, which
-    finishes.
-    """
+    """Return the order with a B for every stage, none frozen. times: the timeline of `schedule`, which finishes."""
     placement = schedule.placement
     frozen = np.isin(schedule.stage, placement.frozen)
     op = np.where(frozen & (schedule.op == Op.I), Op.B, schedule.op).astype(schedule.op.dtype)

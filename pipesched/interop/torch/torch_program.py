@@ -96,9 +96,7 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """Return the first wrong pair of each key, by the index of its second entry (of its last entry, if the list ends
-    there).
-    """
+    """Return the first wrong pair of each key, by the index of its second entry; the last one if the list ends."""
     first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))

@@ -25,9 +25,7 @@ _NUMBERS = _BATCH, _MICRO, _STEPS = TABLES.places["numbers"]
 
 
 def part(settings: Settings) -> Settings:
-    """Return the settings without null batch sizes, and with lists marked as unknown, since autotuning tries their
-    values.
-    """
+    """Return the settings without null batch sizes; lists, whose values autotuning tries, become unknown."""
     lists = {x.key: replace(x, value=Unset("a list for autotuning")) for x in settings if isinstance(x.value, list)}
     absent = {key for key in _NUMBERS if settings(key).value is None}
     given = {x.key: lists.get(x.key, x) for x in settings if x.key not in absent}

@@ -68,9 +68,7 @@ def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -
 
 
 def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
-    """Return the environment in which every bash loads the recorders at its start, and other programs find them first
-    in PATH.
-    """
+    """Return the environment: every bash loads the recorders, and other programs find them first in PATH."""
     functions = {name: f'__pipesched_record {name} "$@"' for name in PROGRAMS}
     functions |= dict.fromkeys(_REPLACED["inert"], ":")
     functions |= {name: f"__pipesched_asked {name}" for name in _REPLACED["asked"]}
@@ -97,9 +95,7 @@ def _environment(folder: Path, records: Path, bash: str) -> dict[str, str]:
 
 
 def _executed(command: list[str], environment: Mapping[str, str], records: Path, seconds: float) -> int | None:
-    """Run a command in its own process group, and kill the group; return its status, None if it exceeded its time
-    limit.
-    """
+    """Run a command in its own process group, and kill the group; return its status, None at the time limit."""
     limits = f"ulimit -f 102400 -t {max(1, int(seconds))}; "
     process = subprocess.Popen(
         [command[0], "-c", f'{limits}builtin exec "$0" "$@"', *command],

@@ -53,9 +53,7 @@ OTHERS, OWN = ([Mark(**row) for row in _MADE[name]] for name in ("others", "own"
 
 
 def others(settings: Settings) -> tuple[str, Setting | str] | None:
-    """Return the project without rules to which the configuration belongs, and the setting or word that shows it; or
-    None.
-    """
+    """Return the project without rules to which the settings belong, and the setting or word that shows it."""
     return next(((mark.project, found) for mark in OTHERS if (found := mark.of(settings))), None)
 
 

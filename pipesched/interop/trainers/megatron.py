@@ -58,9 +58,7 @@ def _name(x: Sizes) -> str | None:
 
 
 def _options(x: Sizes) -> tuple[str, ...]:
-    """Return the options for Megatron's own code if its order or messages differ from the library's, which has groups
-    of p.
-    """
+    """Return the options for Megatron's own code if its order or messages differ from the library's groups of p."""
     group = x.count(_GROUP)
     if x.v is None or x.v == 1 or x.on("overlap_moe_expert_parallel_comm"):
         return ()

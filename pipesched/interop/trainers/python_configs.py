@@ -44,9 +44,7 @@ _ELSEWHERE = Unset("made by another function")
 
 @dataclass(frozen=True)
 class PythonConfig:
-    """A configuration. given: settings by section and name. open: the place where it was passed to code outside of the
-    file.
-    """
+    """A configuration. given: settings by section and name. open: where it is passed to code outside the file."""
 
     name: str
     at: Span
@@ -171,9 +169,7 @@ class _File:
 
 
 def _many(entries: list[object]) -> bool:
-    """Return True if a list with its nested lists has more than `_ENTRIES` entries; a list that occurs twice counts
-    twice.
-    """
+    """Return True if a list has more than `_ENTRIES` entries with those of nested lists, each as often as it occurs."""
     found, inside = 0, [entries]
     while inside and found <= _ENTRIES:
         entries = inside.pop()
@@ -287,9 +283,7 @@ class _Body:
         return made
 
     def made(self, value: ast.expr) -> PythonConfig | None:
-        """Return the configuration that an expression makes: a name, a function of the file, ``Trainer.Config(…)``;
-        otherwise None.
-        """
+        """Return the configuration that a name, a function of the file or ``Trainer.Config(…)`` makes, or None."""
         if isinstance(value, ast.Name):
             return self.configs.get(value.id)
         if not isinstance(value, ast.Call):

@@ -46,9 +46,7 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """The options of a command. repeated: options replaced by a later one. open: holes that may contain more options.
-    names: offsets.
-    """
+    """A command's options. repeated: replaced by a later one. open: holes that may hide more. names: offsets."""
 
     given: dict[str, Setting] = field(default_factory=dict)
     repeated: list[Setting] = field(default_factory=list)
@@ -290,9 +288,7 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
 
 
 def beside(source: str, path: str) -> str | None:
-    """Return the path of a file that a configuration names, in the current folder or its own; None if it does not
-    exist.
-    """
+    """Return the path of a file that a configuration names, in the current folder or its own, if it exists."""
     return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
 
 

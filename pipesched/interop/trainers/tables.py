@@ -120,9 +120,7 @@ class Facts:
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule about these keys is reported: the settings in the text, or the first
-        key.
-        """
+        """Return the settings at which a rule on these keys is reported: those in the text, or the first key."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 
@@ -138,9 +136,7 @@ class Rule:
 
 
 class _Names(dict[str, object]):
-    """The names of a condition: keys, which stand for themselves, facts of the file, and facts of the trainer's
-    module.
-    """
+    """The names of a condition: keys, which stand for themselves, facts of the file and of the trainer's module."""
 
     def __init__(self, tables: Tables, facts: Facts) -> None:
         super().__init__((key, key) for key in tables.every)

@@ -129,9 +129,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Return the values of a JSON text; in a template, a capitalized word is unknown: ``"train_batch_size":
-    CONFIG_BATCH_SIZE``.
-    """
+    """Return a JSON text's values; a template's word is unknown: ``{"train_batch_size": CONFIG_BATCH_SIZE}``."""
     try:
         return json_of(text)
     except json.JSONDecodeError:

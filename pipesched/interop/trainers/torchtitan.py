@@ -54,9 +54,7 @@ def torch_least(release: str) -> tuple[int, int]:
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
-    """Return the releases that read such a text: TOML up to 0.2.2; a command line with a configuration's name from
-    0.3.0.
-    """
+    """Return the releases that read such a text: TOML up to 0.2.2; the name of a configuration from 0.3.0."""
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
@@ -166,9 +164,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: the layers of the model, plus the layers by which its first and last stage are
-        shorter.
-        """
+        """The layers to be divided: the model's, plus those by which its first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
@@ -211,9 +207,7 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings of keys, including defaults; `cut` means those that make the stages; of the degrees only
-        given ones.
-        """
+        """Return settings, also defaults; `cut`: those that make the stages; of the degrees, only given ones."""
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
@@ -266,9 +260,7 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _takes_configuration(case: Case) -> bool:
-    """Return True if the settings name a configuration, or are a command line of 0.3.0 or later, which must name
-    one.
-    """
+    """Return True if the settings name a configuration, or are a command line of 0.3.0 or later, which must."""
     return _CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
 
 

@@ -81,9 +81,7 @@ class Trainer:
         return tuple(x for x in VERSIONS if x.number >= least)
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """Return the possible releases of a configuration: those with all of its keys; if there are none, all that read
-        it.
-        """
+        """Return a configuration's possible releases: those with all its keys, or else all that read it."""
         table, keys = self.releases, self.keys(settings)
         read = self.releases_of(settings) if self.releases_of else table
         own = [keys[x.key] for x in settings if x.key in keys]
@@ -172,9 +170,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """Return the trainer whose options a command has, if its forks share them and read p, v and m in the same way; else
-    None.
-    """
+    """Return the trainer with a command's options, if its forks share them and read p, v and m alike; else None."""
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
     return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
 

@@ -33,9 +33,7 @@ class Possible:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The plan, facts and errors that hold in every world; notes of the newest release; errors that hold in some
-    worlds.
-    """
+    """Plan, facts and errors that hold in every world; the newest release's notes; errors that hold in some worlds."""
 
     plan: Plan
     facts: tuple[Fact, ...] = ()

@@ -24,9 +24,7 @@ from pipesched.orders.codes import OrdersCode
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 for one on another
-    rank.
-    """
+    """Yield PS601, a missing reduction; PS602, a second one; PS603, an early one; PS303, one on another rank."""
     program = subject.own
     if subject.analysis.schedule.forward_only or subject.analysis.schedule.steps:
         return

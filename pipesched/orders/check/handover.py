@@ -54,9 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield operations without their input, each with its producer, the place of the producer, and the place of the
-    receive.
-    """
+    """Yield operations without their input, each with its producer, and the places of producer and receive."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage

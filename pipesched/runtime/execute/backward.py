@@ -134,9 +134,7 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Return True if torch's W is correct for a group: before 2.13 it counts a weight twice if a stage uses it several
-    times.
-    """
+    """Return True if torch's W is right for a group: before 2.13 it counts a weight twice that is used twice."""
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 

@@ -27,9 +27,7 @@ def snapshot(module: nn.Module) -> list[Tensor]:
 
 
 class Delayed:
-    """The undivided model. The versions that F and B read follow from the stream's lists, as for a rank of a
-    pipeline.
-    """
+    """The undivided model; F and B read the versions that follow from the stream's lists, as on a rank."""
 
     def __init__(
         self, net: Net, stream: Stream, device: torch.device | str, descend: Callable[[nn.Module], None]

@@ -273,8 +273,7 @@ class Runtime:
     def evaluate(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Evaluation:
-        """Run only the forwards of all m microbatches, in the order of the stream; return outputs, and losses if
-        targets are given.
+        """Run only the forwards, in the order of the stream; return outputs, and losses if targets are given.
 
         Arguments are as for `step`. Gradients are disabled and all modules are in evaluation mode during the call;
         ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole step.
@@ -382,9 +381,7 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """The largest number of versions of each stage's weights at once so far, by storage; {} without STEPs
-        inside.
-        """
+        """The most versions of each stage's weights at once so far, by storage; {} without STEPs inside."""
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -510,9 +507,7 @@ class Runtime:
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
-        """Return a stage's input and output boundaries by microbatch; None for the output of the last stage, which has
-        the loss.
-        """
+        """Return a stage's boundaries by microbatch; the last stage, which has the loss, has no output (None)."""
         read, last = self.stream.read(stage), stage + 1 == self.stream.stages
         leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
         return [entering(boundaries, read) for boundaries in self.boundaries], leaving

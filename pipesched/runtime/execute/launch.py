@@ -105,9 +105,7 @@ class Job:
 
 
 class Compared(TypedDict):
-    """The losses by step, of the program and of the undivided model; the largest error of all tensors, and its
-    location.
-    """
+    """The losses by step, of program and undivided model; the largest error of all tensors, and its location."""
 
     losses: list[float | None]
     undivided: list[float]
@@ -277,9 +275,7 @@ def _result(given: Ended) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of the ranks: local sockets only, one thread each, and no torch log of faults that are
-    reported here.
-    """
+    """Return the ranks' environment: local sockets, one thread each, no torch log of faults reported here."""
     wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
     return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}

@@ -71,9 +71,7 @@ class Message:
         return self.other if self.other >= 0 else self.stage + _ONWARD[self.kind]
 
     def __str__(self) -> str:
-        """Return ``activation 2 of stage 0, rank 0 to rank 1``; ``… of stage 0 for stage 3, …`` if not to a
-        neighbour.
-        """
+        """Return ``activation 2 of stage 0, rank 0 to rank 1``; ``… for stage 3, …`` if not to a neighbour."""
         number = f" {self.microbatch}" if self.microbatch >= 0 else ""
         far = f" for stage {self.other}" if self.other >= 0 else ""
         return f"{_WORDS[self.kind]}{number} of stage {self.stage}{far}, rank {self.source} to rank {self.target}"

@@ -31,9 +31,7 @@ class _Box:
 
 
 class _Away(NamedTuple):
-    """A storage in host memory, and its holders on the device: boxes or tensors, each with dtype, offset, size and
-    stride.
-    """
+    """A storage in host memory, and its holders: boxes or tensors, each with dtype, offset, size and stride."""
 
     host: Tensor
     holders: list[tuple[_Box | Tensor, torch.dtype, _Shape]]

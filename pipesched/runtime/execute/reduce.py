@@ -59,9 +59,7 @@ class Reduction:
 
     @torch.no_grad()
     def reduce(self, stage: int) -> None:
-        """Run REDUCE_GRAD: divide and average every copy of a stage on this rank. A collective of the stage's
-        replicas.
-        """
+        """Run REDUCE_GRAD: divide and average every copy of a stage here. A collective of its replicas."""
         for held in [held for held in self._modules if held[1] == stage]:
             for weight in _weights(self._modules[held]):
                 left = self._unreduced[weight]

@@ -94,8 +94,7 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """Run F of the last stage; return its output, and the loss as a number without a graph. score: the loss as a
-        function of the output.
+        """Run F of the last stage; return its output and its loss, a number. score: the loss of an output.
 
         Raises:
             RunError: PS824, if the loss is not a scalar.

@@ -150,9 +150,7 @@ class _Model:
             raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
 
     def apart(self, group: Sequence[Weight]) -> list[Weight]:
-        """Return one name per tensor. With two copies of each stage, either all names are one tensor on a rank, or none
-        are.
-        """
+        """Return one name per tensor. With two copies of each stage, a rank ties either all names or none."""
         once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) for y in group[:at])]
         if len(self.routes) == 1:
             return once

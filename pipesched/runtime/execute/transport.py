@@ -65,9 +65,7 @@ OTHERS = Transport(tagged=False, host=False)  # also correct on a backend with t
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits for the
-    handles.
-    """
+    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -174,9 +172,7 @@ class Channels:
         return theirs
 
     def sweep(self) -> None:
-        """Release arrived messages. Only the oldest message to each target is polled, since each direction keeps its
-        order.
-        """
+        """Release arrived messages; only the oldest to each target is polled, since a direction keeps its order."""
         if not self._transport.host:
             _drop_done(self._sent)
             while self._queued and done(self._queued[0][1]):

@@ -80,9 +80,7 @@ class Watch(threading.Thread):
             self._end(self.fault)
 
     def publish(self, fault: Fault, *, weak: bool = False) -> None:
-        """Publish the main thread's fault to all ranks, unless a better one is known. weak: any other fault is
-        better.
-        """
+        """Publish the main thread's fault, unless a better one is known. weak: any other fault is better."""
         if weak:
             self._weak = fault, time.monotonic() + PATIENCE
         else:
@@ -139,9 +137,7 @@ class Watch(threading.Thread):
         self._looked = now
 
     def _found(self) -> Fault | None:
-        """Return the fault to act on: one reported by others, raised here, observed here, or with weak evidence, in
-        this order.
-        """
+        """Return the fault to act on: reported by others, raised here, observed here, or weak, in this order."""
         if self._told:
             return min(self._told.values(), key=_order)
         if self._raised is not None:

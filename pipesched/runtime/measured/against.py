@@ -218,9 +218,7 @@ class _Clocked(Chart):
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
-    """Return a plan and one measured step as charts on one clock: a tick is a nanosecond, a unit the time for a cost of
-    1.
-    """
+    """Return plan and measured step as charts on one clock: a tick is a nanosecond, a unit the time for a cost of 1."""
     schedule, scale = plan.schedule, run.unit
     never = (-1,) * schedule.ranks
     planned = Timeline(

@@ -113,9 +113,7 @@ _LEFT = 2
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted cost of one stage in nanoseconds. low, high: quartiles. samples: values that count; left_out:
-    outliers.
-    """
+    """A stage's fitted cost in nanoseconds. low, high: quartiles. samples: values that count; left_out: outliers."""
 
     cost: str
     stage: int

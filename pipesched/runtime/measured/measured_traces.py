@@ -55,9 +55,7 @@ def read(sources: Sequence[Source]) -> Measured:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """Return the slots of a file, and whether it contains GPU kernels. number: the rank, if the file does not name
-    one.
-    """
+    """Return a file's slots, and whether it has GPU kernels. number: the rank, if the file does not name one."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):

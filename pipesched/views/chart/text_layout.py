@@ -38,9 +38,7 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank in the cycle, a rank that waits for it, the end of a phase, or a
-        strip.
-        """
+        """Return the character for idle time, a rank in the cycle or waiting for it, a phase's end, or a strip."""
         return SIGNS[meaning][self.ascii]
 
 

@@ -132,9 +132,7 @@ def _token_end(chars: str, at: int) -> tuple[int, bool]:
 
 
 def _with_body(asking: list[Token], text: Text, begin: int) -> tuple[Token, int]:
-    """Attach the heredoc, the lines up to the delimiter (the next token), to a sign ``<<``; return the index after
-    them.
-    """
+    """Attach a heredoc, the lines up to its delimiter (the next token), to a sign ``<<``; return the index after it."""
     sign, word = asking[0], "".join(x.text.chars for x in asking[1:] if not x.sign)
     delimiter, stripped, at = re.sub(r"['\"\\]", "", word), sign.text.chars.endswith("-"), begin
     while at < len(text):
