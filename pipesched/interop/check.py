@@ -27,7 +27,7 @@ from pipesched.interop.trainers.trainers import TRAINERS, Trainer, like, named, 
 from pipesched.interop.trainers.worlds import Outcome, outcome
 from pipesched.interop.verify_line import command
 from pipesched.library.inputs import read_path
-from pipesched.model.torch_versions import DEFAULT, TorchVersion
+from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.source import Source
 
 _COMMAND = "the command"
@@ -144,14 +144,15 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
     made = outcome(row, case, worlds, csv)
     _require_ranks(case, made.plan, asked)
     if release is None and (told := _telling(row, case)):
-        made = Outcome(_without_defaults(row, case), notes=made.notes, not_judged=made.not_judged, diagnostics=(told,))
+        bare = row.plan(replace(case, settings=replace(case.settings, defaults={})))
+        made = Outcome(bare, notes=made.notes, not_judged=made.not_judged, diagnostics=(told,))
     launched = [*_launched(case, asked)]
-    assumed = (("release", release is None), ("torch", row.torch_of is not None and asked.torch_version is None))
+    assumed = (("release", release is None), ("torch", row.torch_least is not None and asked.torch_version is None))
     return Checked(
         settings.source.name,
         row.name,
         case.release,
-        None if row.torch_of is None else str(case.torch),
+        None if row.torch_least is None else str(case.torch),
         tuple(name for name, taken in assumed if taken),
         plan=made.plan,
         facts=(*(x for x in launched if isinstance(x, Fact)), *made.facts),
@@ -189,7 +190,7 @@ def _case(
     settled = row.settled(settings)
     releases = (release,) if release else row.candidates(settled)
     newest = releases[-1]
-    torch = asked.torch_version or (row.torch_of(newest) if row.torch_of else DEFAULT)
+    torch = asked.torch_version or row.torch(newest)
     processes = asked.processes or _processes(settings)[0]
     case = Case(
         settled,
@@ -219,11 +220,6 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
     notes = (*settings.taken, f"the sizes are read as in {row.name} and its forks; no rules are checked")
     return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
-
-
-def _without_defaults(row: Trainer, case: Case) -> Plan:
-    """Return the schedule that the settings request without the trainer's defaults."""
-    return row.plan(replace(case, settings=replace(case.settings, defaults={})))
 
 
 def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipesched.compile import Loaded, Options, examine, load
 from pipesched.diagnostics import PipeschedError
@@ -12,63 +11,29 @@ from pipesched.interop.trainers.case import Case, Fact, Findings, Plan, wrong
 from pipesched.interop.trainers.scripts import beside
 from pipesched.interop.trainers.settings import Setting
 from pipesched.library.inputs import read_path
+from pipesched.model.schedule import Schedule
 
 _CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: ChunkedLossWrapper"
-_SIZES = ("ranks", "microbatches", "stages")
 
 
-@dataclass(frozen=True)
-class Replaced:
-    """A plan, and the loaded CSV whose order replaces the plan's schedule."""
-
-    case: Case
-    plan: Plan
-    path: str
-    loaded: Loaded
-
-    @property
-    def other_size(self) -> str | None:
-        """The name of the first size in which the CSV differs from the settings, or None."""
-        wanted = ((name, getattr(self.plan, name)) for name in _SIZES)
-        schedule = self.loaded.schedule
-        return next((x for x, count in wanted if count is not None and count != getattr(schedule, x)), None)
-
-    @property
-    def placement(self) -> list[int]:
-        """The rank of every stage in the CSV."""
-        placed: list[int] = self.loaded.schedule.placement.rank_of[0].tolist()
-        return placed
-
-
-def _placement(plan: Plan) -> list[int] | None:
-    """Return the rank of every stage by the schedule's name, None if unknown."""
+def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str, str | None] | None:
+    """Return why a CSV does not fit its settings, and so is not verified, with the remedy; None if it fits."""
+    if schedule.program is not None:
+        message = f"{path} names its messages; {case.trainer} loads only computes"
+        return message, f"pipesched emit {path} --target torch-csv"
+    for name in ("ranks", "microbatches", "stages"):
+        wanted, count = getattr(plan, name), getattr(schedule, name)
+        if wanted not in (None, count):
+            return f"{path} has {count} {name}; the settings make {wanted}", None
     if plan.ranks is None or plan.stages is None:
         return None
-    if plan.placement == "vee":
-        return [*range(plan.ranks), *reversed(range(plan.ranks))]
-    return [stage % plan.ranks for stage in range(plan.stages)]
-
-
-def _size(x: Replaced) -> str:
-    name = x.other_size or ""
-    return f"{x.path} has {getattr(x.loaded.schedule, name)} {name}; the settings make {getattr(x.plan, name)}"
-
-
-def _placed(x: Replaced) -> str:
-    by_stage, kind = ",".join(map(str, x.placement)), "the V" if x.plan.placement == "vee" else "the loop"
-    return f"{x.path} has its stages on ranks {by_stage}; by the name {x.plan.name} they are built on {kind}"
-
-
-_REFUSALS: tuple[tuple[Callable[[Replaced], bool], Callable[[Replaced], str], str | None], ...] = (
-    (
-        lambda x: x.loaded.schedule.program is not None,
-        lambda x: f"{x.path} names its messages; {x.case.trainer} loads only computes",
-        "pipesched emit {path} --target torch-csv",
-    ),
-    (lambda x: x.other_size is not None, _size, None),
-    (lambda x: _placement(x.plan) not in (None, x.placement), _placed, None),
-)
-"""Condition, message and help; the first row whose condition holds is reported, and the CSV is not verified."""
+    vee = plan.placement == "vee"
+    there = [*range(plan.ranks), *reversed(range(plan.ranks))] if vee else [x % plan.ranks for x in range(plan.stages)]
+    found = schedule.placement.rank_of[0].tolist()
+    if found == there:
+        return None
+    by_stage, kind = ",".join(map(str, found)), "the V" if vee else "the loop"
+    return f"{path} has its stages on ranks {by_stage}; by the name {plan.name} they are built on {kind}", None
 
 
 def csv(case: Case, plan: Plan) -> Findings:
@@ -81,15 +46,14 @@ def csv(case: Case, plan: Plan) -> Findings:
         yield wrong(InteropCode.CONFIG_CSV, f"file {name[:100]} does not exist", source, plan.csv)
         return
     try:
-        x = Replaced(case, plan, path, _load(path, case))
+        loaded = _load(path, case)
     except PipeschedError as error:
         yield from error.diagnostics
         return
-    for broken, says, help in _REFUSALS:
-        if broken(x):
-            yield wrong(InteropCode.CONFIG_CSV, says(x), source, plan.csv, help=help and help.format(path=path))
-            return
-    yield from _verified(x, plan.csv)
+    if refused := _refused(path, case, plan, loaded.schedule):
+        yield wrong(InteropCode.CONFIG_CSV, refused[0], source, plan.csv, help=refused[1])
+        return
+    yield from _verified(path, case, loaded, plan.csv)
 
 
 def _load(path: str, case: Case) -> Loaded:
@@ -98,14 +62,13 @@ def _load(path: str, case: Case) -> Loaded:
     return load(replace(read, name=name), Options(torch_version=case.torch))
 
 
-def _verified(x: Replaced, setting: Setting) -> Findings:
-    schedule, case = x.loaded.schedule, x.case
-    report = examine(x.loaded, Options(torch_version=case.torch)).report
+def _verified(path: str, case: Case, loaded: Loaded, setting: Setting) -> Findings:
+    schedule, report = loaded.schedule, examine(loaded, Options(torch_version=case.torch)).report
     yield from report.diagnostics
     if report.ok:
         split = ", backward in I and W" if schedule.split else ""
-        yield Fact("CSV", f"{x.path} holds: {len(schedule)} operations{split}")
+        yield Fact("CSV", f"{path} holds: {len(schedule)} operations{split}")
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
-        message = f"{x.path} has I and W: under the chunked loss the last norm gets no gradient, silently"
+        message = f"{path} has I and W: under the chunked loss the last norm gets no gradient, silently"
         help = "use a --config without ChunkedLossWrapper, and activation_checkpoint:none"
         yield wrong(InteropCode.CONFIG_SILENT, message, _CHUNKED, setting, help=help)

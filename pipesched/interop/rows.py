@@ -46,14 +46,14 @@ ROWS: tuple[Row, ...] = (
     Check(
         "torch: each stage on one rank, with a backward, full after frozen stages; the last stage's forwards in order",
         ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
-        Lazy("interop.torch.checks:order"),
+        Lazy("interop.torch.torch_order:check_torch_order"),
         Needs.TORCH,
         place=90,
     ),
     Check(
         "torch: computes are between UNSHARD and RESHARD; the version has all actions and waits",
         ("PS805", "PS807", "PS808"),
-        Lazy("interop.torch.checks:program"),
+        Lazy("interop.torch.torch_program:check_torch_program"),
         Needs.TORCH | Needs.OWN,
         place=100,
     ),
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
         default=False,
         on=("verify",),
         after="framework_time",
-        into=Lazy("interop.torch.checks:Sharding"),
+        into=Lazy("interop.torch.torch_program:Sharding"),
     ),
     Option(
         "recorded",

@@ -18,7 +18,7 @@ from pipesched.interop.launch.rules import Rule, Setup, only_schedules
 
 _ENGINE, _MODULE = "DeepSpeed, deepspeed/runtime/pipe/engine.py", "DeepSpeed, deepspeed/runtime/pipe/module.py"
 RULES = (
-    only_schedules({"1f1b": ""}, f"{_ENGINE}: TrainSchedule"),
+    only_schedules(["1f1b"], f"{_ENGINE}: TrainSchedule"),
     Rule(
         lambda x: x.choice.p > 1 and x.x.zero > 1,
         "its pipeline engine refuses ZeRO {x.x.zero}, which splits gradients",

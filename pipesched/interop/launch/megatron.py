@@ -21,7 +21,7 @@ from pipesched.planning.transformer.megatron_layout import layout_of
 
 _ARGUMENTS = "Megatron-LM, megatron/training/arguments.py: validate_args"
 RULES = (
-    only_schedules({"1f1b": "", "interleaved": ""}, "Megatron-LM, megatron/core/pipeline_parallel/schedules.py"),
+    only_schedules(["1f1b", "interleaved"], "Megatron-LM, megatron/core/pipeline_parallel/schedules.py"),
     Rule(
         lambda x: x.x.zero > 1,
         "its distributed optimizer corresponds to ZeRO 1, not {x.x.zero}",

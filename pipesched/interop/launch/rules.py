@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,11 +51,8 @@ class Setup:
 
     def since(self, release: str) -> bool:
         """Return True for this release and later ones."""
-        return _numbers(self.release) >= _numbers(release)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))
+        own, first = (tuple(map(int, x.split("."))) for x in (self.release, release))
+        return own >= first
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,6 @@ NOT_WRITTEN = (
 )
 
 
-def only_schedules(names: Mapping[str, str], source: str) -> Rule:
+def only_schedules(names: Collection[str], source: str) -> Rule:
     """Return the rule that a trainer runs only these schedules."""
     return Rule(lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs only {' and '.join(names)}", source)

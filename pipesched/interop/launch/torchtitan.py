@@ -31,6 +31,7 @@ _BY_CSV = {
     "v_half": "ZBVZeroBubble",
     "v_min": "ZBVZeroBubble",
 }
+_NAMES = {**_CLASSES, **_BY_CSV}
 _SPLIT = ("zb_h1", "zb_h2", "zb_v", "v_half", "v_min", "interleaved_zb")
 _FLAVORS = {
     (6, 256, 16, 2048): ("llama3", "debugmodel"),
@@ -53,7 +54,7 @@ _FLAVORS = {
 _DIMS = "torchtitan 0.2, distributed/parallel_dims.py"
 _FSDP = "torchtitan 0.2, models/llama3/infra/parallelize.py"
 RULES = (
-    only_schedules({**_CLASSES, **_BY_CSV}, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
+    only_schedules(_NAMES, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
     Rule(
         lambda x: x.x.recompute == "selective",
         "it can recompute operations or everything, but not only scores",
@@ -172,7 +173,7 @@ def _parallel(x: Setup, *, by_csv: bool) -> Iterator[str]:
     yield f"pipeline_parallel_degree = {choice.p}"
     if choice.p == 1:
         return
-    yield f'pipeline_parallel_schedule = "{({**_CLASSES, **_BY_CSV})[choice.schedule]}"'
+    yield f'pipeline_parallel_schedule = "{_NAMES[choice.schedule]}"'
     if by_csv:
         yield 'pipeline_parallel_schedule_csv = "plan.csv"'
     yield f"pipeline_parallel_microbatch_size = {training.microbatch}"

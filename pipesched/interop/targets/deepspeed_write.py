@@ -84,20 +84,6 @@ Words = list[tuple[str, int]]
 """Instructions of a stage: name and microbatch."""
 
 
-def refused(schedule: Schedule, program: Program | None) -> Iterator[Diagnostic]:
-    """Yield PS814 for a schedule that DeepSpeed's pipeline engine cannot run."""
-    yield from CONSUMER.refusals(schedule)
-    if program is not None:
-        yield from _unknown(schedule, program)
-    placement = schedule.placement
-    if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
-        by_stage = " ".join(map(str, placement.rank_of[0].tolist()))
-        help = "use a schedule with one stage per rank, such as 1F1B or GPipe"
-        yield CONSUMER.refusal(
-            schedule, f"this schedule has its stages on ranks {by_stage}", ("in DeepSpeed stage s is on rank s"), help
-        )
-
-
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     """Refuse the first instruction that the engine does not have, or that is in a batch or on another communicator."""
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
@@ -112,35 +98,6 @@ def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
             place = f"rank {int(program.rank[index])}, step {program.step(index)}"
             labels = (Label(program.origin.place(index).span, place),)
             yield CONSUMER.refusal(schedule, f"its program has {program[index]}", why, help, labels)
-
-
-def pieces(program: Program) -> Iterator[str]:
-    """Yield the text of the module, stage by stage."""
-    yield _head(program)
-    for rank in range(program.ranks):
-        yield _stage(program, rank)
-    yield "}\n"
-
-
-def by_rank(program: Program) -> Iterator[str]:
-    """Yield one module per stage, with only that stage's instructions."""
-    for rank in range(program.ranks):
-        yield f"{_head(program)}{_stage(program, rank)}}}\n"
-
-
-def settings(program: Program, path: str) -> list[str]:
-    """Return the lines for the user: the settings and calls that use the file."""
-    placement = program.placement
-    return [
-        f"DeepSpeed 0.19: PipelineModule(..., num_stages={placement.stages}), and in its JSON "
-        f'"gradient_accumulation_steps": {placement.microbatches}',
-        f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
-        *(
-            [("DeepSpeed runs a forward and a backward that share a slot one after the other")]
-            if program.second.any()
-            else []
-        ),
-    ]
 
 
 def _head(program: Program) -> str:
@@ -214,17 +171,35 @@ class Deepspeed(Writer):
     """The writer of a module with instructions of DeepSpeed's engine."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        if found := [*refused(schedule, program)]:
+        found = [*CONSUMER.refusals(schedule), *([] if program is None else _unknown(schedule, program))]
+        placement = schedule.placement
+        if not placement.bidirectional and placement.rank_of[0].tolist() != list(range(schedule.ranks)):
+            why = f"this schedule has its stages on ranks {' '.join(map(str, placement.rank_of[0].tolist()))}"
+            help = "use a schedule with one stage per rank, such as 1F1B or GPipe"
+            found.append(CONSUMER.refusal(schedule, why, "in DeepSpeed stage s is on rank s", help))
+        if found:
             raise PipeschedError(found)
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
-        return pieces(cast("Program", order))
+        program = cast("Program", order)
+        yield _head(program)
+        yield from (_stage(program, rank) for rank in range(program.ranks))
+        yield "}\n"
 
     def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
-        return by_rank(cast("Program", order))
+        """Yield one module per stage, with only that stage's instructions."""
+        program = cast("Program", order)
+        yield from (f"{_head(program)}{_stage(program, rank)}}}\n" for rank in range(program.ranks))
 
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
-        return settings(cast("Program", order), path)
+        stages, m = order.placement.stages, order.placement.microbatches
+        pairs = "DeepSpeed runs a forward and a backward that share a slot one after the other"
+        return [
+            f"DeepSpeed 0.19: PipelineModule(..., num_stages={stages}), and in its JSON "
+            f'"gradient_accumulation_steps": {m}',
+            f"put {path} next to your script, import it, and after deepspeed.initialize(...) call its use(engine)",
+            *([pairs] if order.second.any() else []),
+        ]
 
 
 DEEPSPEED = Deepspeed()

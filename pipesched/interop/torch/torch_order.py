@@ -23,6 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes, rows
 from pipesched.common.features import (
     COPIES,
@@ -71,13 +72,14 @@ TORCH_CSV = Consumer(
 TORCH_COMMS = replace(TORCH_CSV, knows=(OVERLAP, UNEVEN_COSTS))
 
 
-def check_torch_order(schedule: Schedule, program: Program | None, *, explicit: bool) -> Iterator[Diagnostic]:
-    """Yield PS804, PS806 or PS901, PS814, PS819, PS903. explicit: the user named torch, so two ranks are an error."""
+def check_torch_order(x: Subject) -> Iterator[Diagnostic]:
+    """Yield PS804, PS806 if the user named torch, else PS901, PS814, PS819, PS903."""
+    schedule, program = x.analysis.schedule, x.analysis.own
     order = schedule if program is None else program
     yield from _last_stage(order)
     yield from _behind_frozen(schedule)
     yield from _no_chain(schedule)
-    yield from _several_ranks(order, InteropCode.TORCH_TWO_RANKS if explicit else InteropCode.TWO_RANKS)
+    yield from _several_ranks(order, InteropCode.TORCH_TWO_RANKS if x.explicit else InteropCode.TWO_RANKS)
     if schedule.forward_only and len(schedule):
         yield Diagnostic(
             InteropCode.FORWARD_ONLY,

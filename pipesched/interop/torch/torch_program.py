@@ -21,9 +21,11 @@ torch's own lowering adds all of these to a file with only computes. Source: `_p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from pipesched.check.checks import Subject
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Diagnostic
 from pipesched.interop.codes import InteropCode
@@ -69,12 +71,17 @@ _AT_ONCE = "torch raises an error on this rank, and the other ranks wait for the
 _LATER = "the first step runs, and the UNSHARD of the second step raises"
 
 
-def check_torch_program(program: Program, version: TorchVersion, *, fsdp: bool) -> Iterator[Diagnostic]:
-    """Yield PS805 for compute outside UNSHARD and RESHARD, PS807 for unknown actions, PS808 for missing or wrong waits.
+@dataclass(frozen=True)
+class Sharding:
+    """The option for sharded stages. fsdp: stages are sharded although no action says so."""
 
-    fsdp: stages are sharded even if the file has no sharding action.
-    """
-    if fsdp or bool(np.any(program.op >= Op.UNSHARD)):
+    fsdp: bool = False
+
+
+def check_torch_program(x: Subject) -> Iterator[Diagnostic]:
+    """Yield PS805 for compute outside UNSHARD and RESHARD, PS807 for unknown actions, PS808 for wrong waits."""
+    program, version = x.own, x.torch
+    if x.of(Sharding).fsdp or bool(np.any(program.op >= Op.UNSHARD)):
         yield from _sharding(program, version)
     yield from _unknown(program, version)
     if version.needs_waits:

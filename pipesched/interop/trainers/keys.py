@@ -124,7 +124,10 @@ def _stranger(
         message = f"{setting.written} is {short(setting.value)}, not a section of settings"
         return wrong(InteropCode.CONFIG_VALUE, message, source, setting)
     if near or setting.key.rpartition(".")[0] in closed:
-        return _unknown(case, setting, near or _same_name(setting, own), source, refuses)
+        meant = near or _same_name(setting, own)
+        help = f"did you mean {case.settings.spelled(meant[0])}?" if meant else None
+        message = f"{case.trainer} has no {setting.written}, and {refuses}"
+        return wrong(InteropCode.CONFIG_KEY, message, source, setting, help=help)
     return None
 
 
@@ -158,13 +161,6 @@ def nearest(key: str, names: Collection[str], least: float) -> list[str]:
         if pairs and all(get_close_matches(part, [other], 1, 0.8) for part, other in pairs):
             return [name]
     return []
-
-
-def _unknown(case: Case, setting: Setting, near: list[str], source: str, refuses: str) -> Diagnostic:
-    help = f"did you mean {case.settings.spelled(near[0])}?" if near else None
-    return wrong(
-        InteropCode.CONFIG_KEY, f"{case.trainer} has no {setting.written}, and {refuses}", source, setting, help=help
-    )
 
 
 def _same_name(setting: Setting, own: Collection[str]) -> list[str]:

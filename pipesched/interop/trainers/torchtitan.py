@@ -22,7 +22,6 @@ from pipesched.interop.trainers.case import Case, Findings, Note, Plan, wrong
 from pipesched.interop.trainers.keys import FLAG, judge
 from pipesched.interop.trainers.settings import Setting, Settings, Unset, short
 from pipesched.interop.trainers.torch_names import TorchName, meant, torch_name
-from pipesched.model.torch_versions import DEFAULT, NEWEST, TorchVersion
 
 NAME = "torchtitan"
 TABLES = tables.read("torchtitan")
@@ -38,19 +37,9 @@ _CONTEXT, _TENSOR = f"{_P}context_parallel_degree", f"{_P}tensor_parallel_degree
 _CONFIG, _CHUNKED = "--config", "ChunkedLossWrapper"
 
 
-def _is_new(release: str) -> bool:
-    """Return True for 0.3.0 and later, which read no TOML and run on torch 2.14 and later."""
-    return RELEASES.index(release) >= RELEASES.index("0.3.0")
-
-
-def torch_of(release: str) -> TorchVersion:
-    """Return the version of torch assumed for a release; 0.3.0 and later need 2.14 or later."""
-    return NEWEST if _is_new(release) else DEFAULT
-
-
 def torch_least(release: str) -> tuple[int, int]:
-    """Return the first version of torch that runs a release: 2.14 for 0.3.0 and later."""
-    return (2, 14) if _is_new(release) else (0, 0)
+    """Return the first version of torch that runs a release: 2.14 for 0.3.0 and later, which read no TOML."""
+    return (2, 14) if RELEASES.index(release) >= RELEASES.index("0.3.0") else (0, 0)
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:

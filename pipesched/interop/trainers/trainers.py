@@ -29,11 +29,10 @@ class Trainer:
     """A trainer. typed: its name on a command line. texts: kinds of text from which its settings are read.
 
     canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
-    releases that read such a text; None: all do. torch_of: returns the version of torch assumed for a release; None:
-    torch does not matter. torch_least: returns the first version of torch that runs a release. plan: returns the
-    schedule that the settings request. check: yields the findings of every rule. part: selects the settings that count.
-    ranks: the key of p, which a variable of a script may set. forked: projects without rules here have the same
-    options.
+    releases that read such a text; None: all do. torch_least: returns the first version of torch that runs a release;
+    None: torch does not matter. plan: returns the schedule that the settings request. check: yields the findings of
+    every rule. part: selects the settings that count. ranks: the key of p, which a variable of a script may set.
+    forked: projects without rules here have the same options.
     """
 
     name: str
@@ -43,13 +42,12 @@ class Trainer:
     keys: Callable[[Settings], Mapping[str, Key]]
     plan: Callable[[Case], Plan]
     check: Callable[[Case, Plan], Findings]
-    part: Callable[[Settings], Settings] = lambda settings: settings
+    part: Callable[[Settings], Settings]
     ranks: str | None = None
     forked: bool = False
     canonical: Callable[[str], str] = str
     releases_of: Callable[[Settings], tuple[str, ...]] | None = None
-    torch_of: Callable[[str], TorchVersion] | None = None
-    torch_least: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+    torch_least: Callable[[str], tuple[int, int]] | None = None
 
     def settled(self, settings: Settings) -> Settings:
         """Return the settings with the table's names and with its defaults."""
@@ -75,10 +73,15 @@ class Trainer:
 
     def torches(self, release: str) -> tuple[TorchVersion, ...]:
         """Return the versions of torch that may run a release."""
-        if self.torch_of is None:
+        if self.torch_least is None:
             return (DEFAULT,)
         least = self.torch_least(release)
         return tuple(x for x in VERSIONS if x.number >= least)
+
+    def torch(self, release: str) -> TorchVersion:
+        """Return the version of torch that is assumed for a release."""
+        able = self.torches(release)
+        return DEFAULT if DEFAULT in able else able[-1]
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
         """Return a configuration's possible releases: those with all its keys, or else all that read it."""
@@ -107,7 +110,6 @@ TRAINERS = (
         part=torchtitan.part,
         canonical=torchtitan.canonical,
         releases_of=torchtitan.releases_of,
-        torch_of=torchtitan.torch_of,
         torch_least=torchtitan.torch_least,
     ),
     Trainer(
