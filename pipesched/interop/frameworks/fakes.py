@@ -100,7 +100,6 @@ class Finder(MetaPathFinder, Loader):
 
     def __init__(self, files: Mapping[str, Path], made: Mapping[str, ModuleType], silent: tuple[str, ...] = ()) -> None:
         self.files, self._made, self._silent = files, made, silent
-        self.faked: list[str] = []
         self._kept: dict[str, ModuleType] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -111,7 +110,6 @@ class Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        self.faked.append(spec.name)
         if spec.name in self._made:
             return self._made[spec.name]
         return Fake(spec.name, inert=not any(spec.name.startswith(name) for name in self._silent))

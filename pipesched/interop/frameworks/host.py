@@ -1,6 +1,6 @@
 """Requests a framework's schedule: its code runs in a separate process, which returns one answer.
 
-    record(call, options) ── a process ──> recording.main ──> Answer: rows with source lines, version, notes
+    record(call, options) ── a process ──> recording.main ──> Recorded: rows with source lines, version, notes
 
 Every failure is an error with a code; the output of the process is kept separately, and shown with the error.
 """
@@ -13,42 +13,28 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypedDict
+from typing import IO, TYPE_CHECKING, Any, TypedDict
 
 from pipesched.common import child
 from pipesched.diagnostics import Label, PipeschedError, budgeted, fail
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.frameworks.frameworks import FRAMEWORKS, Call, Framework
+from pipesched.interop.frameworks.frameworks import Call, Framework
+from pipesched.interop.frameworks.recording import Recorded
 from pipesched.support import files
 from pipesched.support.budget import Spent
-from pipesched.support.foreign import Foreign, foreign, json_of, real
+from pipesched.support.foreign import foreign, json_of, real
 from pipesched.support.source import Source
 
 if TYPE_CHECKING:
-    from pipesched.interop.frameworks.kept import Kept
-    from pipesched.interop.frameworks.recording import Line, Place, Refusal, Request
+    from pipesched.interop.frameworks.recording import Line, Refusal, Request
 
 TIME = 60.0
 PATIENCE = 10.0  # seconds after the time limit in which the process may still end by itself
 _SHOWN = 3  # most lines of its output, from the end, that an error shows
 _MODULE = "pipesched.interop.frameworks.recording"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A recording: rows of words or cells, each with file and line if known. The other fields are as in `Recorded`."""
-
-    rows: Sequence[str | Sequence[str]]
-    places: Sequence[Sequence[Place | None]]
-    version: Foreign
-    notes: tuple[Foreign, ...]
-    kept: Sequence[Sequence[Kept]] = ()
-    later: bool = False
-    calls: Sequence[str] = ()
-    called: Sequence[Sequence[Place | None]] = ()
 
 
 class Head(TypedDict):
@@ -59,7 +45,7 @@ class Head(TypedDict):
 
 
 class Found(TypedDict, total=False):
-    """The answer of the process, not yet checked: a recording, or an error with its kind."""
+    """The answer of the process, not yet checked: the fields of a recording, or an error with its kind."""
 
     error: str
     message: str
@@ -67,18 +53,11 @@ class Found(TypedDict, total=False):
     file: str
     shown: str
     line: int
-    rows: Sequence[str | Sequence[str]]
-    places: Sequence[Sequence[Place | None]] | None
-    version: str
-    notes: list[str]
-    kept: Sequence[Sequence[Kept]] | None
-    later: bool
-    calls: Sequence[str]
-    called: Sequence[Sequence[Place | None]]
+    recorded: Mapping[str, Any]
     refused: list[Refusal]
 
 
-def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Answer:
+def record(call: Call, options: Mapping[str, object], *, path: str | None = None, limit: float = TIME) -> Recorded:
     """Record the schedule that a call names. path: a folder of packages, or an environment.
 
     Raises:
@@ -221,13 +200,14 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     return found
 
 
-def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tuple[str, ...]) -> Answer:
+def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tuple[str, ...]) -> Recorded:
     row, here = call.framework, Label(call.span(0, len(call.text)), "this is executed")
     given = {name: x for name, x in options.items() if name not in ("p", "v", "m", "max-ops")}
     settings = [f"{name}={str(x).lower() if isinstance(x, bool) else x}" for name, x in given.items()]
     if "error" in found:
         raise _failure(call, row, found, here, printed)
-    version, notes = foreign(str(found["version"])), [str(note) for note in found["notes"]]
+    made = Recorded(**found["recorded"])
+    version, notes = foreign(made.version), [*made.notes]
     title = f"{row.package or call.text.partition(':')[2]} {version}".strip()
     title = " ".join([title, *(["with"] if settings else []), *settings])
     if row.tried and not version.startswith(tuple(row.tried)):
@@ -235,8 +215,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
         notes.append(f"{row.package} {version or 'without a version'} is untested; tested versions are {tried}")
     refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
     said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
-    made = found["rows"], found["places"] or [], version, said
-    return Answer(*made, found["kept"] or (), found["later"], found["calls"], found["called"])
+    return replace(made, version=version, notes=said)
 
 
 def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tuple[str, ...]) -> PipeschedError:
@@ -290,6 +269,3 @@ def _at(one: Line) -> str:
 def _printed(said: str) -> tuple[str, ...]:
     lines = [line for line in real(said).splitlines() if line.strip()]
     return ("\n".join(["it printed:", *(f"| {foreign(line)}" for line in lines[-_SHOWN:])]),) if lines else ()
-
-
-__all__ = ["FRAMEWORKS", "Answer", "record"]

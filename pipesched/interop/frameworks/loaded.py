@@ -14,8 +14,8 @@ from pipesched.formats.readers import Loaded, reader_of
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.frameworks import host
 from pipesched.interop.frameworks.frameworks import Call
-from pipesched.interop.frameworks.host import Answer
 from pipesched.interop.frameworks.kept import Keeping
+from pipesched.interop.frameworks.recording import Recorded
 from pipesched.model.numbers import Value
 from pipesched.model.torch_versions import TorchVersion, parse_version
 from pipesched.orders.rows import TORCH_CSV
@@ -64,7 +64,7 @@ def read(
     return answered(source, answer, parameters, max_ops)
 
 
-def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
+def answered(source: Call, answer: Recorded, parameters: Mapping[str, Value], max_ops: int) -> Loaded:
     """Load the order that a framework returned for a call, with the reader of its format.
 
     Raises:
@@ -87,12 +87,12 @@ def answered(source: Call, answer: Answer, parameters: Mapping[str, Value], max_
     schedule = replace(made.schedule, name=source.name, parameters=own).with_program(made.program)
     version = given.get("torch_version")
     comm = str(ONE_STREAM) if answer.later and made.program is not None else None
-    notes = (*answer.notes, foreign(_POSTED)) if comm else answer.notes
+    notes = tuple(map(foreign, [*answer.notes, *([_POSTED] if comm else [])]))
     owned = (Keeping(answer.kept), *([Launched(_launched(source, answer))] if answer.calls else []))
     return replace(made, schedule=schedule, torch_version=version, notes=notes, owned=owned, comm=comm)
 
 
-def _launched(call: Call, answer: Answer) -> Source:
+def _launched(call: Call, answer: Recorded) -> Source:
     """Return the file of the calls that the code issued; each word has its line of code."""
     text, made = Source(f"{call.name} (calls)", "\n".join(answer.calls) + "\n"), dict[int, str]()
     for number, places in enumerate(answer.called):
@@ -104,7 +104,7 @@ def _launched(call: Call, answer: Answer) -> Source:
     return Source(text.name, text.text, made)
 
 
-def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]:
+def _written(call: Source, answer: Recorded) -> tuple[Source, TorchVersion | None]:
     """Convert an answer to a source; return it with the version of torch, None if the version is not one of torch.
 
     Raises:
@@ -123,7 +123,7 @@ def _written(call: Source, answer: Answer) -> tuple[Source, TorchVersion | None]
     return Source(text.name, text.text, _made_at(text, answer)), version
 
 
-def _made_at(text: Source, answer: Answer) -> dict[int, str]:
+def _made_at(text: Source, answer: Recorded) -> dict[int, str]:
     """Map the offset of each word or cell to `file:line` of the code that created it."""
     found: dict[int, str] = {}
     pattern = _TOKEN[text.name[-4:]]

@@ -16,15 +16,14 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TypeAlias
 
 from pipesched.common.functions import Unknown
 from pipesched.interop.frameworks.fakes import Fake, Finder
@@ -33,7 +32,6 @@ from pipesched.interop.frameworks.megatron_rank import (
     PIPELINE,
     WORLD,
     Group,
-    Lines,
     Rank,
     Size,
     Token,
@@ -44,7 +42,7 @@ from pipesched.interop.frameworks.megatron_rank import (
     waits_later,
     words,
 )
-from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Place, Recorded, needed, version_of
+from pipesched.interop.frameworks.recording import FOLDERS, Nonsense, Options, Recorded, needed, version_of
 from pipesched.interop.frameworks.streams import Event, calls
 
 FUNCTIONS = {
@@ -106,8 +104,7 @@ class Core:
     state: ModuleType
     configuration: type
     torch: Fake
-    faked: list[str]
-    pairs: bool
+    pairs: bool  # its `forward_step` returns a pair of output and number of tokens
     finder: Finder
     plans: ModuleType | None
     modules: Mapping[str, ModuleType]
@@ -140,35 +137,15 @@ def record(name: str, options: Options) -> Recorded:
     ran = [Rank(str(core.folder), ranks, here) for _ in range(pipelines) for here in range(ranks)]
     for rank in ran:
         asked |= run(core, name, sizes, settings, rank)
-    notes = [*_notes(asked), *_issued(ran, settings.get("layers", LAYERS))]
-    return _recorded(core, ran[:ranks], notes, _called(ran) if pipelines > 1 else [])
-
-
-Lined: TypeAlias = "tuple[str, list[Lines]]"
-
-
-def _called(ran: Sequence[Rank]) -> list[Lined]:
-    """Return the lines of the file of calls, and for each line the places of its words."""
-    return calls([(rank.streams, messages(rank)) for rank in ran], PEERS)
-
-
-def _recorded(core: Core, ran: Sequence[Rank], notes: list[str], made: Sequence[Lined]) -> Recorded:
-    """Return the result of a recording. ran: the ranks of one pipeline."""
-    found, later = [words(rank) for rank in ran], any(map(waits_later, ran))
-    rows = [[word for word, _ in row] for row in found]
-    places = [_places([at for _, at in row]) for row in found]
-    called = [_places(row) for _, row in made]
-    return Recorded(rows, places, core.version, notes, None, later, [line for line, _ in made], called)
-
-
-def _places(lines: Sequence[Lines]) -> list[Place | None]:
-    return [place_of(at) for at in lines]
-
-
-def _issued(ran: Sequence[Rank], layers: object) -> list[str]:
-    """Return a note on the parts of the first pair of a forward and a backward, with their streams."""
-    parts = next((rank.issued for rank in ran if rank.issued), [])
-    return [f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}"] if parts else []
+    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
+    notes = [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
+    if parts := next((rank.issued for rank in ran if rank.issued), []):
+        layers = settings.get("layers", LAYERS)
+        notes.append(f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}")
+    made = Recorded.of(map(words, ran[:ranks]), core.version, later=any(map(waits_later, ran[:ranks])))
+    lined = calls([(rank.streams, messages(rank)) for rank in ran], PEERS) if pipelines > 1 else []
+    called = [[place_of(at) for at in row] for _, row in lined]
+    return replace(made, notes=notes, calls=[line for line, _ in lined], called=called)
 
 
 @cache
@@ -203,11 +180,6 @@ def _layers(said: object, stages: int) -> Callable[[int], int]:
     return lambda stage: each[stage % len(each)]
 
 
-def _notes(asked: set[str]) -> list[str]:
-    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
-    return [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
-
-
 def load(folder: Path) -> Core:
     """Load the pipeline code of a release, with Fakes for all other modules."""
     torch, distributed, packaging = Fake("torch"), Fake("torch.distributed", inert=False), Fake("packaging.version")
@@ -231,6 +203,7 @@ def load(folder: Path) -> Core:
             for name in ("pipeline_parallel.schedules", "parallel_state", "model_parallel_config")
         )
         found, loaded = plans(finder, Module), modules()
+    forward = ast.parse(inspect.getsource(schedules.forward_step))
     return Core(
         folder,
         _release(folder),
@@ -238,8 +211,7 @@ def load(folder: Path) -> Core:
         state,
         configuration.ModelParallelConfig,
         torch=torch,
-        faked=finder.faked,
-        pairs=_gives_pairs(schedules),
+        pairs=any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(forward)),
         finder=finder,
         plans=found,
         modules=loaded,
@@ -260,12 +232,6 @@ def _release(folder: Path) -> str:
         if isinstance(name, ast.Name)
     }
     return ".".join(said.get(name, "0") for name in ("MAJOR", "MINOR", "PATCH")) + said.get("PRE_RELEASE", "")
-
-
-def _gives_pairs(schedules: ModuleType) -> bool:
-    """Return True if this release's `forward_step` returns a pair of output and number of tokens."""
-    tree = ast.parse(inspect.getsource(schedules.forward_step))
-    return any(isinstance(x, ast.Return) and isinstance(x.value, ast.Tuple) for x in ast.walk(tree))
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:

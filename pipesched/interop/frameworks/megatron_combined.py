@@ -89,10 +89,11 @@ class _Loss:
         return Token()
 
 
-def _plan(core: Core, rank: Rank, passes: Passes, config: object, layers: Callable[[int], int]) -> type:
+def _plan(core: Core, rank: Rank, passes: Passes, config: Any, layers: Callable[[int], int]) -> type:
     """Return the class of plans; its `run` is the release's own. layers: those of a stage."""
     real: Any = core.plans
     utils: Any = core.modules["megatron.core.pipeline_parallel.utils"]
+    chunks = int(config.virtual_pipeline_model_parallel_size or 1)
     through = SimpleNamespace(forward=lambda x: x, backward=lambda x: x)
 
     class Plan(real.TransformerModelChunkSchedulePlan):  # type: ignore[misc]
@@ -147,7 +148,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: object, layers: Callab
                 computes.append(ahead.label)
             if back is not None:
                 _, stage, microbatch = back.label
-                if stage < rank.ranks * core_chunks(config) - 1:
+                if stage < rank.ranks * chunks - 1:
                     rank.take(b_grad, ("B", stage + 1, microbatch))
                 computes.append(("B", stage, microbatch))
                 made = Token(("B", stage, microbatch))
@@ -161,11 +162,6 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: object, layers: Callab
             return real.TransformerModelChunkSchedulePlan.run(ahead, back, b_grad=b_grad, **named)
 
     return Plan
-
-
-def core_chunks(config: Any) -> int:
-    """Return the number of stages of a rank."""
-    return int(config.virtual_pipeline_model_parallel_size or 1)
 
 
 def _nothing(*given: object) -> None: ...

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pipesched.interop.frameworks.fakes import Fake, Undecided, lines
-from pipesched.interop.frameworks.recording import Nonsense, shown
+from pipesched.interop.frameworks.recording import Nonsense, Place, shown
 from pipesched.interop.frameworks.streams import Streams
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Rank:
 
 
 @cache
-def place_of(found: Lines) -> tuple[str, int] | None:
+def place_of(found: Lines) -> Place | None:
     """Return the file and line of a record; if the schedule posted through another file, both in one text."""
     if not found:
         return None
@@ -224,18 +224,18 @@ def place_of(found: Lines) -> tuple[str, int] | None:
     return (shown(file), line) if len(found) == 1 else (f"{shown(file)}:{line}, from {Path(outer).name}", at)
 
 
-def words(rank: Rank) -> list[tuple[str, Lines]]:
+def words(rank: Rank) -> list[tuple[str, Place | None]]:
     """Return the words of the order notation, one per event, each with its place; waits for receives are omitted."""
-    found: list[tuple[str, Lines]] = []
+    found: list[tuple[str, Place | None]] = []
     batch = -1
     for event in rank.events:
         inside = event.batch
         if inside != batch:
-            found += [(")", ())] * (batch >= 0) + [("(", ())] * (inside >= 0)
+            found += [(")", None)] * (batch >= 0) + [("(", None)] * (inside >= 0)
             batch = inside
         if word := _word(rank, event):
-            found.append((word, event.place))
-    return found + [(")", ())] * (batch >= 0)
+            found.append((word, place_of(event.place)))
+    return found + [(")", None)] * (batch >= 0)
 
 
 def waits_later(rank: Rank) -> bool:

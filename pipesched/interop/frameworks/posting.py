@@ -30,7 +30,6 @@ from pipesched.interop.frameworks.megatron_rank import (
     Group,
     Rank,
     Token,
-    place_of,
     waits_later,
     words,
 )
@@ -212,17 +211,15 @@ def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
     if not hasattr(sys, "stdlib_module_names"):
         raise Unknown("tracing messages requires Python 3.10 or later")
     files = _files(packages)
-    rows, places, later = [], [], False
+    rows, later = [], False
     for here in range(p):
         rank = Rank(_root(files), p, here)
         with Finder(files, _torch(rank), ("torch.distributed",)):
             step(at := At(rank))
         rank.events += [Event("reduce", stage=stage) for stage in dict.fromkeys(at.stages)]
-        found = words(rank)
-        rows.append([word for word, _ in found])
-        places.append([place_of(at) for _, at in found])
+        rows.append(words(rank))
         later = later or waits_later(rank)
-    return Recorded(rows, places, later=later)
+    return Recorded.of(rows, later=later)
 
 
 def _root(files: Mapping[str, Path]) -> str:

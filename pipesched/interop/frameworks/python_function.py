@@ -103,7 +103,7 @@ def _recorded(order: object, version: str, most: int) -> Recorded:
         raise Nonsense("it returned no rows")
     if len(actions) == len(rows) and any(pipe_instructions.known(cell) for cell, _ in actions[0]):
         return pipe_instructions.recorded(actions, version)
-    return Recorded(rows, places if any(map(any, places)) else None, version)
+    return Recorded(rows, places if any(map(any, places)) else (), version)
 
 
 def _rows(order: object) -> Iterable[object]:

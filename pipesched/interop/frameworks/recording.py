@@ -22,9 +22,9 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
@@ -89,13 +89,22 @@ class Recorded:
     """
 
     rows: Sequence[str | Sequence[str]]
-    places: Sequence[Sequence[Place | None]] | None = None
+    places: Sequence[Sequence[Place | None]] = ()
     version: str = ""
-    notes: list[str] = field(default_factory=list)
-    kept: Sequence[Sequence[Kept]] | None = None
+    notes: Sequence[str] = ()
+    kept: Sequence[Sequence[Kept]] = ()
     later: bool = False
     calls: Sequence[str] = ()
     called: Sequence[Sequence[Place | None]] = ()
+
+    @classmethod
+    def of(
+        cls, found: Iterable[Sequence[tuple[str, Place | None]]], version: str = "", *, later: bool = False
+    ) -> Recorded:
+        """Return a recording of words, each with its place, by rank."""
+        rows = [*found]
+        places = [[at for _, at in row] for row in rows]
+        return cls([[word for word, _ in row] for row in rows], places, version, later=later)
 
 
 class Nonsense(Exception):
@@ -270,21 +279,16 @@ def _answer(request: Request, folder: str, refused: list[Refusal]) -> dict[str, 
         os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # set by a caller that has imported torch
         tempfile.tempdir = folder
         sys.dont_write_bytecode = True
-        _find(request["path"])
+        FOLDERS[:] = request["path"]
+        at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
+        sys.path[at:at] = FOLDERS  # before the installed packages, but after the standard library
         _fence(folder, refused)
         recorder = import_module(f"pipesched.interop.frameworks.{request['recorder']}")
         found = asdict(recorder.record(request["name"], request["options"]))
         json.dumps(found)
     except BaseException as error:
         return {"error": _kind(error), "message": _said(error), "help": getattr(error, "help", None), **_place(error)}
-    return found
-
-
-def _find(path: list[str]) -> None:
-    """Put folders into `sys.path` before the installed packages, but after the standard library."""
-    FOLDERS[:] = path
-    at = next((i for i, entry in enumerate(sys.path) if "-packages" in entry), len(sys.path))
-    sys.path[at:at] = path
+    return {"recorded": found}
 
 
 def _fence(folder: str, refused: list[Refusal]) -> None:

@@ -129,9 +129,6 @@ class Streams:
             stream.wait(past)
 
 
-Word = tuple[str, "Lines"]
-
-
 def calls(ranks: Sequence[tuple[Streams, Sequence[str]]], pipelines: int) -> list[tuple[str, list[Lines]]]:
     """Return the lines of a file of calls, each with the places of its words.
 

@@ -49,14 +49,13 @@ def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Op
     p, m = sizes
     order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
     cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
-    return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], None, version)
+    return Recorded([[x for x in row if not x.endswith("REDUCE_GRAD")] for row in cells], (), version)
 
 
 def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
     """Record the computes and messages of a schedule class with its own loop."""
     logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
-    rows = [[word for word, _ in log] for log in logs]
-    return Recorded(rows, [[at for _, at in log] for log in logs], version, later=any(map(_waits_later, rows)))
+    return Recorded.of(logs, version, later=any(_waits_later([word for word, _ in log]) for log in logs))
 
 
 def _own(kind: type, options: Options, version: str) -> Options:
