@@ -4,7 +4,7 @@ from pipesched.common.rows import Listing, Service
 from pipesched.extension import Check, Codes, Later, Lazy, Names, Needs, Option, Row, Target, Verb, flag
 
 _READING = ("verify", "show", "emit", "why", "compare", "diff", "run")
-_RUN = Lazy[type]("interop.recorded.asked:Run")
+_RUN = Lazy[type]("interop.values:Run")
 _FRAMEWORK = Lazy[type]("interop.frameworks.loaded:Framework")
 
 ROWS: tuple[Row, ...] = (

@@ -1,13 +1,21 @@
-"""Converters of interop's option values: variables of a script, a folder."""
+"""Values of interop's options: variables of a script, a folder, a recorded run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike, fsdecode
 
 from pipesched.command.values import Not, text
 from pipesched.common.values import texts
+
+
+@dataclass(frozen=True)
+class Run:
+    """The option for a recorded run. recorded: the folder with the records of its ranks; empty without the option."""
+
+    recorded: str = ""
 
 
 def variable(value: object) -> tuple[str, str]:

@@ -10,7 +10,7 @@ PS895   the record ends within a step: the shortest cycle of waits, or the rank 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from pipesched.analysis.standstill import together
 from pipesched.check.findings import label, limited, notes
 from pipesched.diagnostics import Diagnostic, Label
 from pipesched.interop.codes import InteropCode
+from pipesched.interop.recorded.job import named
 from pipesched.interop.recorded.recorded_run import SCHEDULED, STATES, Held, Wait
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Instruction, Op, Result
@@ -60,11 +61,9 @@ def _posted(held: Held, entry: int) -> Instruction:
 
 def _absent(held: Held) -> Iterator[Diagnostic]:
     if absent := held.recorded.absent:
-        ranks = ", ".join(_rank(held, rank).removeprefix("rank ") for rank in absent[:LISTED])
-        more = f" and {len(absent) - LISTED} more" if len(absent) > LISTED else ""
         yield Diagnostic(
             InteropCode.RANK_ABSENT,
-            f"no record of {'rank' if len(absent) == 1 else 'ranks'} {ranks}{more}",
+            f"no record of {named([_rank(held, rank).removeprefix('rank ') for rank in absent])}",
             notes=("its messages are known only from the records of other ranks",),
             help="a rank that was killed writes none: look at its log first",
         )
@@ -202,7 +201,8 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         root = max(roots, key=lambda rank: (roots[rank], -rank))
         others = [rank for rank in waits if rank != root and _root(waits, rank) == root]
         shown = [root, *others[: LISTED // 2]]
-        message = f"{step}: {_root_words(held, waits, root)}{_waiting(others)}"
+        message = f"{step}: {_root_words(held, waits, root)}"
+        message += f", and {named(others)} wait{'s' * (len(others) == 1)} for it" if others else ""
         help = f"look at {_rank(held, root)} first: its log, its stack, its device"
     labels = tuple(found for rank in shown if rank in waits for found in _label(held, waits[rank]))
     scheduled = np.count_nonzero(held.recorded.state == SCHEDULED)
@@ -226,13 +226,6 @@ def _root_words(held: Held, waits: dict[int, Wait], root: int) -> str:
     if wait.entry >= 0:
         return f"{who} and rank {held.recorded.peer[wait.entry]} have both posted a message that has not finished"
     return f"{who} posted nothing more"
-
-
-def _waiting(ranks: Sequence[int]) -> str:
-    if not ranks:
-        return ""
-    listed = ", ".join(map(str, ranks[:LISTED])) + (f" and {len(ranks) - LISTED} more" if len(ranks) > LISTED else "")
-    return f", and {'rank' if len(ranks) == 1 else 'ranks'} {listed} {'waits' if len(ranks) == 1 else 'wait'} for it"
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:

@@ -13,17 +13,17 @@ each other in a cycle and none left an order, no rank is named first. Without re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipesched.analysis.standstill import together
 from pipesched.diagnostics import Diagnostic, PipeschedError
 from pipesched.examine import Options
 from pipesched.interop.codes import InteropCode
-from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.blocked import Blocked, Wait
-from pipesched.interop.recorded.job import Job, listed, of_folder
+from pipesched.interop.recorded.job import Job, named, of_folder
 from pipesched.interop.recorded.left_order import Left, Order, cause
+from pipesched.interop.values import Run
 from pipesched.report.report import Report
 
 _SHOWN = 4  # most waits in words
@@ -78,16 +78,11 @@ def verify(options: Options) -> Report:
 def _unread(job: Job) -> Iterator[Diagnostic]:
     """Yield a finding for the ranks without a record, and one for each record that cannot be read."""
     if absent := [rank for rank in job.missing if rank not in job.unread]:
-        message = f"no record of {ranks(absent)}"
+        message = f"no record of {named(absent)}"
         note = "what they called is known only from the other ranks; nothing is guessed about it"
         help = "a rank that was killed writes none: look at its log first"
         yield Diagnostic(InteropCode.RANK_ABSENT, message, notes=(note,), help=help)
     yield from job.unread.values()
-
-
-def ranks(of: Sequence[int]) -> str:
-    """Describe ranks."""
-    return f"{'rank' if len(of) == 1 else 'ranks'} {listed(of)}"
 
 
 def _left(blocked: Blocked, left: Left) -> tuple[int, str, Diagnostic]:
@@ -116,7 +111,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         return None, likely, Diagnostic(InteropCode.RUN_STOPS, message, notes=tuple(_waits(blocked, *cycle)), help=help)
     first = max(roots, key=lambda rank: (rank in job.place, roots[rank], rank not in job.unread, -rank))
     waiting = sorted(blocked.waiting_for(first))
-    for_it = f", and {ranks(waiting)} wait{'s' * (len(waiting) == 1)} for it"
+    for_it = f", and {named(waiting)} wait{'s' * (len(waiting) == 1)} for it"
     if first not in job.place:
         said, likely = "left no record that can be read", "it was killed, or could not write its record"
     else:
@@ -124,7 +119,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
         said, likely = f"called nothing more{last}", "it computes, hangs outside its calls, or raised an exception"
     others = [rank for rank in sorted(roots) if rank != first]
-    more = (f"ranks are waited for also at {ranks(others)}, of which no call is open",) if others else ()
+    more = (f"ranks are waited for also at {named(others)}, of which no call is open",) if others else ()
     notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))
     help = f"look at rank {first} first: its log, its stack, its device"
     return (
@@ -149,7 +144,7 @@ def _which(job: Job, wait: Wait) -> str:
     if not wait.needs:
         return "with all members in it"
     if not known:
-        return f"in which {ranks(wait.needs)} {'is' if one else 'are'} needed too"
+        return f"in which {named(wait.needs)} {'is' if one else 'are'} needed too"
     if wait.uncalled:
-        return f"which {ranks(known)} {'has' if one else 'have'} not called"
-    return f"for which {ranks(known)} {'is' if one else 'are'} not ready"
+        return f"which {named(known)} {'has' if one else 'have'} not called"
+    return f"for which {named(known)} {'is' if one else 'are'} not ready"

@@ -8,11 +8,9 @@ Megatron's ``--flight-recorder-dump-path`` sets torch's flight recorder, so its 
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -128,9 +126,14 @@ class Job:
         return f"{call.name}{who} in {group.purpose}" + (f" ({many})" if many else "")
 
 
-def listed(ranks: Sequence[int]) -> str:
+def listed(ranks: Sequence[object]) -> str:
     few = ", ".join(map(str, ranks[:8]))
     return few + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+
+
+def named(ranks: Sequence[object]) -> str:
+    """Describe ranks, as in ``ranks 0, 1``."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {listed(ranks)}"
 
 
 def of_folder(folder: str) -> Job:
@@ -150,7 +153,7 @@ def of_folder(folder: str) -> Job:
     }
     for kind, make in makes.items():
         if kind in kinds.values():
-            with _without_cycles():
+            with recorded_runs.without_cycles():
                 return make({name: data for name, data in files.items() if kinds[name] == kind})
     raise fail(InteropCode.NO_RECORD, f"{folder} has no record of a rank", help=recorded_runs.GIVE)
 
@@ -162,22 +165,10 @@ def _damaged(kinds: Mapping[str, str | None]) -> Iterator[str]:
     yield from (name for name, rank in ranked.items() if kinds[name] is None and rank not in there)
 
 
-@contextmanager
-def _without_cycles() -> Iterator[None]:
-    """Read millions of small values, which form no reference cycles, without looking for such cycles."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 def _portion(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, ...]]:
     """Read dumps; a dump that cannot be read is its findings."""
     made: list[Log | tuple[Diagnostic, ...]] = []
-    with _without_cycles():
+    with recorded_runs.without_cycles():
         for name in names:
             try:
                 made.append(_settled(read(name, recorded_runs.file_of(Path(folder, name)))))

@@ -8,9 +8,9 @@ from pipesched.diagnostics import Code, Diagnostic, PipeschedError, fail
 from pipesched.examine import Examination, Options
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.recorded import desk, recorded_runs
-from pipesched.interop.recorded.asked import Run
 from pipesched.interop.recorded.check_recorded import check_recorded, words
 from pipesched.interop.recorded.recorded_run import Held
+from pipesched.interop.values import Run
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 

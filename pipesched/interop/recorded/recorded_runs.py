@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,17 @@ def read(folder: str, program: Program) -> list[Recorded]:
     Raises:
         PipeschedError: PS890, no run; PS891, a file cannot be read; PS892, a run of another size than the plan.
     """
-    collects = gc.isenabled()
-    gc.disable()  # millions of small values, without reference cycles
-    try:
+    with without_cycles():
         return _read(folder, program)
+
+
+@contextmanager
+def without_cycles() -> Iterator[None]:
+    """Read millions of small values, which form no reference cycles, without looking for such cycles."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collects:
             gc.enable()
