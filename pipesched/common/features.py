@@ -72,10 +72,6 @@ def _copies(schedule: Schedule, costs: Costs) -> Found | None:
     return None
 
 
-def _skips(schedule: Schedule, costs: Costs) -> Found | None:
-    return None if schedule.placement.chain else Found(schedule.placement.skip)
-
-
 def _slices(schedule: Schedule, costs: Costs) -> Found | None:
     return Found(f"every {schedule.slices} microbatches form one sequence") if schedule.slices > 1 else None
 
@@ -83,10 +79,6 @@ def _slices(schedule: Schedule, costs: Costs) -> Found | None:
 def _frozen(schedule: Schedule, costs: Costs) -> Found | None:
     stages = schedule.placement.frozen
     return Found(f"it has frozen stages: {ranges(stages)}") if stages else None
-
-
-def _forward_only(schedule: Schedule, costs: Costs) -> Found | None:
-    return Found("it has no backward") if len(schedule) and schedule.forward_only else None
 
 
 def _empty_ranks(schedule: Schedule, costs: Costs) -> Found | None:
@@ -108,10 +100,13 @@ def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
 OVERLAP = Feature("overlap", _overlap)
 WEIGHTS = Feature("W overlaps", _weights)
 COPIES = Feature("copies", _copies)
-SKIPS = Feature("skips", _skips)
+SKIPS = Feature("skips", lambda schedule, costs: None if schedule.placement.chain else Found(schedule.placement.skip))
 SLICES = Feature("slices", _slices)
 FROZEN = Feature("frozen", _frozen)
-FORWARD_ONLY = Feature("forward-only", _forward_only)
+FORWARD_ONLY = Feature(
+    "forward-only",
+    lambda schedule, costs: Found("it has no backward") if len(schedule) and schedule.forward_only else None,
+)
 EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
 STEPS = Feature("STEP inside", _steps)
 UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)

@@ -175,12 +175,6 @@ class Together(Record):
         return np.repeat([getattr(one, name) for one in self.each], np.diff(ends))
 
     @property
-    def in_range(self) -> bool:
-        """True if every operation has a stage and a microbatch of its own schedule."""
-        columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
-        return all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns)
-
-    @property
     def schedule(self) -> Schedule:
         """The joined schedule."""
         places = [one.placement for one in self.each]
@@ -214,7 +208,8 @@ class Together(Record):
 
     def settle(self) -> None:
         """Give each schedule its own facts, unless a schedule has errors or the joined times exceed 64 bits."""
-        if not self.in_range:
+        columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
+        if not all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns):
             return
         made = Analysis(self.schedule, self.costs, self.parts[0].release, self.parts[0].model)
         there = np.arange(made.schedule.microbatches) < self.sizes("microbatches", self.stages)[:, None]

@@ -118,7 +118,10 @@ Asked: TypeAlias = tuple[Source, Options, Examination]
 def _rows(per_stage: bool, sized: Sequence[tuple[Source, Options]]) -> list[Row]:
     """Return the row of each file at its size."""
     asked = (_asked(source, options, per_stage=per_stage) for source, options in sized)
-    return [one if isinstance(one, Row) else measured(*one) for one in settled(asked, _examination)]
+    return [
+        one if isinstance(one, Row) else measured(*one)
+        for one in settled(asked, lambda asked: None if isinstance(asked, Row) else asked[2])
+    ]
 
 
 def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
@@ -139,10 +142,6 @@ def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
         )
     untimed = replace(options.of(Workload), device=None, efficiency=None)
     return source, options, examine(loaded, replace(options.owning(untimed), costs=costs))
-
-
-def _examination(asked: Row | Asked) -> Examination | None:
-    return None if isinstance(asked, Row) else asked[2]
 
 
 def measured(source: Source, options: Options, made: Examination) -> Row:

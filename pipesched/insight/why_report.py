@@ -12,7 +12,6 @@ import numpy as np
 
 from pipesched import render
 from pipesched.analysis.idle import bubble, headline, split_length
-from pipesched.analysis.timeline import slot_costs
 from pipesched.check.rows import CheckCode
 from pipesched.engines.binding import Binding
 from pipesched.examine import Examination
@@ -144,11 +143,6 @@ class Why(Record):
         """The operations of the critical path."""
         return critical_path(self.analysis.timeline, self.causes)
 
-    @property
-    def path_messages(self) -> Fraction:
-        """The time of messages on the critical path."""
-        return self.analysis.time(int(self.causes.lag[self.path].sum()))
-
     @cached_property
     def longest_first(self) -> list[int]:
         """The gaps by length, then by rank and time."""
@@ -161,10 +155,8 @@ class Why(Record):
 
     def work(self) -> tuple[Fraction, ...]:
         """Return the work by rank, of operations that ran."""
-        cost = np.where(self.analysis.timeline.start >= 0, slot_costs(self.analysis.schedule, self.analysis.ticks), 0)
-        sums = np.zeros(self.analysis.schedule.ranks, dtype=np.int64)
-        np.add.at(sums, self.analysis.schedule.rank, cost)
-        return tuple(map(self.analysis.time, sums.tolist()))
+        made = self.analysis
+        return tuple(map(made.time, attribution.work(made.schedule, made.timeline, made.ticks).tolist()))
 
     def idle(self) -> tuple[Fraction, ...]:
         """Return the idle time by rank, the sum of its parts."""
@@ -291,7 +283,8 @@ def _path(why: Why, every: bool) -> str:
     """Return the operations of the critical path, one line per rank visited, with their source positions."""
     if not why.path:
         return ""
-    made, messages, said = why.analysis, why.path_messages, why.said
+    made, said = why.analysis, why.said
+    messages = made.time(int(why.causes.lag[why.path].sum()))
     head = f"critical path, {said(made.makespan)} long: {len(why.path)} operation{'s' * (len(why.path) > 1)}"
     if messages:
         head += f" ({said(made.makespan - messages)}) and their {_transfers(why)} ({said(messages)})"

@@ -108,7 +108,9 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
     """Judge each command that has a trainer's options separately."""
-    _require_counts(asked)
+    for name, count in (("p", asked.p), ("processes", asked.processes)):
+        if count is not None and count < 1:
+            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
         found = [_with_file(settings) for settings in read()]
@@ -126,13 +128,6 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
     return several(source.name, made)
 
 
-def _require_counts(asked: Asked) -> None:
-    """Raise PipeschedError, PS225, if a count is below 1."""
-    for name, count in (("p", asked.p), ("processes", asked.processes)):
-        if count is not None and count < 1:
-            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
-
-
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
     """Judge one command, or a file."""
     try:
@@ -142,7 +137,9 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
         return _of_a_fork(settings, asked, error)
     case, worlds = _case(row, release, settings, asked)
     made = outcome(row, case, worlds, csv)
-    _require_ranks(case, made.plan, asked)
+    if asked.p is not None and made.plan.ranks not in (None, asked.p):
+        message = f"{case.settings.source.name} has {made.plan.ranks} ranks, but {asked.p} were given"
+        raise fail(Code.USAGE, message, help="omit --p: the file determines it")
     if release is None and (told := _telling(row, case)):
         bare = row.plan(replace(case, settings=replace(case.settings, defaults={})))
         made = Outcome(bare, notes=made.notes, not_judged=made.not_judged, diagnostics=(told,))
@@ -294,10 +291,3 @@ def _with_file(settings: Settings) -> Settings:
         return settings
     own = {setting.key.removeprefix("--").replace("-", "_"): setting for setting in settings}
     return replace(settings, given={**texts.read(read_path(path)).given, **own})
-
-
-def _require_ranks(case: Case, plan: Plan, asked: Asked) -> None:
-    """Raise PipeschedError, PS225, if --p differs from the ranks in the file."""
-    if asked.p is not None and plan.ranks not in (None, asked.p):
-        message = f"{case.settings.source.name} has {plan.ranks} ranks, but {asked.p} were given"
-        raise fail(Code.USAGE, message, help="omit --p: the file determines it")

@@ -65,8 +65,9 @@ def write(
         spelled = words(schedule, placement, by_chunk=kernel is not None, in_series=False)
         ranks = shared(*_folded(spelled, kernel))
     growth = Growth(kernel.least(schedule), kernel.microbatches) if kernel else Growth(schedule.microbatches, 1)
+    plain = _plain(documentation, also="\n")
     parts = [
-        [Line(0, [_head(schedule, name)]), *_documentation(documentation)],
+        [Line(0, [_head(schedule, name)]), *([Line(0, [f'"{plain}"'])] if plain.strip() else [])],
         [
             *_requires(schedule, kernel),
             *placement_writer.lines(placement),
@@ -108,12 +109,6 @@ def legal_name(text: str) -> str:
     """Convert a text to a legal name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
     return name if placement_writer.legal(name) else f"schedule_{name}"
-
-
-def _documentation(text: str) -> list[Line]:
-    """Return the documentation as a string literal, which cannot contain quotes or escapes."""
-    plain = _plain(text, also="\n")
-    return [Line(0, [f'"{plain}"'])] if plain.strip() else []
 
 
 def _plain(text: str, also: str = "") -> str:

@@ -116,9 +116,8 @@ class TextOrigin:
             self._found[rank] = np.fromiter((match.start() for match in matches), dtype=np.int64)
         begin = int(self._found[rank][index - self._start[rank]])
         match = self._pattern.match(self._source.text, begin)
-        return Place(self._source.span(begin, match.end() if match else begin), self._made_at(begin))
-
-    def _made_at(self, begin: int) -> str:
-        """Return the line of a program that made the word or cell at an offset."""
         made, text = self._source.made_at, self._source.text
-        return made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else ""
+        return Place(
+            self._source.span(begin, match.end() if match else begin),
+            made.get(max(text.rfind(mark, 0, begin) for mark in " ,\n") + 1, "") if made else "",
+        )

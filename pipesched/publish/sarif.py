@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import quote
 
 from pipesched.command.terminal import dumps
-from pipesched.diagnostics import AnyCode, Diagnostic, Label
+from pipesched.diagnostics import Diagnostic, Label
 from pipesched.explain.explain_command import slug
 from pipesched.report.report import Report
 from pipesched.support.source import Span
@@ -27,7 +27,9 @@ def text(reports: Sequence[Report]) -> str:
     codes = sorted({one.code for one in found})
     driver = {
         "name": "pipesched",
-        "rules": [{"id": str(code), "name": slug(code), "help": {"text": _help(code)}} for code in codes],
+        "rules": [
+            {"id": str(code), "name": slug(code), "help": {"text": f"pipesched explain {code}"}} for code in codes
+        ],
     }
     with suppress(PackageNotFoundError):  # a checkout that is not installed
         driver["version"] = version("pipesched")
@@ -38,10 +40,6 @@ def text(reports: Sequence[Report]) -> str:
         "results": [_result(one, codes.index(one.code)) for one in found],
     }
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
-
-
-def _help(code: AnyCode) -> str:
-    return f"pipesched explain {code}"
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, object]:

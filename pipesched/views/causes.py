@@ -163,7 +163,8 @@ def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
     opens = np.isin(head, schedule.start[:-1][first])
     begin = np.where(opens, 0, times.end[head - 1])
     inner = times.start[head] > begin
-    last = _last_end(schedule, times)
+    last = np.zeros(schedule.ranks, dtype=np.int64)
+    np.maximum.at(last, schedule.rank, np.maximum(times.end, 0))
     ends = np.flatnonzero(last < times.makespan)
     none = np.full(len(ends), -1, dtype=np.int64)
     joined = np.concatenate([rank[inner], ends])
@@ -186,7 +187,7 @@ def gaps(schedule: Schedule, times: Timeline, why: Causes) -> Gaps:
 
 def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Split:
     """Return the idle time of every rank, by cause."""
-    work = _work(schedule, times, ticks)
+    done = work(schedule, times, ticks)
     inner = (found.before >= 0) & ~found.first
 
     def total(amount: Ints, which: Bools) -> Ints:
@@ -201,7 +202,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
         "cool_down": total(found.length, found.before < 0),
         "warm_up": total(found.length, found.first),
     }
-    imbalance = work.max(initial=0) - work
+    imbalance = done.max(initial=0) - done
     left = imbalance.copy()
     for part, amount in rest.items():
         taken = np.minimum(left, amount)
@@ -232,14 +233,8 @@ def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
     return total
 
 
-def _last_end(schedule: Schedule, times: Timeline) -> Ints:
-    """Return the end of the last operation that ran on each rank; 0 on a rank without any."""
-    last = np.zeros(schedule.ranks, dtype=np.int64)
-    np.maximum.at(last, schedule.rank, np.maximum(times.end, 0))
-    return last
-
-
-def _work(schedule: Schedule, times: Timeline, ticks: Ticks) -> Ints:
-    work = np.zeros(schedule.ranks, dtype=np.int64)
-    np.add.at(work, schedule.rank, np.where(times.start >= 0, slot_costs(schedule, ticks), 0))
-    return work
+def work(schedule: Schedule, times: Timeline, ticks: Ticks) -> Ints:
+    """Return the work of each rank in ticks, of operations that ran."""
+    done = np.zeros(schedule.ranks, dtype=np.int64)
+    np.add.at(done, schedule.rank, np.where(times.start >= 0, slot_costs(schedule, ticks), 0))
+    return done

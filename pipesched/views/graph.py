@@ -231,18 +231,13 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
     stops, waits = _cycle(chart)
     for rank, (name, at) in stops.items():
         made.node(name, safe(at, "dot"), group=str(rank), **_CYCLE)
-        last = _last(chart, rank)
+        low, high = (int(x) for x in chart.schedule.start[rank : rank + 2])
+        ran = int((chart.times.start[low:high] >= 0).sum())
+        last = node_names(chart)[low + ran - 1] if ran else ""
         if last and name.endswith("stop"):
             made.edge(last, name, **_LOOKS["order"])
     for source, target, _ in waits:
         made.edge(source, target, color=ALARM[0], penwidth="3", constraint="false")
-
-
-def _last(chart: Chart, rank: int) -> str:
-    """Return the last operation of a rank that runs."""
-    low, high = (int(x) for x in chart.schedule.start[rank : rank + 2])
-    ran = int((chart.times.start[low:high] >= 0).sum())
-    return node_names(chart)[low + ran - 1] if ran else ""
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:

@@ -56,7 +56,10 @@ def render(chart: Chart) -> str:
     every = {**_columns(chart, where), **{name: np.array(of, dtype=np.int64) for name, (_, of) in insets.items()}}
     data = f'<script type="application/json" id="meta">{as_json(meta)}</script>\n'
     columns = "\n".join(_column(name, column) for name, column in every.items())
-    return page(safe(clean(_name(chart)), "xml"), data + columns)
+    return page(
+        safe(clean(" ".join([chart.title, *(f"{name}={size(value)}" for name, value in chart.sizes.items())])), "xml"),
+        data + columns,
+    )
 
 
 def page(title: str, data: str = "") -> str:
@@ -125,13 +128,14 @@ def _meta(chart: Chart, where: Places) -> dict[str, object]:
     schedule, placement, part = chart.schedule, chart.schedule.placement, chart.analysis.memory.part
     ran = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(chart.times.start >= 0)])[schedule.start]
     look, further = style("default"), chart.analysis.dependencies.further
+    links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
     return {
         "title": chart.title,
         "sizes": {name: x if isinstance(x, int) else size(x) for name, x in chart.sizes.items()},
         "facts": list(_facts(chart)),
         "trouble": trouble(chart),
         "stops": _stops(chart),
-        "cycle": _cycle(chart),
+        "cycle": [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links],
         "scale": chart.scale,
         **({"unit": chart.unit.name, "seconds": float(chart.unit.seconds)} if chart.unit else {}),
         "makespan": chart.times.makespan,
@@ -198,14 +202,3 @@ def _stops(chart: Chart) -> list[dict[str, object]]:
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)
     ]
-
-
-def _cycle(chart: Chart) -> list[dict[str, object]]:
-    """Return the messages between the ranks of the cycle: sender and receiver; sent is false if neither rank sends."""
-    links = marks.messages(chart.analysis.standstill) if chart.analysis.standstill else []
-    return [{"from": x.ends[0], "to": x.ends[1], "sent": x.direction != 0} for x in links]
-
-
-def _name(chart: Chart) -> str:
-    """Return the title of the browser's tab: the name with the sizes."""
-    return " ".join([chart.title, *(f"{name}={size(value)}" for name, value in chart.sizes.items())])

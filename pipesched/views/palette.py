@@ -57,10 +57,6 @@ class Style:
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
 
 
-def _by_span(times: Idle, unit: Unit) -> str:
-    return f"span {unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}"
-
-
 def _by_work(times: Idle, unit: Unit) -> str:
     fraction = share(overhead(times.makespan, times.work) or Fraction(0))
     return f"makespan {unit.text(times.makespan)}, bubble fraction (idle / work) {fraction}"
@@ -75,7 +71,7 @@ STYLES = {
         numbers=True,
         font="'Times New Roman', 'DejaVu Serif', serif",
         row="Device",
-        cost=_by_span,
+        cost=lambda times, unit: f"span {unit.text(times.span)}, bubble rate by span {share(times.span_bubble)}",
     ),
     "megatron": Style(
         "megatron",

@@ -39,7 +39,9 @@ def torch_actions(program: Program, version: TorchVersion) -> Program:
     kept = program.taken(np.flatnonzero(~np.isin(program.op, (*WAITS, Op.SYNC, Op.STEP))))
     added = [] if bool(np.any(kept.op >= Op.UNSHARD)) else [_sharding(kept)]
     if version.needs_waits:
-        added += [_send_waits(kept), _reduction_waits(kept)]
+        reductions = np.flatnonzero(kept.op == Op.REDUCE_GRAD)
+        op, none = np.full(len(reductions), Op.WAIT_REDUCE_GRAD), np.full(len(reductions), -1)
+        added += [_send_waits(kept), Added(4 * reductions + _AFTER, op, kept.stage[reductions], none)]
     return _with(kept, added)
 
 
@@ -119,12 +121,6 @@ def _send_waits(program: Program) -> Added:
     at = np.where(forward, 4 * after + _AFTER, 4 * last + _END)
     op = np.where(program.op[sends] == Op.SEND_F, Op.WAIT_SEND_F, Op.WAIT_SEND_B)
     return Added(at, op, program.stage[sends], program.microbatch[sends])
-
-
-def _reduction_waits(program: Program) -> Added:
-    reductions = np.flatnonzero(program.op == Op.REDUCE_GRAD)
-    op, none = np.full(len(reductions), Op.WAIT_REDUCE_GRAD), np.full(len(reductions), -1)
-    return Added(4 * reductions + _AFTER, op, program.stage[reductions], none)
 
 
 def _with(program: Program, added: list[Added]) -> Program:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import add, floordiv, mod, mul, sub
 
@@ -66,15 +66,11 @@ def settings(source: Source) -> list[Settings]:
 def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) -> Settings:
     handed = "the configuration is made or changed by code outside the file"
     open_at: tuple[Mention, ...] = (Mention(handed, config.open),) if config.open else ()
-    open_at += tuple(Mention(f"{x.key} is not a call with names", x.at) for x in _unlisted(config) if x.at)
+    unlisted = (x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS)
+    open_at += tuple(Mention(f"{x.key} is not a call with names", x.at) for x in unlisted if x.at)
     given = {key: replace(x, value=_ELSEWHERE) for key, x in config.given.items()} if config.open else config.given
     named = replace(source, name=f"{source.name} ({config.name})")
     return Settings(named, "python", given, open_at=open_at, words=modules)
-
-
-def _unlisted(config: PythonConfig) -> list[Setting]:
-    """Return the sections whose settings are not in the file."""
-    return [x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS]
 
 
 def read(source: Source) -> tuple[PythonConfig, ...]:
@@ -354,8 +350,6 @@ class _Body:
                     self.open(root, statement)
                 else:
                     self.names[root] = _ELSEWHERE
-        for node in self._calls(statement):
-            self.handed(node)
-
-    def _calls(self, statement: ast.stmt) -> Iterator[ast.Call]:
-        return (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                self.handed(node)

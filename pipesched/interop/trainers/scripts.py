@@ -223,7 +223,12 @@ def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]
             tuple(reading.repeated),
             mentions,
             launch={key.lstrip("-").replace("-", "_"): x for key, x in launch.items()},
-            open_at=tuple(dict.fromkeys(_open(source, hole) for hole in (*reading.open, *script.unread))),
+            open_at=tuple(
+                dict.fromkeys(
+                    Mention(foreign(hole.reason), source.span(hole.at, hole.at + 1) if hole.at >= 0 else None)
+                    for hole in (*reading.open, *script.unread)
+                )
+            ),
             taken=tuple(foreign(x) for x in script.taken),
             words=tuple(foreign(script.shown(x)) for x in command.fields),
         )
@@ -238,10 +243,6 @@ def distinct(found: Iterable[Settings]) -> list[Settings]:
         same = tuple((x.key, str(x.value)) for x in (*settings, *settings.launch.values()))
         kept.setdefault((same, settings.open_at), settings)
     return list(kept.values())
-
-
-def _open(source: Source, hole: Hole) -> Mention:
-    return Mention(foreign(hole.reason), source.span(hole.at, hole.at + 1) if hole.at >= 0 else None)
 
 
 def _apart(fields: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:

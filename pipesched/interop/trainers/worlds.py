@@ -79,7 +79,9 @@ def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]]
     again = [world.named(more) for world in others] if named.errors else []
     sure = base.shared(every) | named.shared(again)
     certain = (x for same, x in {**base.errors, **named.errors}.items() if same in sure)
-    notes = _everywhere(case, others)
+    releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
+    several = len(set(map(_release, others))) > 1
+    notes = (f"in every known release that has these settings: {releases}",) if several else ()
     return Outcome(
         _agreed([world.plan for world in (base, *every)]),
         (*(x for x in base.of(Fact) if all(x in world.found for world in every)), *named.of(Fact)),
@@ -88,13 +90,6 @@ def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]]
         tuple(replace(x, notes=(*x.notes, *notes)) for x in certain),
         (*_possible(others, sure), *_possible(again, sure)),
     )
-
-
-def _everywhere(case: Case, others: list[_World]) -> tuple[str, ...]:
-    """Return the note on the releases in which an error holds, if there are several."""
-    releases = _span(sorted({case.release, *map(_release, others)}, key=_number))
-    several = len(set(map(_release, others))) > 1
-    return (f"in every known release that has these settings: {releases}",) if several else ()
 
 
 def _world(row: Trainer, case: Case) -> _World:

@@ -37,7 +37,8 @@ class Broken:
             if given.kind == "weights":
                 _disturb(module)
             if given.kind == "hook":
-                _hook(module)
+                for weight in module.parameters():
+                    weight.register_post_accumulate_grad_hook(lambda _: None)
 
     def before(self, instruction: Instruction, index: int) -> None:
         """Inject the fault when its instruction begins. The runtime calls this before each instruction."""
@@ -78,8 +79,3 @@ def _raise(gradient: Tensor) -> None:
 def _disturb(module: nn.Module) -> None:
     for weight in module.parameters():
         weight.add_(0.01)
-
-
-def _hook(module: nn.Module) -> None:
-    for weight in module.parameters():
-        weight.register_post_accumulate_grad_hook(lambda _: None)

@@ -53,7 +53,8 @@ def agree(
     Raises:
         RunError: PS821 on every rank, naming the ranks whose stream differs.
     """
-    mine = {"fingerprint": stream.fingerprint, "title": _title(stream), "note": note or {}}
+    sizes = " ".join(f"{name}={value}" for name, value in stream.parameters.items())
+    mine = {"fingerprint": stream.fingerprint, "title": f"{stream.name} {sizes}".strip(), "note": note or {}}
     cards = [Card.of(rank, data) for rank, data in enumerate(everybody(mine, group))]
     fault = disagreement(cards)
     if fault is not None:
@@ -85,8 +86,3 @@ def ranks_text(ranks: Sequence[int]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
-
-
-def _title(stream: Stream) -> str:
-    sizes = " ".join(f"{name}={value}" for name, value in stream.parameters.items())
-    return f"{stream.name} {sizes}".strip()

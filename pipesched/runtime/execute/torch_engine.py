@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 from torch import Tensor
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
@@ -51,7 +50,9 @@ def torch_runtime(
     made: Callable[..., _PipelineScheduleRuntime] = _PipelineScheduleRuntime
     runtime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
     with _file(order) as path:
-        runtime._load_csv(str(path), format=_format(path))
+        text = path.read_text("utf-8")
+        messages = any(word in text for word in ("SEND", "RECV", "SHARD", "REDUCE"))
+        runtime._load_csv(str(path), format="compute_comms" if messages else "compute_only")
     if verify is not None:
         verify(lowered(runtime))
     return runtime
@@ -82,12 +83,10 @@ def computes(stream: Stream) -> str:
             f"{stream.name}: torch's engine has one rank for each stage, but this stream has {len(stream.placement)} "
             "routes; run it with pipesched.runtime"
         )
-    rows = (",".join(_cell(x) for x in rank if x.op in COMPUTES) for rank in stream.ranks)
+    rows = (
+        ",".join(str(x).replace("OVERLAP", "OVERLAP_F_B") for x in rank if x.op in COMPUTES) for rank in stream.ranks
+    )
     return "".join(f"{row}\n" for row in rows)
-
-
-def _cell(instruction: object) -> str:
-    return str(instruction).replace("OVERLAP", "OVERLAP_F_B")
 
 
 @contextmanager
@@ -100,10 +99,3 @@ def _file(order: str | PathLike[str] | Stream) -> Iterator[Path]:
         path = Path(folder) / "order.csv"
         path.write_text(computes(order), "utf-8")
         yield path
-
-
-def _format(path: Path) -> Literal["compute_only", "compute_comms"]:
-    """Return torch's name of the format: ``compute_comms`` if any cell is not a compute."""
-    text = path.read_text("utf-8")
-    messages = any(word in text for word in ("SEND", "RECV", "SHARD", "REDUCE"))
-    return "compute_comms" if messages else "compute_only"

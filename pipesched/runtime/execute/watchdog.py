@@ -104,7 +104,9 @@ class Watch(threading.Thread):
         while self._news() == before and (left := until - time.monotonic()) > 0:
             for rank, text in self._peers.hear(left).items():
                 self._take(rank, text)
-            self._tick()
+            now = time.monotonic()
+            self._now += min(now - self._looked, _LATE * self._period)
+            self._looked = now
 
     def _news(self) -> tuple[object, ...]:
         own = self._leaving.is_set(), self._raised, self._weak
@@ -130,11 +132,6 @@ class Watch(threading.Thread):
         except (ValueError, TypeError, KeyError, RecursionError):
             return
         self._silence.hear(rank, replace(beat, place=replace(beat.place, rank=rank)), self._now)
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        self._now += min(now - self._looked, _LATE * self._period)
-        self._looked = now
 
     def _found(self) -> Fault | None:
         """Return the fault to act on: reported by others, raised here, observed here, or weak, in this order."""

@@ -64,7 +64,9 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
         )
     about: Mapping[str, object] = data if isinstance(data, dict) else {}
     try:
-        found = list(_found(events, _rank(about, number), _base(about)))
+        base = about.get("baseTimeNanoseconds", 0)
+        base = base if isinstance(base, int) and 0 <= base < _LONGEST else 0
+        found = list(_found(events, _rank(about, number), base))
     except _Unusable as error:
         raise fail(RuntimeCode.TRACE, f"{source.name}: {error}") from None
     if not found:
@@ -99,11 +101,6 @@ def _rank(about: Mapping[str, object], number: int) -> int:
     given = about.get("distributedInfo")
     rank = given.get("rank") if isinstance(given, dict) else None
     return rank if isinstance(rank, int) and rank >= 0 else number
-
-
-def _base(about: Mapping[str, object]) -> int:
-    base = about.get("baseTimeNanoseconds", 0)
-    return base if isinstance(base, int) and 0 <= base < _LONGEST else 0
 
 
 def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:

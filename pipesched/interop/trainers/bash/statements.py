@@ -89,10 +89,6 @@ _ENDS = {"then", "elif", "else", "fi", "do", "done", "esac", "}"}
 _DEEPEST = 40
 
 
-def _heredoc(sign: str) -> bool:
-    return sign.lstrip("0123456789") in ("<<", "<<-")
-
-
 def tokens(text: Text) -> list[Token]:
     """Split a text into words and signs, without comments.
 
@@ -109,7 +105,7 @@ def tokens(text: Text) -> list[Token]:
             raise Unclosed(at)
         made.append(Token(text[at:end], sign))
         at = end
-        if sign and _heredoc(made[-1].text.chars):
+        if sign and (made[-1].text.chars.lstrip("0123456789") in ("<<", "<<-")):
             asking.append(len(made) - 1)
         elif sign and chars[at - 1] == "\n":
             for number in asking:
