@@ -108,9 +108,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
     """Judge each command that has a trainer's options separately."""
-    for name, count in (("p", asked.p), ("processes", asked.processes)):
-        if count is not None and count < 1:
-            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
+    _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
         found = [_with_file(settings) for settings in read()]
@@ -126,6 +124,13 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
         message = f"{len(known) - _MOST} more commands of {source.name} are not judged; the limit is {_MOST}"
         made.append(Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNREAD, message),)))
     return several(source.name, made)
+
+
+def _require_counts(asked: Asked) -> None:
+    """Raise PipeschedError, PS225, if a count is below 1."""
+    for name, count in (("p", asked.p), ("processes", asked.processes)):
+        if count is not None and count < 1:
+            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
 
 
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:

@@ -18,20 +18,20 @@ def command(case: Case, plan: Plan) -> str | None:
     if plan.off:
         return None
     p, v, m = plan.ranks, plan.chunks, plan.microbatches
-    needed = {"p": p, "m": m} | ({} if plan.csv else {"v": v})
-    if unknown := [name for name, count in needed.items() if count is None]:
-        return f"its {unknown[0]} is unknown"
+    if p is None or m is None:
+        return f"its {'m' if p else 'p'} is unknown"
     if plan.csv:
-        path = str(plan.csv.value)
         stages = f" --stages {plan.stages}" if plan.stages else ""
-        file = shlex.quote(beside(case.settings.source.name, path) or path)
-        return f"pipesched verify {file} --p {p} --m {m}{stages} --torch-version {case.torch}"
+        file = beside(case.settings.source.name, str(plan.csv.value)) or str(plan.csv.value)
+        return f"pipesched verify {shlex.quote(file)} --p {p} --m {m}{stages} --torch-version {case.torch}"
+    if v is None:
+        return "its v is unknown"
     sizes = f"--p {p} --v {v} --m {m}" if v != 1 else f"--p {p} --m {m}"
     if plan.options:
         return " -D ".join((f"pipesched verify megatron:interleaved {sizes}", *plan.options))
     row = torch_name(plan.name)
     name = row.order if row else plan.name
-    if name is not None and _in_library(name, p or 1, m or 1, torch=row is not None):
+    if name is not None and _in_library(name, p, m, torch=row is not None):
         return f"pipesched verify {name} {sizes if name.startswith('interleaved') else f'--p {p} --m {m}'}"
     return f"pipesched verify torch:{row.name} {sizes}" if row else "its order is not in the library"
 

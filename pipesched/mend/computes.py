@@ -205,9 +205,7 @@ def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None
     def fits(run: _Run) -> bool:
         return all(peak <= cap for peak, cap in zip(analysed(run).memory.peak, most, strict=True))
 
-    both = (slots.lists, _ascending(slots))
-    found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
-    ends = [run for at, run in enumerate(found) if run is not None and run not in found[:at]]
+    ends = _all_repaired(slots)
     within = sorted((run for run in ends if fits(run)), key=lambda run: run.makespan)
     runs = [_shortened(run, fits) for run in within[:STARTS]] or ends
     if not runs:
@@ -271,6 +269,13 @@ def _ascending(slots: Slots) -> list[list[int]]:
                 new[place] = slot
         made.append(new)
     return made
+
+
+def _all_repaired(slots: Slots) -> list[_Run]:
+    """Return the distinct runs that end, by all ways of repair."""
+    both = (slots.lists, _ascending(slots))
+    found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
+    return [run for at, run in enumerate(found) if run is not None and run not in found[:at]]
 
 
 def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:

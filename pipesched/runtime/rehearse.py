@@ -216,13 +216,10 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     if not 0 <= request.rank < len(stream.ranks):
         raise fail(Code.USAGE, f"rank {request.rank} does not exist: the schedule has {len(stream.ranks)} ranks")
     _require_plain(stream)
-    import torch
-
     from pipesched.runtime.execute import rehearsal
     from pipesched.runtime.execute.errors import RunError
 
-    if request.device == "cuda" and not torch.cuda.is_available():
-        raise fail(Code.NEEDS, "torch finds no usable GPU here", help="--device cpu")
+    _require(request.device)
     notes: list[str] = []
     function, held = _factory(request.factory or ""), sorted({stage for _, stage in stream.held_by(request.rank)})
     parts = {stage: _part(function, stage, stream.stages, request, options.of(Workload).model, notes) for stage in held}
@@ -256,6 +253,14 @@ def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction 
     one = found.stages[stage]
     measured = one.kept["F"], one.kept.get("I", 0), one.most.get("B", 0), one.most.get("I", 0)
     return activations.factors(trained[0], settled(trained[1]), stages, stage, measured)
+
+
+def _require(device: str) -> None:
+    """Require that the device exists; raise PipeschedError with PS820 otherwise."""
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise fail(Code.NEEDS, "torch finds no usable GPU here", help="--device cpu")
 
 
 @contextmanager

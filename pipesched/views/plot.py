@@ -98,8 +98,7 @@ def plot(
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
-    wide = (WIDTH - _LEFT - _BARE) // _LETTER
-    below = [line for note in notes for line in wrap(note, wide, subsequent_indent="  ")]
+    below = _wrapped(notes)
     low = max(HEIGHT - _BOTTOM, _TOP + 20 * (len(series) + 1))  # a plot with more points is larger
     frame = (_LEFT, _TOP, WIDTH - (_LEGEND if legend else _BARE), low)
     across = axis([point.x for point in points], frame[0], frame[2])
@@ -119,6 +118,12 @@ def plot(
     for number, line in enumerate(below):
         lines.append(f'<text class="label" x="{_LEFT}" y="{low + 58 + _LINE * number}">{safe(line, "xml")}</text>')
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _wrapped(notes: Sequence[str]) -> list[str]:
+    """Wrap notes to the width of the plot."""
+    wide = (WIDTH - _LEFT - _BARE) // _LETTER
+    return [line for note in notes for line in wrap(note, wide, subsequent_indent="  ")]
 
 
 def _joined(best: Sequence[Point], across: Axis, up: Axis) -> Iterator[str]:

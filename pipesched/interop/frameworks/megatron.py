@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
@@ -137,15 +137,20 @@ def record(name: str, options: Options) -> Recorded:
     ran = [Rank(str(core.folder), ranks, here) for _ in range(pipelines) for here in range(ranks)]
     for rank in ran:
         asked |= run(core, name, sizes, settings, rank)
-    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
-    notes = [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
-    if parts := next((rank.issued for rank in ran if rank.issued), []):
-        layers = settings.get("layers", LAYERS)
-        notes.append(f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}")
     made = Recorded.of(map(words, ran[:ranks]), core.version, later=any(map(waits_later, ran[:ranks])))
     lined = calls([(rank.streams, messages(rank)) for rank in ran], PEERS) if pipelines > 1 else []
     called = [[place_of(at) for at in row] for _, row in lined]
+    notes = _notes(asked, ran, settings.get("layers", LAYERS))
     return replace(made, notes=notes, calls=[line for line, _ in lined], called=called)
+
+
+def _notes(asked: set[str], ran: Sequence[Rank], layers: object) -> list[str]:
+    """Return notes on the assumptions, and on the parts of the first pair of a forward and a backward."""
+    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
+    notes = [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
+    if parts := next((rank.issued for rank in ran if rank.issued), []):
+        notes.append(f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}")
+    return notes
 
 
 @cache

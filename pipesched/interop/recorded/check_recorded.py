@@ -201,8 +201,8 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         root = max(roots, key=lambda rank: (roots[rank], -rank))
         others = [rank for rank in waits if rank != root and _root(waits, rank) == root]
         shown = [root, *others[: LISTED // 2]]
-        message = f"{step}: {_root_words(held, waits, root)}"
-        message += f", and {named(others)} wait{'s' * (len(others) == 1)} for it" if others else ""
+        waiting = f", and {named(others)} wait{'s' * (len(others) == 1)} for it" * bool(others)
+        message = f"{step}: {_root_words(held, waits, root)}{waiting}"
         help = f"look at {_rank(held, root)} first: its log, its stack, its device"
     labels = tuple(found for rank in shown if rank in waits for found in _label(held, waits[rank]))
     scheduled = np.count_nonzero(held.recorded.state == SCHEDULED)

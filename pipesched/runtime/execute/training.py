@@ -248,15 +248,7 @@ def _train(local: Local, step: Step) -> Compared:
     stream, trains = local.stream, not local.stream.forward_only
     if stream.versions:
         return _train_inside(local, step)
-    out = [([s for s, rank in enumerate(route.ranks) if rank < 0], route.microbatches) for route in stream.placement]
-    whole = Undivided(
-        local.net,
-        stream.microbatches,
-        local.device,
-        stream.frozen,
-        out={i: stages for stages, ends in out if stages for i in range(*ends)},
-        trains=trains,
-    )
+    whole = Undivided(local.net, stream.microbatches, local.device, stream.frozen, out=_left_out(stream), trains=trains)
     modules = list(local.modules.values())
     losses, undivided, worst = [], [], (0.0, "", 0)
     leaves = any(given.kind == "leave" and given.rank == local.rank for given in local.job.breaks)
@@ -342,6 +334,12 @@ class Undivided:
     def descend(self) -> None:
         """Apply the optimizer."""
         descend(self.stages)
+
+
+def _left_out(stream: Stream) -> dict[int, list[int]]:
+    """Return the stages that each microbatch leaves out."""
+    out = [([s for s, rank in enumerate(route.ranks) if rank < 0], route.microbatches) for route in stream.placement]
+    return {i: stages for stages, ends in out if stages for i in range(*ends)}
 
 
 @torch.no_grad()
