@@ -21,15 +21,20 @@ from pipesched.views.chart.chart import Chart
 from tests import depth
 from tests.readers.browser import Page, browser, executable
 
-# Files whose ranks are real processes. They mostly wait, and one worker takes them all: every further worker would
-# import torch twice more, for the supervisor and for the fork server.
-RANKS = frozenset(
-    path.name
+# What is dear to start, and the files that need it, all of which go to one worker: torch, which the supervisor of ranks
+# and its fork server import too; a browser.
+NEEDED = {
+    "torch": r"import .*(ranks_of|Launcher|torch_fixtures)|one_supervisor|runtime.troubled|^ +(import|from) torch\b",
+    "a browser": r"\b(tab|phone|opened): (Page|Opened)\b",
+}
+NEEDS = {
+    path.name: need
     for path in Path(__file__).parent.rglob("test_*.py")
-    if re.search(r"import .*(ranks_of|Launcher)|one_supervisor|runtime.troubled", path.read_text("utf-8"))
-)
+    for need, words in NEEDED.items()
+    if re.search(words, path.read_text("utf-8"), re.MULTILINE)
+}
 WITHOUT_TORCH = re.compile("No module named 'torch'|PS820")
-# After those, files that take longest: the others then fill the ends of all workers.
+# After those with torch and a browser, files that take longest: the others then fill the ends of all workers.
 LONG = (
     "test_portfolio.py",
     "test_optimize.py",
@@ -58,15 +63,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return ``--dist loadfile``: a file goes to one worker, and all files with ranks to one."""
+    """Return ``--dist loadfile``: a file goes to one worker, and to the same all that need the same start."""
     from xdist.scheduler import LoadFileScheduling
 
-    class OneForRanks(LoadFileScheduling):
+    class OneForAll(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "ranks" if Path(file).name in RANKS else file
+            return NEEDS.get(Path(file).name, file)
 
-    return OneForRanks(config, log) if config.getoption("dist") == "loadfile" else None
+    return OneForAll(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
@@ -115,7 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [x for x in items if x.get_closest_marker("nightly") and x.path not in named]
         config.hook.pytest_deselected(items=left)
         items[:] = [x for x in items if x not in {*left}]
-    place = {name: at for at, name in enumerate((*sorted(RANKS), *LONG))}
+    place = {name: at for at, name in enumerate((*sorted(NEEDS, key=lambda x: (NEEDS[x] != "torch", x)), *LONG))}
     items.sort(key=lambda x: (x.get_closest_marker("timed") is not None, place.get(x.path.name, len(place))))
 
 

@@ -1,5 +1,5 @@
-"""Number of cases of a test: a usual run tries few of a slow law, `--full` all that its text names, `--depth N` N times
-as many.
+"""Number of cases of a test: a usual run tries two of five, fewer of a slow law, `--full` all that its text names,
+`--depth N` N times as many.
 
 Modules read it at their import, which is after the options are read.
 """
@@ -28,8 +28,10 @@ def some(cases: Sequence[Case], every: int, usual: int = 0) -> Sequence[Case]:
 
 
 def deep(cases: int, usual: int = 0) -> int:
-    """Return the given number of cases, times the depth; in a usual run the smaller number, if there is one."""
-    return (usual if in_usual_run() else 0) or cases * max(1, int(os.environ.get(VARIABLE, "1")))
+    """Return the given number of cases, times the depth; in a usual run ``usual``, or two of five."""
+    if in_usual_run():
+        return usual or -(-2 * cases // 5)
+    return cases * max(1, int(os.environ.get(VARIABLE, "1")))
 
 
 def by_hand(**tried: tuple[Callable[[int], str], int]) -> None:

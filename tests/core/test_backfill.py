@@ -33,7 +33,7 @@ def test_random_lists_move_as_a_slow_search_says(block: int) -> None:
     assert ends["accepted"] > deep(3)
 
 
-@pytest.mark.parametrize(("p", "m"), [(3, 4), (4, 9), (8, 16)])
+@pytest.mark.parametrize(("p", "m"), [(3, 4), (4, 9), (5, 12)])
 def test_a_moved_operation_keeps_its_origin(p: int, m: int) -> None:
     """The line and the loop bindings of an operation are those that it has in the list."""
     moved, listed = loaded(TEXT, p=p, m=m), loaded(TEXT.replace("backfill", ""), p=p, m=m)

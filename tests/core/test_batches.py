@@ -34,7 +34,7 @@ from tests.oracles.explorer_machines import machine
 from tests.oracles.explorer_script import Script
 from tests.oracles.symbolic import right
 
-CHUNK = 50
+CHUNK = 25
 LAXER = ("buffered(1)", "one-stream", "pair-stream", "async")
 
 

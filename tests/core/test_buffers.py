@@ -14,6 +14,7 @@ from pipesched.examine import Options
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
+from tests.depth import deep
 from tests.makers.programs import of_instructions
 
 pytestmark = pytest.mark.quick
@@ -64,7 +65,7 @@ def moved(program: Program, seed: int) -> Program:
 def test_the_counts_are_those_of_a_walk(name: str) -> None:
     """The counts of lowered programs, with and without moved messages, equal the counts of a walk."""
     program = lower(pipesched.load(name, p=4, m=8))
-    for case in [program, *(moved(program, seed) for seed in range(20))]:
+    for case in [program, *(moved(program, seed) for seed in range(deep(20)))]:
         found = buffers(case)
         walked = [in_hand(case.instructions(rank)) for rank in range(4)]
         assert list(zip(found.received.most, found.unsent.most, strict=True)) == walked

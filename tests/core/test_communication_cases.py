@@ -8,6 +8,7 @@ import pytest
 
 from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
+from tests.depth import deep
 from tests.makers.communication_cases import CASES
 from tests.makers.communication_notation import Case
 from tests.oracles.explorer import MODELS, walk
@@ -39,7 +40,7 @@ def test_a_run_of_the_explorer_ends_as_published(case: Case) -> None:
     """The oracle reproduces the same cases, by random runs, as the larger ones are too large to explore."""
     script = Script(case.program())
     for model in MODELS:
-        ends = {walk(machine(script, model), random.Random(seed)) for seed in range(2)}
+        ends = {walk(machine(script, model), random.Random(seed)) for seed in range(deep(2))}
         assert len(ends) == 1
         assert (ends == {(-1,) * len(case.ranks)}) == case.holds(model), model
         assert ends == {case.stuck.get(model, *ends)}

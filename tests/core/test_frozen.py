@@ -188,7 +188,7 @@ def test_a_torch_csv_has_a_backward_of_every_stage_and_is_read_as_what_runs() ->
             written += 1
         else:  # the last stage's forwards, a rank without a stage
             assert codes <= {InteropCode.TORCH_LAST_STAGE, Code.TARGET}
-    assert written > 20
+    assert written > deep(15)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pipesched.language.turns import Arrays
 from pipesched.language.typecheck import check_text
 from pipesched.model.ops import Op
 from pipesched.support.source import Source
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.makers import ps_forms, ps_programs, ps_slices
 
 LIBRARY = sorted((Path(__file__).parents[2] / "schedules").glob("*.ps"))
@@ -74,7 +74,7 @@ def test_the_library_is_run_as_arrays(path: Path, runs: Runs) -> None:
     given = {name: 2 for name, declared in known.items() if declared.default is None}
     suited = [
         runs.alike(text, given | {name: size for name, size in (("p", p), ("m", m), ("v", v)) if name in known})
-        for p, m, v in ((2, 4, 2), (4, 8, 2), (4, 12, 3), (3, 5, 2), (8, 16, 2), (1, 1, 1))
+        for p, m, v in some(((4, 8, 2), (2, 4, 2), (3, 5, 2), (4, 12, 3), (1, 1, 1), (8, 16, 2)), 1, usual=2)
     ]
     assert any(suited) == (path.stem not in ASKS)
 
@@ -83,7 +83,7 @@ def test_the_library_is_run_as_arrays(path: Path, runs: Runs) -> None:
 def test_random_programs_are_the_same(block: int, runs: Runs) -> None:
     """All forms of the language, mistakes and limits that are too low among them; a third is run as arrays."""
     suited = []
-    for seed in range(block * 10_000, block * 10_000 + deep(12)):
+    for seed in range(block * 10_000, block * 10_000 + deep(12, usual=7)):
         text, sizes = ps_forms.program(seed)
         suited.append(runs.alike(text, sizes, random.Random(seed).choice((5, 60, 20_000, 20_000))))
         made = ps_programs.program(seed, recompute=0.3 * (seed % 2), offload=0.2 * (seed % 3 == 0))

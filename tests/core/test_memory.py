@@ -94,7 +94,7 @@ def test_the_first_operation_over_a_cap(schedule: Schedule, rule: str, cap: Frac
         assert (found.peak[rank] <= cap) == (not over)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(deep(20)))
 def test_a_cap_is_an_error_exactly_where_a_rank_exceeds_it(seed: int) -> None:
     """PS501 for ranks whose peak exceeds their cap, with both numbers, for the three furthest over it; the rest are
     counted. None if the caps are the peaks.

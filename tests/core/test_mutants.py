@@ -44,7 +44,8 @@ from tests.oracles import simulate, symbolic
 
 ORDERS = Path(__file__).parents[1] / "orders"
 HARMLESS = {"PS302", "PS303", "PS307", "PS309", "PS405", "PS602"}
-CASES, CHUNK = deep(300), 300
+CASES = deep(300, usual=225)
+CHUNK = min(CASES, 300)
 
 
 def built_in(name: str, **sizes: int) -> Callable[[], Schedule | Program]:

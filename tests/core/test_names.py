@@ -15,7 +15,7 @@ import pipesched
 from pipesched.language.tokens import SOFT
 from pipesched.lift.printer import format_source
 from pipesched.support.source import Source
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 
 LIBRARY = sorted((Path(__file__).parents[2] / "schedules").glob("*.ps"))
 SIZES = {"interleaved": {"p": 4, "v": 2, "m": 8}, "dualpipe": {"p": 4, "m": 12}, "dualpipev": {"p": 4, "m": 16}}
@@ -71,7 +71,8 @@ def verdict(text: str, sizes: dict[str, int]) -> tuple[object, ...]:
     return columns, report.time.makespan, report.memory.peak, [claim.holds for claim in report.claims]
 
 
-CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if deep(1) > 1 or (i + j) % 34 == 0]
+EVERY = 68 if in_usual_run() else 34
+CASES = [(p, w) for i, p in enumerate(LIBRARY) for j, w in enumerate(WORDS) if deep(1) > 1 or (i + j) % EVERY == 0]
 
 
 @pytest.mark.parametrize(("path", "word"), CASES, ids=[f"{path.stem}-{word}" for path, word in CASES])

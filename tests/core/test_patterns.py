@@ -18,6 +18,8 @@ from pipesched.language.grammar import grammar
 ROOT = Path(__file__).parents[2]
 
 _PIECE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\(\?>)|((?:[?*+]|\{[0-9]*,?[0-9]*\})\+)|.", re.DOTALL)
+_BETWEEN = r"(?:[\s\\\"'()]|[a-z]{1,2}(?=[\"']))*"
+_POSSIBLE = re.compile(rf"[?*+}}]{_BETWEEN}\+|\?{_BETWEEN}>")
 
 
 def forbidden(pattern: str) -> list[str]:
@@ -39,14 +41,13 @@ def strings(tree: ast.AST) -> Iterator[str]:
 def given_to_re(tree: ast.AST) -> Iterator[str]:
     """Yield the strings in calls of `re`: tests also have texts of other languages, in which ``++`` is right."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+        if isinstance(node, ast.Call) and isinstance(of := node.func, ast.Attribute) and ast.unparse(of.value) == "re":
             yield from strings(node)
 
 
 def possible(code: str) -> bool:
     """Return False if code has no such piece, whatever quotes and line ends are within one: parsing takes longer."""
-    together = re.sub(r"[\s\\\"'()]|\b[a-z]{1,2}(?=[\"'])", "", code)
-    return re.search(r"[?*+}]\+|\?>", together) is not None
+    return _POSSIBLE.search(code) is not None
 
 
 @pytest.mark.quick

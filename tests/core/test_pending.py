@@ -10,6 +10,7 @@ import pytest
 import pipesched
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
+from tests.depth import deep
 from tests.makers.chunks import Chunk, fences
 
 HEAD = "schedule x(p, m)\nstage s in 0 .. 2 * p on rank s % p\n"
@@ -37,7 +38,7 @@ def test_controllable_memory_is_that_of_the_paper(name: str, p: int) -> None:
     assert [claim.holds for claim in report.claims] == [True]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(deep(40)))
 def test_pending_is_what_a_replay_counts(seed: int) -> None:
     """An I adds one, a W takes one away, of its chunk and of all; a condition on it follows the count."""
     rng = random.Random(seed)

@@ -14,6 +14,7 @@ from pipesched.analysis.termination import stops
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
+from tests.depth import deep
 from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 
@@ -43,7 +44,7 @@ def as_shapes(program: Program) -> Program:
     return replace(made, op=np.array([AS_SHAPE.get(Op(op), op) for op in made.op.tolist()], dtype=np.int8))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(deep(150)))
 def test_the_list_waits_in_a_shape_under_every_model(seed: int) -> None:
     """A program of shapes alone stops, posted or not, exactly if the same program of messages does under strict."""
     shapes = as_shapes(random_program(random.Random(seed)))

@@ -94,7 +94,7 @@ def test_a_rank_begins_late_where_that_is_shorter() -> None:
     assert answer.lower_bound == 36
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(deep(30)))
 def test_no_schedule_is_outside_its_windows_and_below_its_bounds(seed: int) -> None:
     """The spans of random orders are not below the bound of any rank; and their starts, counted from the first of all,
     are within the windows of their span.
@@ -123,7 +123,7 @@ def in_sequence(problem: Problem, orders: Orders) -> Orders:
     return labelled(problem, words, {})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(deep(12)))
 def test_another_first_microbatch_is_the_same_work(seed: int) -> None:
     """Every rank runs the same operations of the same stages in the same places, each microbatch once."""
     problem = problem_of(random_span(seed, most=36))

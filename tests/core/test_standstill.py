@@ -91,11 +91,11 @@ def mine_sends(link: Link, mine: list[Instruction]) -> bool:
     return next(x for x in mine if str(x) == end).op.send
 
 
-@pytest.mark.parametrize("first", range(0, deep(50), 50))
+@pytest.mark.parametrize("first", range(0, deep(50), 25))
 def test_what_runs_is_what_every_interleaving_runs(first: int) -> None:
     """Random programs under every model run the computes that the explorer finds before the stop, and stop on its
     ranks."""
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 25):
         case = random_program(random.Random(seed))
         script = Script(case)
         for model in MODELS:
@@ -127,7 +127,7 @@ def test_a_picture_ends_where_the_program_does(name: str, sizes: dict[str, int])
             if whole.analysis.standstill is None:
                 assert seen == closed(drawn.analysis.dependencies.producer.tolist(), ran, case.computes)
             stopped += stop is not None
-    assert stopped > 4
+    assert stopped > deep(4)
 
 
 def closed(needs: list[int], ran: list[bool], schedule: Schedule) -> list[bool]:

@@ -11,6 +11,7 @@ import pipesched
 from pipesched import stream
 from pipesched.stream import Instruction, Stream
 from pipesched.support.source import Source
+from tests.depth import deep
 
 ORDER = """
 F0.0 F0.1 send:F0.0>1 send:F0.1>1 wait:F0.0 wait:F0.1 recv:B1.0<1 B0.0 recv:B1.1<1 B0.1 reduce:0 wait:0
@@ -41,7 +42,7 @@ def found_in(lists: list[list[str]]) -> int:
     return codes.count("PS406")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(deep(60)))
 def test_waits_are_judged_as_by_going_through_the_list(seed: int) -> None:
     """Waits are moved, repeated or dropped at random; nothing else changes."""
     rng, moved = random.Random(seed), []
@@ -99,7 +100,7 @@ def waited(made: Stream, rng: random.Random, often: tuple[int, ...]) -> tuple[St
 STEP = Instruction("STEP")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(deep(20)))
 def test_a_message_for_one_of_several_readers_is_waited_for(seed: int) -> None:
     """In a stream in which several stages read one, a WAIT names the reader like its SEND, or omits the next stage: it
     is read, judged as by walking it, and written unchanged.

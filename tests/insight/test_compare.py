@@ -54,8 +54,8 @@ def test_the_overhead_of_gpipe_and_1f1b(p: int, capsys: pytest.CaptureFixture[st
 def test_the_overhead_of_interleaving(capsys: pytest.CaptureFixture[str]) -> None:
     """The overhead is (p-1)/(v m) (section 2.2.2 of the same paper), with costs by stage or by model."""
     for per in ("rank", "stage"):
-        found = rows(capsys, "interleaved", "--p", "4", "--v", "1..4", "--m", "4,8,16", "--cost-per", per)
-        assert len(found) == 12
+        found = rows(capsys, "interleaved", "--p", "4", "--v", "1..4", "--m", "4,8", "--cost-per", per)
+        assert len(found) == 8
         for row in found:
             assert exact(row["overhead"]) == Fraction(3, row["parameters"]["v"] * row["parameters"]["m"])
 
@@ -149,7 +149,8 @@ COSTS = ["F=1", "F=10,I=13,W=7,C=2", "F=3,I=5,W=1,C=1/3"]
 
 
 @pytest.mark.parametrize(
-    ("cost", "m"), [(COSTS[0], "8,13"), *(pytest.param(x, "8", marks=pytest.mark.nightly) for x in COSTS[1:])]
+    ("cost", "m"),
+    [(COSTS[0], "8"), *(pytest.param(x, m, marks=pytest.mark.nightly) for x in COSTS for m in ("8", "13"))],
 )
 def test_no_schedule_is_below_its_bound(cost: str, m: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No library schedule is below its bound; 1F1B meets it: p-1 stages before the last rank, its work, and p-1 after
@@ -246,10 +247,10 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     """--all lists every built-in schedule once; at any width only a long list is cut."""
-    found = rows(capsys, "--all", "1f1b", "--p", "4", "--m", "8")
+    found = rows(capsys, "--all", "1f1b", "--p", "4", "--m", "4")
     assert sorted(row["name"] for row in found) == built_in()
     assert all(row["makespan"] is not None for row in found)
-    assert main(compared("--all", "--p", "4", "--m", "8")) == 0
+    assert main(compared("--all", "--p", "4", "--m", "4")) == 0
     table = capsys.readouterr().out.replace("1,1,1,1,1,…,1", "")
     assert all(name in table for name in built_in()) and "…" not in table and "..." not in table
 

@@ -26,7 +26,7 @@ from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, causes, critical_path
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 from tests.makers import strategies
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, Spot, rows
@@ -34,6 +34,9 @@ from tests.oracles.simulate import Played, Spot, rows
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(25, usual=13))
 PLAIN = [x for x in built_in() if x not in ("pipeoffload", "mario")]  # the play by hand has no copies, and no R
 GRID = ["F=1", "F=10,I=13,W=7,C=2", "F=1,I=2,W=1/2,C=1/3,FB=5/2"]
+
+
+ONE_BY_ONE = [(name, GRID[(i + k) % 3]) for i, name in enumerate(PLAIN) for k in range(1 if in_usual_run() else 3)]
 
 
 def parts_of(schedule: Schedule, costs: Costs) -> dict[str, list[Fraction]]:
@@ -131,8 +134,7 @@ def test_the_parts_add_up_on_what_runs_of_a_stuck_order(seed: int, data: st.Data
     adds_up(schedule, data.draw(strategies.costs(schedule.stages)))
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("text", GRID)
+@pytest.mark.parametrize(("name", "text"), ONE_BY_ONE)
 def test_the_parts_add_up_on_the_library(name: str, text: str) -> None:
     """The parts add up for every built-in schedule, at p = 4 and m = 8."""
     schedule = pipesched.load(name, p=4, m=8)

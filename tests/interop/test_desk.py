@@ -42,7 +42,8 @@ def test_the_first_rank_is_the_one_that_failed() -> None:
     assert right.total() > 0.94 * cases, wrong
 
 
-@pytest.mark.parametrize("stacks", [pytest.param("stacks", marks=pytest.mark.nightly), "none"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("stacks", ["stacks", "none"])
 def test_dumps_of_torch_are_read(stacks: str, tmp_path: Path) -> None:
     """A dump of torch itself is read; without stacks, the tests' writer gives it the same bytes."""
     run = [sys.executable, "-c", _GLOO, str(tmp_path / "store"), stacks]

@@ -112,13 +112,13 @@ def test_every_verb_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_framework_is_verified_at_many_sizes_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     """The command prints one line for each size, equal to the single call, and the number of sizes that hold."""
     generator = Path(__file__).parents[1] / "generators" / "mine.py"
-    assert main(["verify", f"python:{generator}:order", "--p", "2..3", "--m", "2,4", "-D", "left=0,1"]) == 1
+    assert main(["verify", f"python:{generator}:order", "--p", "2", "--m", "2,4", "-D", "left=0,1"]) == 1
     told = capsys.readouterr()
-    grid = [(p, m, left) for p in (2, 3) for m in (2, 4) for left in (0, 1)]
+    grid = [(p, m, left) for p in (2,) for m in (2, 4) for left in (0, 1)]
     for (p, m, left), line in zip(grid, told.out.splitlines(), strict=True):
         assert line.startswith("fail" if left else "ok") and f"p={p} m={m} left={left}" in line
         assert f"python:{generator}:order" in line and ("PS301" in line) == bool(left)
-    assert told.err == "4 of 8 hold\n"
+    assert told.err == "2 of 4 hold\n"
 
 
 def test_a_finding_names_the_line_that_yielded(folder: Path) -> None:

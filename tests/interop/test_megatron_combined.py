@@ -6,6 +6,7 @@ tests.interop.test_megatron_combined FOLDER ...`, where FOLDER has a package meg
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from pipesched.interop.frameworks import megatron, megatron_rank, streams
 from pipesched.library.assets import asset
 from pipesched.model.ops import Op
 from pipesched.support.source import Source
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.interop.test_megatron import SITES, each, executed
 
 OPTION = "overlap_moe_expert_parallel_comm"
@@ -65,9 +66,11 @@ def grid(most: int) -> list[tuple[int, int, int]]:
     return [(p, v, m) for p in range(2, most + 1) for v in (2, 3, 4) for m in (p, 2 * p, 4 * p)]
 
 
+GRID = grid(8) if deep(1) > 1 else [(2, 2, 4), (3, 3, 6), (4, 2, 8)]
+
+
 @each
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("sizes", grid(8) if deep(1) > 1 else [(2, 2, 4), (3, 3, 6), (4, 2, 8)])
+@pytest.mark.parametrize(("sizes", "delayed"), some([*itertools.product(GRID, (False, True))], 1, usual=3))
 def test_passes_are_the_overlaps_of_the_library(site: Path, sizes: tuple[int, int, int], delayed: bool) -> None:
     """Every compute and every pair, in order, with weight gradients delayed and not."""
     assert recorded(site, *sizes, delay_wgrad_compute=delayed)[0] == published(*sizes)
@@ -151,7 +154,7 @@ def meetings(site: Path, sizes: tuple[int, int, int], layouts: Sequence[object],
 
 
 @each
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", some(LAYOUTS, 1, usual=2))
 def test_calls_of_expert_peers_agree_and_end(site: Path, layout: str) -> None:
     """Megatron-LM#1810, #1828, #1852: odd, even and empty stages hold under every model if peers have one layout."""
     said = int(layout) if layout.isdigit() else layout

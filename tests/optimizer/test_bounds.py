@@ -22,7 +22,7 @@ from pipesched.optimizer.solve.bounds.longest_paths import links, paths
 from pipesched.optimizer.solve.bounds.lower_bound import busiest, lower_bound
 from pipesched.optimizer.solve.instance import Instance as Asked
 from pipesched.optimizer.solve.problem import Problem
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 from tests.makers.instances import problem_of
 from tests.oracles.brute import optimum, random_instance, steps
 
@@ -162,7 +162,7 @@ def _asked(placement: Placement, chunks: int, costs: Costs) -> Problem:
     return Asked(placement, costs, AT_W, (cap,) * placement.ranks, False, "makespan").problem()
 
 
-@pytest.mark.parametrize("ranks", range(2, 6 + deep(1)))
+@pytest.mark.parametrize("ranks", range(2, 6 if in_usual_run() else 6 + deep(1)))
 def test_a_vee_waits_for_its_first_gradient(ranks: int) -> None:
     """Unit costs: 6m of work; before the first gradient at 3p - 1 only as many F as fit; after the last F, with 3p to
     go, only I and W of as many chunks.

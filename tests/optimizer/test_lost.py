@@ -91,7 +91,7 @@ def test_what_is_left_runs() -> None:
     lost_rank(2, 3, 3, run=True)
 
 
-@pytest.mark.parametrize("cap", [None, 8])
+@pytest.mark.parametrize("cap", [None, pytest.param(8, marks=pytest.mark.nightly)])
 def test_many_pipelines_have_an_answer_within_a_short_limit(cap: int | None) -> None:
     """Of 16 pipelines of 8 ranks; within 5 % of its bound, which no schedule is below."""
     made = pipesched.optimize(p=8, m=16, lost=9, pipelines=16, mem_cap=cap, time_limit=2)

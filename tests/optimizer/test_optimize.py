@@ -116,7 +116,7 @@ def named(question: dict[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in question.items())
 
 
-@pytest.mark.parametrize("question", some(QUESTIONS, 2), ids=named)
+@pytest.mark.parametrize("question", some(QUESTIONS, 2, usual=3), ids=named)
 def test_an_answer_beside_those_to_related_questions(question: dict[str, Any]) -> None:
     """The printed file is verified with its own costs; its certificate is accepted, and no other verdict with it. Three
     times the costs give three times the optimum. A larger cap allows every schedule of a smaller one, and no cap allows

@@ -49,6 +49,7 @@ def test_a_source_that_the_fit_has_not_seen_is_predicted(found: published.Slopes
     assert spearman([seconds[run.id] for run in same], [run.measured for run in same]) >= 0.6
 
 
+@pytest.mark.nightly
 def test_the_table_of_constants_is_the_fit(found: published.Slopes) -> None:
     """A step of the fit from the table moves no constant by more than a third of its standard deviation."""
     moved = found.step()

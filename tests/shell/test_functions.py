@@ -121,7 +121,7 @@ SAME: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
         ("gpipe", "1f1b", "interleaved"),
         {"p": 2, "v": 2, "m": [4, 8], "cost_per": "stage"},
     ),
-    ("compare --all --p 1,2 --m 4", "compare", (), {"library": True, "p": "1,2", "m": 4}),
+    ("compare --all --p 2 --m 4", "compare", (), {"library": True, "p": 2, "m": 4}),
     ("diff gpipe interleaved --p 2 --v 2 --m 4", "diff", ("gpipe", "interleaved"), {"p": 2, "v": 2, "m": 4}),
     ("diff wrong.csv gpipe --m 2 -D p=2", "diff", ("wrong.csv", "gpipe"), {"m": 2, "p": 2}),
 ]

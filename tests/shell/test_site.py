@@ -15,6 +15,7 @@ from tests.readers.browser import Page
 from tests.readers.served import served
 
 TOP = Path(__file__).parents[2]
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,6 @@ class _Links(HTMLParser):
                 self.anchors.add(value)
 
 
-@pytest.mark.nightly
 def test_no_link_is_dead(site: Path) -> None:
     """Each link inside the site leads to a file, and to an anchor that it has; none loads anything from elsewhere."""
     pages = {path.relative_to(site).as_posix(): _Links(path.read_text("utf-8")) for path in site.rglob("*.html")}
