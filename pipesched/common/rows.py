@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pipesched.extension import Aliases, Lazy, Row, Sweep
+from pipesched.extension import Aliases, Lazy, Row, Sweep, rows
 
 if TYPE_CHECKING:
     from pipesched.support.source import Source
@@ -28,6 +28,11 @@ class Service(Row):
 
     name: str
     call: Lazy[Callable[..., object]]
+
+
+def service(name: str) -> Callable[..., object] | None:
+    """Return the function that an installed extension offers by this name; None if there is none."""
+    return next((row.call.load() for row in rows(Service) if row.name == name), None)
 
 
 ROWS: tuple[Row, ...] = (

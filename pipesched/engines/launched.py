@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pipesched.check.checks import Subject
 from pipesched.diagnostics import Diagnostic
 from pipesched.engines.calls import read
-from pipesched.engines.meetings import MODELS, Meetings
+from pipesched.engines.meetings import Meetings
 from pipesched.interop.frameworks.loaded import Launched
 from pipesched.report.parts import Communication, Part
 from pipesched.support.source import Source
@@ -74,13 +74,10 @@ def met(examination: Examination) -> Met | None:
     meetings, model = _made(source), analysis.model
     if meetings.uneven or next(meetings.apart(), None) or not meetings.holds(model):
         return None
-    models = [str(x) for x in dict.fromkeys([*MODELS, model])]
-    holds = tuple(str(x) for x in dict.fromkeys([*MODELS, model]) if meetings.holds(x))
-    fails = tuple(x for x in models if x not in holds)
     groups = [of for of in meetings.collective.values() if any(of)]
     return Met(
         sum(len(of[0]) for of in groups),
         len(meetings.at),
         max(map(len, groups), default=0),
-        Communication(str(model), holds, fails, meetings.capacity()),
+        meetings.verdict(model),
     )

@@ -30,6 +30,7 @@ from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STR
 from pipesched.diagnostics import Diagnostic
 from pipesched.engines.calls import Call, Calls
 from pipesched.engines.codes import EngineCode
+from pipesched.report.parts import Communication
 
 _NOTE = "a member gets wrong data, or waits forever"
 _SEARCHED = 64  # nodes of a cycle from which a shorter one is searched
@@ -129,6 +130,13 @@ class Meetings:
             middle = (low + high) // 2
             low, high = (low, middle) if self.holds(buffered(middle)) else (middle, high)
         return high
+
+    def verdict(self, model: Model) -> Communication:
+        """Return the models under which every call ends, the requested one included; none if a partner is missing."""
+        models = dict.fromkeys([*MODELS, model])
+        holds = () if self.uneven else tuple(str(x) for x in models if self.holds(x))
+        fails = tuple(str(x) for x in models if str(x) not in holds)
+        return Communication(str(model), holds, fails, None if self.uneven else self.capacity())
 
     # The graph of a model: nodes are calls, those of a meeting one node; edges lead to what waits.
 

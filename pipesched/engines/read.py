@@ -1,4 +1,4 @@
-"""A file of parts: TOML with the parts of F, I and W of a layer.
+"""Parts in TOML and in a schedule: a file has the parts of F, I and W of a layer.
 
 unit = "ms"
 layers = 4                                     # of 1/p of the model
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from importlib.resources import files
@@ -276,3 +277,36 @@ def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
         raise fail(Code.USAGE, f"--parts and the parts of {inside.name} in --costs are both given", help=help)
     left["costs"] = None
     return inside
+
+
+def lines(parts: Parts) -> Iterator[str]:
+    """Yield ``parts F = 4 of (attn 4.4, dispatch 6.7 on comm)``; by stage if stages differ."""
+    for letter in LETTERS:
+        chains = [getattr(stage, letter) for stage in parts.stages]
+        if not chains or not chains[0].each:
+            continue
+        by_stage = len(set(chains)) > 1
+        each = [
+            f"{part.name} {_chosen([chain.each[at].time for chain in chains])}"
+            + (f" on {part.engine}" if part.engine != OWN else "")
+            for at, part in enumerate(chains[0].each)
+        ]
+        layers = _chosen([Fraction(chain.layers) for chain in chains])
+        yield f"parts {letter}{'[s]' * by_stage} = {layers} of ({', '.join(each)})"
+
+
+def _chosen(values: Sequence[Fraction]) -> str:
+    """Return an expression in the stage s that has these values."""
+    text = _number(values[-1])
+    for stage in reversed(range(len(values) - 1)):
+        if values[stage] != values[stage + 1]:
+            text = f"if s <= {stage} then {_number(values[stage])} else {text}"
+    return text
+
+
+def _number(value: Fraction) -> str:
+    """Return a number as a decimal if that is exact and short, otherwise as a quotient."""
+    digits = next((digits for digits in range(4) if (value * 10**digits).denominator == 1), None)
+    if digits is None:
+        return f"{value.numerator} / {value.denominator}"
+    return str(Decimal(int(value * 10**digits)).scaleb(-digits))

@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),
     Strip("exposed", Lazy("engines.slot_picture:strips"), owner=_OWNER),
-    Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.written:lines"), owner=_OWNER),
+    Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.read:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(
         "calls of expert peers agree, and no calls wait in a cycle",

@@ -8,9 +8,9 @@ from pipesched import render
 from pipesched.analysis.communication import STRICT, parse_model
 from pipesched.diagnostics import Code, fail
 from pipesched.engines.calls import Calls, read
-from pipesched.engines.meetings import MODELS, Meetings
+from pipesched.engines.meetings import Meetings
 from pipesched.examine import Options
-from pipesched.report.parts import Communication, Parts
+from pipesched.report.parts import Parts
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 
@@ -67,8 +67,5 @@ def verify(source: Source, options: Options) -> Report:
     found = list(made.differing())
     if not made.uneven:
         found += made.deadlock(model)
-    holds = () if made.uneven else tuple(str(x) for x in dict.fromkeys([*MODELS, model]) if made.holds(x))
-    fails = tuple(str(x) for x in dict.fromkeys([*MODELS, model]) if str(x) not in holds)
-    capacity = None if made.uneven else made.capacity()
-    parts = Parts(len(calls.ranks), communication=Communication(str(model), holds, fails, capacity))
+    parts = Parts(len(calls.ranks), communication=made.verdict(model))
     return Called(source.name, source.name, parts=parts, diagnostics=tuple(found), calls=calls)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.baselines import Known
 from pipesched.optimizer.optimize_certify import SECONDS, Made, certified, confirmed
@@ -29,6 +28,7 @@ from pipesched.optimizer.solve.search.state import Refutation, State
 from pipesched.optimizer.verdict import FOUND, Verdict
 
 if TYPE_CHECKING:
+    from pipesched.lift.kernel import Kernel
     from pipesched.optimizer.solve.repeat.periodic import Periodic
 
 _PROOF = 0.25  # least part of the remaining time for a proof of an engine's refutation
@@ -41,35 +41,26 @@ def answer_of(
 ) -> Optimum:
     """Build the answer of a search: its best schedule is judged, printed, read back and checked."""
     instance, problem = target.instance, state.problem
-    found = Optimum(
-        instance,
-        least=problem.time(state.lower),
-        least_by=bound_by(state),
-        reason=state.stopped,
-        found_by=state.source,
-        seed=request.limits.seed,
-        known=known,
-        notes=notes(instance, state),
-    )
+    noted, seed = notes(instance, state), request.limits.seed
     if state.best is None:
-        return found
+        least, by = problem.time(state.lower), bound_by(state)
+        return Optimum(instance, least=least, least_by=by, reason=state.stopped, seed=seed, known=known, notes=noted)
     best, said = _steady(request, instance, state, known, meter)
     schedule = replace(convert.to_schedule(problem, best), name=request.name)
     written, judged, more = _certified(request, instance, state, schedule, repeated, meter)
-    kernel = repeated.printed(state.problem) if repeated else None
-    made, text, report = printed(schedule, instance, judged, request.name, kernel)
-    verdict = {"verdict": judged.status, "lower_bound": plain(judged.lower), "gap": plain(judged.gap)}
-    return replace(
-        found,
-        judged=judged,
-        analysis=made,
-        reason=state.stopped if judged.status == FOUND else "",
-        given=known[0] if target.given else None,
-        notes=(*said, *found.notes, *more),
-        source=text,
-        certificate=written | verdict,
-        checked=report,
+    kernel, said = repeated.printed(problem) if repeated else None, [*said, *noted, *more]
+    answer = answered(
+        request,
+        instance,
+        schedule,
+        written,
+        judged,
+        source=state.source,
+        stopped=state.stopped,
+        said=said,
+        kernel=kernel,
     )
+    return replace(answer, known=known, given=known[0] if target.given else None)
 
 
 def answered(
@@ -77,18 +68,18 @@ def answered(
     instance: Instance,
     schedule: Schedule,
     written: Mapping[str, object],
+    told: Verdict,
     *,
     source: str,
     stopped: str,
     said: Sequence[str],
+    kernel: Kernel | None = None,
 ) -> Optimum:
-    """Build the answer of a search of its own: the schedule and its certificate are judged, printed and checked.
+    """Build the answer from a schedule, its certificate and the checker's verdict; the schedule is printed and checked.
 
     source: the search that found the schedule; stopped: the reason why it may not be the best; said: the notes.
     """
-    told = judge(schedule, instance, written).accepted()
-    made, text, report = printed(schedule, instance, told, request.name)
-    verdict = {"verdict": told.status, "lower_bound": plain(told.lower), "gap": plain(told.gap)}
+    made, text, report = printed(schedule, instance, told, request.name, kernel)
     return Optimum(
         instance,
         judged=told,
@@ -98,7 +89,7 @@ def answered(
         seed=request.limits.seed,
         notes=tuple(said),
         source=text,
-        certificate={**written, **verdict},
+        certificate={**written, **told.entries()},
         checked=report,
     )
 
@@ -118,29 +109,25 @@ def _certified(
     problem, said = state.problem, list[str]()
     if request.certify or request.limits.proof:
         meter.limit = max(meter.limit, meter.spent + SECONDS * SECOND)
-    written = certificate(instance, state, repeated)
-    judged = _judged(schedule, instance, written, repeated)
+    written, judged = _judged(schedule, instance, state, repeated)
     meter.limit = max(meter.limit, meter.spent + _PROOF * meter.limit)
     if judged.word:
         meter.spend(min(_BY_RANKS, _OF_EACH * problem.operations))
-        written = certificate(instance, state, repeated, _believed(request, instance, state, meter, said))
-        judged = _judged(schedule, instance, written, repeated)
+        proof = _believed(request, instance, state, meter, said)
+        written, judged = _judged(schedule, instance, state, repeated, proof)
     elif request.limits.proof:
         said.append(_proof(request, instance, state, meter).note)
     if judged.lower < problem.time(state.lower) and state.refuted is None:  # the checker's formulas show a weaker bound
         state.refuted = Refutation(state.lower - 1, "ranks", None)
-        written = certificate(instance, state, repeated)
-        judged = _judged(schedule, instance, written, repeated)
+        written, judged = _judged(schedule, instance, state, repeated)
     if judged.word:
         state.refuted = None
-        written = certificate(instance, state, repeated)
-        judged = _judged(schedule, instance, written, repeated)
+        written, judged = _judged(schedule, instance, state, repeated)
     if request.certify and repeated is not None and not judged.everywhere:
-        proof = _proof_for_every(request, instance, repeated, meter)
-        said.append(proof.note)
-        if proof.entry:
-            written = certificate(instance, state, repeated, least=proof.entry)
-            judged = _judged(schedule, instance, written, repeated)
+        every = _proof_for_every(request, instance, repeated, meter)
+        said.append(every.note)
+        if every.entry:
+            written, judged = _judged(schedule, instance, state, repeated, least=every.entry)
     return written, judged, said + _agreed(request, instance, state, judged)
 
 
@@ -152,9 +139,9 @@ def _believed(
     """
     tried = False
     while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
-        tried, part = True, meter.part(_PROOF_OF_EACH if state.earlier else 1.0)
-        proof = _proof(request, instance, state, part)
-        meter.spend(part.spent)
+        tried = True
+        with meter.part(_PROOF_OF_EACH if state.earlier else 1.0) as part:
+            proof = _proof(request, instance, state, part)
         said.append(proof.note)
         if proof.entry:
             return proof.entry
@@ -216,10 +203,12 @@ def _none(error: BaseException) -> Made:
 def _judged(
     schedule: Schedule,
     instance: Instance,
-    written: Mapping[str, object],
+    state: State,
     repeated: Periodic | None,
-) -> Verdict:
-    """Return the checker's verdict on the schedule and its certificate.
+    proof: Mapping[str, object] | None = None,
+    least: Mapping[str, object] | None = None,
+) -> tuple[dict[str, object], Verdict]:
+    """Return the certificate of the schedule, and the checker's verdict on it. proof, least: as for `certificate`.
 
     Raises:
         PipeschedError: PS71x, the checker refuses them.
@@ -230,4 +219,5 @@ def _judged(
         problems = [instance.problem(first + n * step) for n in range(3)]
         return [convert.to_schedule(problem, repeated.seam.unrolled(problem)) for problem in problems]
 
-    return judge(schedule, instance, written, copies).accepted()
+    written = certificate(instance, state, repeated, proof, least)
+    return written, judge(schedule, instance, written, copies).accepted()

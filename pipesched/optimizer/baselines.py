@@ -21,6 +21,7 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 from pipesched.optimizer.verdict import placement_name
 from pipesched.planning.byte_counts import gigabytes
 from pipesched.schedule_analysis import Analysis
+from pipesched.views import tables
 
 MANIFEST = Path(__file__).with_name("library.txt")
 """The parameters of the library's schedules, and their placements (none if none of their orders can be an answer).
@@ -125,10 +126,8 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
     plain = one is None and not instance.costs.unit
     held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
     cells = [(x, said(a), said(b), percent(c), percent(d), held(e), remark) for x, a, b, c, d, e, remark in rows]
-    cells.insert(0, ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", ""))
-    width = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    aligned = ([row[0].ljust(width[0]), *map(str.rjust, row[1:-1], width[1:]), row[-1]] for row in cells)
-    return [f"    {'  '.join(row)}".rstrip() for row in aligned]
+    heads = ("", "makespan", "span", "bubble", "by span", "peak" if plain else "activations", "")
+    return [f"    {line}" for line in tables.table(heads, cells, left=(0, 6)).split("\n")]
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:

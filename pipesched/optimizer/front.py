@@ -31,6 +31,7 @@ from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import INTERRUPTED, State
 from pipesched.optimizer.values import MOST_CAPS
 from pipesched.optimizer.verdict import INFEASIBLE, placement_name
+from pipesched.views.tables import table
 
 _FREE = 0.25  # most of a placement's time for its answer without a cap
 _WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
@@ -113,11 +114,12 @@ class Front:
             figures = [shown(x.peak), unit.text(x.value), percent(x.answer.least_bubble or Fraction(0))]
             rows.append([*figures, x.way.name, "proved" if x.proved else "best found"])
         caps = sorted({cap for way in self.ways for cap, _ in way.solved if cap is not None})
-        table = [["cap", *(way.name for way in self.ways)]]
+        each = [["cap", *(way.name for way in self.ways)]]
         for cap in [*caps, None]:
             values = [way.value(cap) for way in self.ways]
-            table.append(["none" if cap is None else shown(cap), *("-" if x is None else unit.text(x) for x in values)])
-        return "\n".join([*named, "", *_aligned(rows), "", *_aligned(table)])
+            each.append(["none" if cap is None else shown(cap), *("-" if x is None else unit.text(x) for x in values)])
+        fronts, all_of_them = (table(heads, of, left=()) for heads, *of in (rows, each))
+        return "\n".join([*named, "", fronts, "", all_of_them])
 
     def orders(self) -> list[tuple[str, str]]:
         """Return the schedule of every point, as text, with a name for its file."""
@@ -149,11 +151,9 @@ def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambd
     Raises:
         PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
     """
-    ways, meter, asked_of = [], clock(request), [*_ways(request)]
-    for left, (name, asked) in zip(range(len(asked_of), 0, -1), asked_of, strict=True):
-        part = meter.shared(left)
+    ways = []
+    for (name, asked), part in clock(request).shared([*_ways(request)]):
         solved = [*_solved(asked, caps, progress, part)]
-        meter.spend(part.spent)
         ways.append(Way(name, solved))
         if any(answer.reason == INTERRUPTED for _, answer in solved):
             break
@@ -162,11 +162,9 @@ def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambd
 
 def best(request: Request, progress: Progress, meter: Meter) -> Optimum:
     """Return the best answer of all placements under one cap, with a note on the others."""
-    found, ways = [], [*_ways(request)]
-    for left, (name, asked) in zip(range(len(ways), 0, -1), ways, strict=True):
-        part = meter.shared(left)
+    found = []
+    for (name, asked), part in meter.shared([*_ways(request)]):
         found.append((name, optimize(asked, progress, part)))
-        meter.spend(part.spent)
         if found[-1][1].reason == INTERRUPTED:
             break
     name, answer = min(found, key=lambda one: (one[1].value is None, one[1].value or Fraction(0)))
@@ -202,21 +200,18 @@ def _ways(request: Request) -> Iterator[tuple[str, Request]]:
 
 def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, meter: Meter) -> Iterator[Solved]:
     """Yield the answers of one placement, in ascending order of caps."""
-    part = meter.part(_FREE)
-    free = optimize(replace(request, mem_cap=None), progress, part)
-    meter.spend(part.spent)
+    with meter.part(_FREE) as part:
+        free = optimize(replace(request, mem_cap=None), progress, part)
     last: Optimum | None = None
     steps = [] if free.reason == INTERRUPTED else [*(caps or _steps(free))]
-    for left, cap in zip(range(len(steps), 0, -1), steps, strict=True):
+    for cap, part in meter.shared(steps):
         done = last is not None and last.value is not None and free.value is not None and last.value <= free.value
         if done and not caps:
             break
         seeds = [] if last is None or last.analysis is None else [last]
         seeds += [free] if free.peak and max(free.peak) <= cap else []
         known = tuple((f"cap {shown(max(x.peak))}", read_back(x.source).schedule) for x in seeds)
-        part = meter.shared(left)
         last = optimize(replace(request, mem_cap=(cap,), seeds=known), progress, part)
-        meter.spend(part.spent)
         yield cap, last
         if last.reason == INTERRUPTED:
             return
@@ -237,8 +232,3 @@ def _steps(free: Optimum) -> Iterator[Fraction]:
         message = f"the range has {high - low + 1:,} different caps, from {shown(low * grain)} to {shown(high * grain)}"
         raise fail(Code.USAGE, message, help="give a range, such as --mem-cap 2..8")
     return (n * grain for n in range(int(low), int(high) + 1))
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]

@@ -17,11 +17,9 @@ def frontier(
     request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
 ) -> Frontier:
     """Optimize for every cap, up to the cap at which the user interrupts."""
-    points, meter = [], clock(request)
-    for left, cap in zip(range(len(caps), 0, -1), caps, strict=True):
-        part = meter.shared(left)
+    points = []
+    for cap, part in clock(request).shared(caps):
         points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress, part)))
-        meter.spend(part.spent)
         if points[-1][1].reason == INTERRUPTED:
             break
     return Frontier(tuple(points))

@@ -119,7 +119,7 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
         target = _resized(target, repeated)
         problem = target.instance.problem()
     known: list[Known] = []
-    played = _kept(_baselines(target, problem, meter), known)
+    played = _baselines(target, problem, known, meter)
     state = repeated.state_at(problem) if repeated else _searched(request, target, problem, played, progress, meter)
     while len(known) < _SHOWN and (len(known) + 1) * problem.operations <= _COMPARED and next(played, None):
         pass
@@ -159,26 +159,25 @@ def _repeated(
         return None, False
     from pipesched.optimizer.solve.repeat.periodic import periodic
 
-    part = meter.part(_REPEATED)
     try:
-        found = periodic(target.instance, request.limits, progress, part)
+        with meter.part(_REPEATED) as part:
+            return periodic(target.instance, request.limits, progress, part), False
     except KeyboardInterrupt:
         meter.limit = meter.spent + _LEFT
         return None, True
-    meter.spend(part.spent)
-    return found, False
 
 
-def _baselines(target: Target, problem: Problem, meter: Meter) -> Iterator[Known]:
+def _baselines(target: Target, problem: Problem, known: list[Known], meter: Meter) -> Iterator[Known]:
     """Yield the user's schedule, and the library's schedules with the same placement and number of microbatches, each
-    order once. Large schedules are read only as far as the meter allows.
+    order once, and append them to `known`. Large schedules are read only as far as the meter allows.
     """
     seen, stages = set[str](), target.instance.placement.stages
     orders: list[Schedule] = []
     sizes = {name: target.sizes[name] for name in ("p", "v", "m") if name in target.sizes}
     if target.given is not None:
         seen.add(name := PurePath(target.given.source).stem)
-        yield Known.of(name, target.given.schedule, target.instance, problem)
+        known.append(Known.of(name, target.given.schedule, target.instance, problem))
+        yield known[-1]
     spent, each = 0, _FILE + _READING * problem.operations
     for name in relevant(target.instance.placement):
         if name not in seen and spent + each <= max(meter.left, _LIBRARY):
@@ -189,14 +188,8 @@ def _baselines(target: Target, problem: Problem, meter: Meter) -> Iterator[Known
                 continue
             if not any(same_order(schedule, other) for other in orders):
                 orders.append(schedule)
-                yield Known.of(name, schedule, target.instance, problem)
-
-
-def _kept(played: Iterator[Known], known: list[Known]) -> Iterator[Known]:
-    """Yield the baselines, and append each of them to `known`."""
-    for one in played:
-        known.append(one)
-        yield one
+                known.append(Known.of(name, schedule, target.instance, problem))
+                yield known[-1]
 
 
 def _searched(
@@ -219,10 +212,9 @@ def _searched(
         left = [steps]
         return too_busy(found, int(bound * scale), steps, left) is not None, steps - left[0]
 
-    part = meter.part(_SEARCH)
     floor = _formula(target.instance, problem)
-    state = search(problem, limits, candidates, progress, part, floor=floor, refutes=alone)
-    meter.spend(part.spent)
+    with meter.part(_SEARCH) as part:
+        state = search(problem, limits, candidates, progress, part, floor=floor, refutes=alone)
     if request.all_m:
         state.notes.append(f"no repeating part was found, so this answer holds only for m = {target.sizes['m']}")
     return state

@@ -64,9 +64,8 @@ def certified(
     meter.spend(CLAUSE * clauses.count + clauses.narrowed)
     text = None
     if rank is not None:
-        part = meter.part(ALONE)
-        text = refutation(_alone(clauses, rank), clauses.count, part)
-        meter.spend(part.spent)
+        with meter.part(ALONE) as part:
+            text = refutation(_alone(clauses, rank), clauses.count, part)
     text = text or refutation(clauses.known, clauses.count, meter)
     if text == b"":
         return Made({}, f"no proof {claim}: its clauses do not exclude one")

@@ -33,6 +33,7 @@ from pipesched.optimizer.verdict import FOUND, INFEASIBLE, NOTHING, PROVED, Verd
 from pipesched.report.parts import activations
 from pipesched.report.report import Report
 from pipesched.schedule_analysis import Analysis
+from pipesched.views import tables
 
 if TYPE_CHECKING:
     from pipesched.optimizer.decisions.lost import Lost
@@ -363,11 +364,9 @@ class Frontier:
     def text(self) -> str:
         """Return the table with one row per cap."""
         objective = self.points[0][1].objective
-        rows = [("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")]
-        rows += [_row(cap, answer) for cap, answer in self.points]
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row[:4], widths, strict=False)) for row in rows]
-        return "\n".join([f"for: {self.terms}", *(f"{x}  {row[4]}" for x, row in zip(lines, rows, strict=True))])
+        heads = ("cap", objective, "bubble" + " by span" * (objective == "span"), "peak", "verdict")
+        rows = tables.table(heads, [_row(cap, answer) for cap, answer in self.points], left=(4,))
+        return f"for: {self.terms}\n{rows}"
 
     def orders(self) -> list[tuple[str, str]]:
         """Return the schedule at every cap with a schedule, as text, with a name for its file."""

@@ -41,7 +41,7 @@ ROWS: tuple[Row, ...] = (
         "Make",
         "Find the least bubble under a memory cap, with a proof.",
         Lazy("optimizer.optimize_command:optimize"),
-        Lazy("optimizer.options:OPTIMIZE"),
+        Lazy("optimizer.optimize_command:OPTIMIZE"),
         {"ps": (".ps",), "json": (".json",)},
         place=10,
     ),

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from pipesched.common.rows import Service
+from pipesched.common.rows import service
 from pipesched.diagnostics import Code, fail
-from pipesched.extension import rows
 from pipesched.model.numbers import percent
 from pipesched.optimizer.solve import convert
 from pipesched.optimizer.solve.instance import Instance
@@ -43,10 +42,9 @@ class Steady:
     @classmethod
     def of(cls, instance: Instance, problem: Problem, share: Fraction) -> Steady:
         """Make the search; raise PipeschedError, PS225, if no extension varies times."""
-        offered = next((row for row in rows(Service) if row.name == "quantiles"), None)
-        if offered is None:
+        if (offered := service("quantiles")) is None:
             raise fail(Code.USAGE, "--jitter needs an extension that draws random times", help="leave out --jitter")
-        return cls(instance, problem, share, cast(Quantiles, offered.call.load()))
+        return cls(instance, problem, share, cast(Quantiles, offered))
 
     def best(self, first: Orders, others: Iterable[Orders], seed: int, meter: Meter) -> tuple[Orders, str]:
         """Return the order with the least p95 found, and a note with the quantiles before and after."""

@@ -114,6 +114,10 @@ class Verdict:
             "told_by": self.shown_by if self.word else None,
         }
 
+    def entries(self) -> dict[str, object]:
+        """Return the status, the bound and the gap as entries of a certificate."""
+        return {"verdict": self.status, "lower_bound": plain(self.lower), "gap": plain(self.gap)}
+
     @property
     def every_json(self) -> dict[str, object] | None:
         """The m for which the schedule exists and its objective there, as JSON; None if it is for one m."""

@@ -19,7 +19,7 @@ from pipesched.optimizer.solve.meter import Meter
 from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 
-_TRIES = 4
+_TRIES, _EACH = 4, 0.5  # most searches for an answer within the cap; part of the remaining time for each
 _MORE = "use a lower cap of activations, such as `--mem-cap 4`, then `verify --model` with the cap in bytes"
 
 Once: TypeAlias = Callable[[Request, Meter], Optimum]
@@ -33,30 +33,26 @@ def within_bytes(request: Request, once: Once, meter: Meter) -> Optimum:
         PipeschedError: PS504, no order was found whose messages fit too; other errors of the answer's report.
     """
     if request.fused:
-        return _tried(request, once, meter)
+        return fitted(request, once, meter)
     with suppress(PipeschedError):  # gradients that I stores for W are ignored at first: the answer may fit anyway
-        hoped = _tried(replace(request, until_w=False), once, meter)
+        hoped = fitted(replace(request, until_w=False), once, meter)
         if hoped.value is not None:
             safe = None
             with suppress(PipeschedError):
-                safe = _tried(request, once, meter)
+                safe = fitted(request, once, meter)
             return hoped if safe is None or safe.value is None or hoped.value < safe.value else safe
-    return _tried(request, once, meter)
+    return fitted(request, once, meter)
 
 
-def _tried(request: Request, once: Once, meter: Meter) -> Optimum:
-    """Optimize until an answer fits the cap in bytes; each attempt sets the previous excess aside for messages, and
-    takes half of the remaining time.
+def fitted(request: Request, once: Once, meter: Meter) -> Optimum:
+    """Return the first answer that fits the cap in bytes; each attempt sets the previous excess aside for messages.
+
+    Raises:
+        PipeschedError: PS504, no order was found whose messages fit too; other errors of the answer's report.
     """
-
-    def attempt() -> Optimum:
-        part = meter.part(0.5)
-        answer = once(request, part)
-        meter.spend(part.spent)
-        return answer
-
-    found = attempt()
     for _ in range(_TRIES):
+        with meter.part(_EACH) as part:
+            found = once(request, part)
         if found.analysis is None:
             return found
         checked, model = _in_bytes(found, request), request.workload.model
@@ -65,12 +61,8 @@ def _tried(request: Request, once: Once, meter: Meter) -> Optimum:
             return _within(found, checked, request)
         spent = request.aside or set_aside(model, found.instance.placement)
         request = replace(request, aside=tuple(map(add, spent, over)))
-        found = attempt()
-    raise fail(
-        OptimizerCode.NO_ROOM,
-        f"{_TRIES} orders within the caps held more bytes of messages than fit",
-        help=_MORE,
-    )
+    message = f"{_TRIES} orders within the caps held more bytes of messages than fit"
+    raise fail(OptimizerCode.NO_ROOM, message, help=_MORE)
 
 
 def _over(checked: Report) -> list[int]:
@@ -89,8 +81,12 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """Return the report on an answer, with the bytes of every rank."""
+    """Return the report on an answer, with the bytes of every rank; a decision gives the layers of each stage."""
+    assert request.workload.model is not None
+    (a, x), decision = request.workload.model, found.certificate.get("decision")
+    if isinstance(decision, dict):
+        x = replace(x, layout=tuple(decision["taken"]))
     loaded = read_back(found.source)
-    untimed = replace(request.workload, device=None, efficiency=None)
+    untimed = replace(request.workload, model=(a, x), device=None, efficiency=None)
     options = Options(costs=found.instance.costs, release=request.release, owned=(untimed,))
     return examine(loaded, options).report

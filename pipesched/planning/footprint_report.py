@@ -11,6 +11,7 @@ from pipesched.planning.byte_counts import gigabytes
 from pipesched.planning.footprint import RESERVE, Footprint, footprint
 from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
+from pipesched.views.tables import table
 
 _RARE = (RESERVE, "versions")
 _ROWS = 17  # most rows printed of a table by rank
@@ -69,8 +70,7 @@ class InBytes(Part):
         if len(rows) > _ROWS:
             kept = sorted({*range(1, 4), top + 1, *range(len(rows) - 3, len(rows))})
             rows = [rows[0], *(rows[i] for i in kept)]
-        wide = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)) for row in rows]
+        lines = table(rows[0], rows[1:], left=()).split("\n")
         head = f"{self.model}: {gigabytes(total[top])} of cap {limit}, on rank {top}"
         if self.host is not None:
             most = max(self.host)

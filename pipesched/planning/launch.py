@@ -5,13 +5,12 @@ interop offers the trainers by the service ``launcher``; planning knows only thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, cast
 
-from pipesched import extension
-from pipesched.common.rows import Service
+from pipesched.common.rows import service
 from pipesched.diagnostics import fail
 from pipesched.planning.codes import PlanningCode
 
@@ -71,7 +70,6 @@ def launcher(text: str) -> Launcher:
     Raises:
         PipeschedError: PS225, PS250.
     """
-    offered = next((row for row in extension.rows(Service) if row.name == "launcher"), None)
-    if offered is None:
+    if (offered := service("launcher")) is None:
         raise fail(PlanningCode.TRAINER, "no installed extension supports trainers")
-    return cast("Callable[[str], Launcher]", offered.call.load())(text)
+    return cast("Launcher", offered(text))

@@ -6,13 +6,11 @@ order of computes gets a CSV file; with any other trainer the row keeps its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
-from pipesched import extension
-from pipesched.common.rows import Service
+from pipesched.common.rows import service
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import MILLISECONDS, SECONDS
@@ -91,10 +89,8 @@ def fastest(plan: Outcome) -> str:
 def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Ordered:
     if not best.trust.timed:
         return Ordered(None, None, None, best.trust.why, number)
-    offered = next((row for row in extension.rows(Service) if row.name == "order"), None)
-    if offered is None:
+    if (find := service("order")) is None:
         raise fail(Code.USAGE, "no installed extension can optimize")
-    find = cast("Callable[..., Ordered]", offered.call.load())
     choice, problem = best.choice, plan.problem
     again = choice.training.recompute != "none" or not _splits(plan)
     try:
@@ -110,7 +106,7 @@ def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Or
         )
     except PipeschedError as error:
         return Ordered(None, None, None, error.diagnostics[0].message, number)
-    return replace(found, row=number)
+    return replace(cast("Ordered", found), row=number)
 
 
 def _splits(plan: Outcome) -> bool:

@@ -63,7 +63,7 @@ ROWS: tuple[Row, ...] = (
         "Make",
         "Find the fastest layout of a training step that fits a cluster.",
         Lazy("planning.plan_command:plan"),
-        Lazy("planning.options:PLAN"),
+        Lazy("planning.plan_command:PLAN"),
         {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")},
         place=11,
     ),

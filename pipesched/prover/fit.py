@@ -6,16 +6,15 @@ else:        3 p - 3 - 2 r + 3 t            the rest in the same way
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import lcm
+from math import gcd, lcm
 
 import numpy as np
 
 from pipesched.model.columns import Bools, Ints
-from pipesched.prover.elimination import reduced
 from pipesched.prover.presburger import spend
 
 Weights = tuple[Fraction, ...]
@@ -81,7 +80,7 @@ def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
 
 def _solved(matrix: Ints, right: Ints) -> list[Fraction]:
     """Return a solution of solvable equations; free unknowns are 0."""
-    rows, pivots = reduced(
+    rows, pivots = _reduced(
         ([*row, x] for row, x in zip(matrix.tolist(), right.tolist(), strict=True)),
         matrix.shape[1],
     )
@@ -148,3 +147,31 @@ def _cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int, simpl
 def _not(weights: tuple[int, ...]) -> tuple[int, ...]:
     """Return the negation of a guard."""
     return (-weights[0] - 1, *(-x for x in weights[1:]))
+
+
+def _reduced(equations: Iterable[Sequence[Fraction | int]], unknowns: int) -> tuple[list[list[Fraction]], list[int]]:
+    """Return the equations in reduced row echelon form, and the pivot column of each.
+
+    Internally, each equation is scaled to small whole numbers.
+    """
+    rows, pivots = [_whole(row) for row in equations], list[int]()
+    for column in range(unknowns):
+        at = len(pivots)
+        pivot = next((k for k in range(at, len(rows)) if rows[k][column]), None)
+        if pivot is None:
+            continue
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        own = rows[at]
+        for k, other in enumerate(rows):
+            if k != at and (factor := other[column]):
+                made = [x * own[column] - factor * y for x, y in zip(other, own, strict=True)]
+                common = gcd(*made) or 1
+                rows[k] = [x // common for x in made]
+        pivots.append(column)
+    leads = [row[column] for row, column in zip(rows, pivots, strict=False)]
+    return [[Fraction(x, lead) for x in row] for row, lead in zip(rows, leads, strict=False)], pivots
+
+
+def _whole(row: Sequence[Fraction | int]) -> list[int]:
+    scale = lcm(*(x.denominator for x in row))
+    return [int(x * scale) for x in row]

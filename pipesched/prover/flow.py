@@ -92,17 +92,13 @@ class Flow:
                     made.append(own.intersect_range(rel.domains[other.name].set_tuple_name(other.name)))
         return rel.union(made)
 
-    def read(self, text: str) -> UnionMap:
-        """Parse a map."""
-        return isl().UnionMap.read_from_str(self.rel.model.context, text)
-
     @cached_property
     def _data(self) -> UnionMap:
         """A map from producers to their consumers, by operation."""
         rel, model = self.rel, self.rel.model
         f, g, i, w, r = (rel.made(x) for x in ("F", "IB", "I", "W", "R"))
         wide = rel.space.width
-        j = self.read("{ [j] -> [j] }" if wide == 1 else "{ [q, j] -> [q, j] }")
+        j = rel.read("{ [j] -> [j] }" if wide == 1 else "{ [q, j] -> [q, j] }")
         reads = isl().UnionMap.from_map(model.placing.reads.intersect_domain(model.placing.stages))
         before = _beside(reads, j, wide)
         unread = model.placing.stages.subtract(model.placing.reads.intersect_domain(model.placing.stages).range())
@@ -116,7 +112,7 @@ class Flow:
             q = model.slices
             for of, step in ((f, 1), (g, -1)):
                 near = f"{{ [s, j] -> [s, k] : k = j + {step} and floor(j/{q}) = floor(k/{q}) }}"
-                made = made.union(of.apply_range(self.read(near)).apply_range(of.reverse()))
+                made = made.union(of.apply_range(rel.read(near)).apply_range(of.reverse()))
         return made
 
     @cached_property

@@ -6,6 +6,7 @@ may be decided in cases of m, which together are all its sizes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +20,9 @@ from pipesched.language.evaluate import require_parameters
 from pipesched.model.numbers import Value
 from pipesched.prover.claims import Fails, Proof
 from pipesched.prover.cones import Cone
-from pipesched.prover.domains import domain
 from pipesched.prover.forms import UNIT, parts
 from pipesched.prover.model import SIZES
-from pipesched.prover.presburger import isl
+from pipesched.prover.presburger import Set, isl
 from pipesched.prover.prove_report import Answer, Finding, Theorems
 from pipesched.prover.question import FEW, Found, Question, asked
 from pipesched.prover.refute import MOST, SOME, Small, interior
@@ -204,9 +204,35 @@ def domain_of(question: Question) -> str:
     own = [x for x in question.file.parameters if x.default is not None and x.name.id not in known]
     also = [f"{x.name.id} == {x.default.span.text}" for x in own if x.default is not None]
     try:
-        return domain(question.settled(lambda: question.model.sizes), also)
+        return _domain(question.settled(lambda: question.model.sizes), also)
     except Unsettled:
         return ""
+
+
+_RULES = (
+    (r"\((-?\w+)\) mod (\d+) = (\d+)", r"\1 % \2 == \3"),
+    (r"\b(\w+) > (-?\d+)\b", lambda found: f"{found[1]} >= {int(found[2]) + 1}"),
+    (r"(?<![<>=!]) = ", " == "),
+    (r"-(\d+) \+ (\w+)", r"\2 - \1"),
+    (r"\bh == 0\b", "m % p == 0"),
+    (r"\bg >= 1\b", "m >= p"),
+    (r"\bg >= (\d+)\b", r"m >= \1p"),
+    (r"\bg\b", "m // p"),
+    (r"\bh\b", "m % p"),
+)
+
+
+def _domain(sizes: Set, also: Sequence[str] = ()) -> str:
+    """Describe a set of sizes. also: further conditions, as the file writes them."""
+    said = str(sizes.coalesce().remove_redundancies())
+    inside = said[said.index("{") + 1 : said.rindex("}")].strip()
+    conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""
+    for pattern, with_ in _RULES:
+        conditions = re.sub(pattern, with_, conditions)
+    if also and " or " in re.sub(r"\((?:[^()]|\([^()]*\))*\)", "", conditions):
+        conditions = f"({conditions})"
+    whole = " and ".join([*also, *filter(None, [conditions])])
+    return "no size" if conditions == "false" else f"every size with {whole}" if whole else "every size"
 
 
 def said(claim: ast.Claim) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pipesched.prover.enumeration import points
 from pipesched.prover.sampling import Instance, Sample, Stuck
@@ -76,19 +77,18 @@ class Replay:
         for kind, s in wanted:
             slot.inputs += [(x, x.rank != slot.rank) for x in made.get((slot.size, kind, (s, j)), ())]
 
-    @property
+    @cached_property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
-        if "_known" not in self.__dict__:
-            sample = self.sample
-            found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
-            for size in sample.sizes:
-                found[size] = defaultdict(list), defaultdict(list)
-            read = sample.model.placing.reads.intersect_domain(sample.model.placing.stages)
-            for *size, reader, of in points(read.wrap(), sample.grid).tolist():
-                found[tuple(size)][0][reader].append(of)
-                found[tuple(size)][1][of].append(reader)
-            self._known = found
-        return self._known
+        """By size, the stages that each stage reads, and those that read it."""
+        sample = self.sample
+        found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
+        for size in sample.sizes:
+            found[size] = defaultdict(list), defaultdict(list)
+        read = sample.model.placing.reads.intersect_domain(sample.model.placing.stages)
+        for *size, reader, of in points(read.wrap(), sample.grid).tolist():
+            found[tuple(size)][0][reader].append(of)
+            found[tuple(size)][1][of].append(reader)
+        return found
 
     def _sorted(self, slots: list[Slot]) -> None:
         users: defaultdict[int, list[Slot]] = defaultdict(list)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
-from math import prod
+from math import lcm, prod
 
 from pipesched import compile as compiler
 from pipesched import render
@@ -22,11 +22,16 @@ from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination
 from pipesched.formats.readers import checked, reader_of
 from pipesched.language import ast
+from pipesched.language.claims import COSTS
 from pipesched.language.evaluate import placement_at, takes
 from pipesched.language.typecheck import Checked
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value
-from pipesched.prover.false_at import smallest_false
+from pipesched.prover.claims import Proof
+from pipesched.prover.forms import UNIT
+from pipesched.prover.question import Question
+from pipesched.prover.relations import Unsettled
+from pipesched.prover.scope import NotAffine
 from pipesched.prover.sizes import ascending
 from pipesched.report.report import Report
 from pipesched.support.foreign import foreign
@@ -212,7 +217,7 @@ class _Search:
             own = {(str(Code.CLAIM), claim.text)}
             if self.costs is None or not own <= self.wanted:
                 continue
-            found = smallest_false(self.file.file, given, number, self.costs)
+            found = _smallest_false(self.file.file, given, number, self.costs)
             size = {name: (found or {}).get(name, most) for name, most in self.most.items()}
             report = self.report(size) if found else None
             if report is not None and own <= faults(report):
@@ -261,3 +266,22 @@ class _Search:
 
 def _too_many(report: Report) -> bool:
     return any(found.code in (Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS) for found in report.diagnostics)
+
+
+def _smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> Size | None:
+    """Return the size with the smallest p + m at which a claim is false; None if the prover cannot decide.
+
+    given: the fixed parameters. number: the claim's number in the file.
+    """
+    values = {key: costs.scalar(key) for key in COSTS.values()}
+    scale = lcm(*(x.denominator for x in values.values() if x is not None))
+    whole = {key: int(x * scale) for key, x in values.items() if x is not None}
+    whole |= {UNIT: scale}
+    if len(whole) <= len(values):
+        return None
+    claim = [item for item in file.items if isinstance(item, ast.Claim)][number]
+    try:
+        found = [*Proof(Question(file, given), claim).false(whole)]
+    except (Unsettled, NotAffine, PipeschedError):
+        return None
+    return min(found, key=lambda size: (sum(size.values()), *size.values()), default=None)

@@ -29,7 +29,6 @@ def test_a_step_of_megatron_is_equation_3(name: str) -> None:
     a, _ = read(f"megatron-{name}")
     h, s, layers = Q(a.hidden), a.sequence, a.layers
     expected = 96 * s * layers * h**2 * (1 + s / (6 * h) + a.vocabulary / (16 * layers * h))
-    assert flops.formula(layers, a.hidden, a.vocabulary, s, 1) == expected
     for stages, t in ((1, 1), (2, 1), (4, 8)):
         cut = flops.by_stage(a, Training(tensor=t, recompute="full"), stages)
         assert t * sum(stage.forward + stage.backward for stage in cut) == expected

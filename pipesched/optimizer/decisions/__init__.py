@@ -4,6 +4,6 @@
          │               those at or above the best are excluded                       │
          └── the checker lists them anew, from the numbers in the answer ──────────────┘ bound, ranks, or a proof
 
-`alternatives` defines decisions, `partition` divides layers among stages, `search` finds the best alternative, and
-`over_all`, the checker's part, derives that no alternative is better.
+`partition` divides layers among stages, `search` finds the best alternative, and `over_all`, the checker's part, shows
+that no alternative is better.
 """

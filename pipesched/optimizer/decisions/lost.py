@@ -94,7 +94,7 @@ def without(request: Request, progress: Callable[[State], None], meter: Meter) -
     from pipesched.optimizer.optimize import optimize
 
     assert request.lost is not None
-    (rank, pipelines), part = request.lost, meter.part(_WHOLE)
+    rank, pipelines = request.lost
     if request.workload.cap is not None:
         raise fail(Code.USAGE, "with --lost a cap counts activations", help="give a number, such as --mem-cap 4")
     request = replace(request, lost=None)
@@ -104,8 +104,8 @@ def without(request: Request, progress: Callable[[State], None], meter: Meter) -
         raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
     placement = side_by_side(one, pipelines)
     left, peers = placement_without(placement, rank)
-    whole = optimize(replace(request, limits=replace(request.limits, proof=None)), progress, part)
-    meter.spend(part.spent)
+    with meter.part(_WHOLE) as part:
+        whole = optimize(replace(request, limits=replace(request.limits, proof=None)), progress, part)
     if whole.analysis is None:
         return whole
     unit = Fraction(left.ranks, one.ranks)

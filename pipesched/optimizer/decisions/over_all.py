@@ -17,7 +17,7 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.optimizer.decisions.alternatives import Choice, Decision
+from pipesched.optimizer.decisions.partition import Choice, Partition
 from pipesched.optimizer.proof.lrat import unproved
 from pipesched.optimizer.proof.meetings import meetings
 from pipesched.optimizer.proof.problem import Problem, problem
@@ -42,17 +42,17 @@ Proofs = Mapping[Choice, bytes]
 """LRAT by alternative; empty for one that `ranks` excludes."""
 
 
-def over_all(decision: Decision, taken: Choice, verdict: Verdict, proofs: Proofs) -> Verdict:
+def over_all(decision: Partition, taken: Choice, verdict: Verdict, proofs: Proofs) -> Verdict:
     """Return the verdict over all alternatives; `verdict` is about the chosen one."""
     rest = decision.rest(verdict.value)
     left = [one for one in rest.left if one[1] != taken]
     found = excluded(decision, left, verdict.value, proofs)
     floors = [bound for bound, _ in found.open] + ([] if rest.floor is None else [rest.floor])
-    many = f"{decision.count:,} {decision.plural}"
+    many = f"{decision.count:,} splits"
     if floors and min(floors) < verdict.lower:
         open = f"{len(found.open):,} of {many} are not excluded" if rest.floor is None else f"{many} are too many"
         why = f"{open}; their least bound is {verdict.unit.text(min(floors))}"
-        return replace(verdict, lower=min(floors), shown_by=why, by=f"the {decision.plural} that are left", word="")
+        return replace(verdict, lower=min(floors), shown_by=why, by="the splits that are left", word="")
     others = ", ".join(f"{n:,} by {by}" for by, n in {**found.by, QUICK: decision.count - 1 - len(left)}.items() if n)
     return replace(verdict, shown_by=f"{verdict.shown_by}; no other of {many} is better{f': {others}' * bool(others)}")
 
@@ -61,7 +61,7 @@ QUICK = "their work, warm-up and cool-down"
 
 
 def excluded(
-    decision: Decision, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
+    decision: Partition, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
 ) -> Excluded:
     """Exclude alternatives without a schedule below a value. alternatives: in ascending order of their quick bounds."""
     by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0

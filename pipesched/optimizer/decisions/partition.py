@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, comb, lcm
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,7 +34,6 @@ from pipesched.model.columns import Ints
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import plain
-from pipesched.optimizer.decisions.alternatives import Choice, Rest
 from pipesched.optimizer.verdict import Terms
 
 MOST = 50_000
@@ -41,8 +41,21 @@ MOST = 50_000
 
 ENDLESS = 2**20
 
-Load = Mapping[str, Fraction]
+Choice: TypeAlias = tuple[int, ...]
+"""A split: the layers of each stage."""
+
+Load: TypeAlias = Mapping[str, Fraction]
 """Times F, I, W or F, B; M, the activations of a microbatch; S, the memory held in any order, in the unit of caps."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The splits that a quick bound does not exclude. left: (bound, split), ascending; floor: the least bound of
+    unlisted splits, or None.
+    """
+
+    left: list[tuple[Fraction, Choice]]
+    floor: Fraction | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +71,6 @@ class Partition:
     first: Load
     last: Load
     message: Cost
-
-    kind = "partition"
-    plural = "splits"
 
     @property
     def stages(self) -> int:

@@ -1,4 +1,4 @@
-"""From a request with a decision to its answer."""
+"""The answer to a request with a decision: the best alternative, its order, and the proof that no other is better."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesched.compile import Options, examine, load
-from pipesched.diagnostics import Code, PipeschedError, fail
+from pipesched.diagnostics import Code, fail
 from pipesched.model.cost_values import Cost
 from pipesched.model.costs import Costs
 from pipesched.model.grid import Grid
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
+from pipesched.model.schedule import Schedule
+from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.decisions.answer import answered
 from pipesched.optimizer.decisions.loads import InUnits, Parts, head_of, in_units, times
 from pipesched.optimizer.decisions.partition import Partition
-from pipesched.optimizer.optimize_report import Optimum
-from pipesched.optimizer.solve.instance import MAX_OPS, Instance, placement_at, sizes_of
+from pipesched.optimizer.decisions.search import Best, Searcher, instance_of
+from pipesched.optimizer.optimize_certify import certified
+from pipesched.optimizer.optimize_report import Optimum, notes
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.solve import convert
+from pipesched.optimizer.solve.certificate import certificate
+from pipesched.optimizer.solve.instance import Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.meter import Meter
-from pipesched.optimizer.solve.search.state import State
+from pipesched.optimizer.solve.search.state import Refutation, State
+from pipesched.optimizer.verdict import Verdict
+from pipesched.optimizer.within_bytes import fitted
 from pipesched.planning.byte_counts import Bytes, gigabytes
-from pipesched.planning.footprint_report import InBytes
 from pipesched.planning.workload import caps_at
-from pipesched.report.report import Report
-from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
 
-_TRIES, _EACH = 4, 0.5  # most searches for an answer within a cap in bytes; part of the remaining time for each
+_SEARCH = 0.85  # part of the time for the search; the rest is for a proof
 
 
 def decided(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
@@ -45,43 +49,67 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
         help = "omit the schedule and give its placement: `--placement FILE`, with the sizes"
         raise fail(Code.USAGE, "a partition changes the costs of stages, so no schedule can be given", help=help)
     placement = placement_at(request.placement, sizes_of(request.placement, request.parameters))
-    aside: tuple[int, ...] | None = None
-    for _ in range(_TRIES):
-        decision, units = partition(request, placement, aside)
-        part = meter.part(1.0 if units is None else _EACH)
-        found = answered(decision, request.limits, request.name, progress, part)
-        meter.spend(part.spent)
+
+    def once(asked: Request, meter: Meter) -> Optimum:
+        decision, units = partition(asked, placement)
+        found = _answered(decision, asked, progress, meter)
         if units is None:
             return found
-        checked = _in_bytes(found, request, placement)
-        used = checked.parts.of(InBytes)
-        assert used is not None and used.cap is not None
-        over = [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
-        if not any(over):
-            note = (
-                f"the cap is in bytes: {gigabytes(units.unit)} are what a microbatch leaves on 1/{placement.ranks} of "
-                "the layers; loads are rounded up and caps down, so an order just over these caps may fit"
-            )
-            return replace(found, checked=checked, notes=(note, *found.notes))
-        before = aside or (0,) * len(over)
-        aside = tuple(a + b for a, b in zip(before, over, strict=True))
-    message = f"{_TRIES} orders within the caps held more bytes of messages than fit"
-    raise fail(OptimizerCode.NO_ROOM, message, help="use a lower cap of activations, such as `--mem-cap 4`")
+        note = (
+            f"the cap is in bytes: {gigabytes(units.unit)} are what a microbatch leaves on 1/{placement.ranks} of the "
+            "layers; loads are rounded up and caps down, so an order just over these caps may fit"
+        )
+        return replace(found, notes=(note, *found.notes))
+
+    return once(request, meter) if request.workload.cap is None else fitted(request, once, meter)
 
 
-def _in_bytes(found: Optimum, request: Request, placement: Placement) -> Report:
-    """Return the report on an answer with the bytes of every rank, for the chosen split."""
-    taken = found.certificate["decision"]
-    assert isinstance(taken, dict) and request.workload.model is not None
-    a, x = request.workload.model
-    laid = a, replace(x, layout=tuple(taken["taken"]))
-    untimed = replace(request.workload, model=laid, device=None, efficiency=None)
-    loaded = load(Source("optimum.ps", found.source), Options(max_ops=MAX_OPS))
-    report = examine(loaded, Options(costs=found.instance.costs, release=request.release, owned=(untimed,))).report
-    wrong = [d for d in report.diagnostics if d.severity == "error" and d.code != "PS502"]
-    if wrong:
-        raise PipeschedError(wrong)
-    return report
+def _answered(decision: Partition, request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
+    """Find the best alternative and its best order, and have the checker judge both.
+
+    Raises:
+        PipeschedError: PS702, no alternative has a schedule within the caps.
+    """
+    with meter.part(_SEARCH) as part:
+        best = Searcher(decision, request.limits, progress, part).run()
+    if best.choice is None or best.state is None or best.state.best is None:
+        message = f"none of {decision.count:,} splits has a schedule within the caps"
+        raise fail(OptimizerCode.INFEASIBLE, message, help="use a higher cap, fewer layers per rank, or more ranks")
+    instance, state = instance_of(decision, best.choice), best.state
+    schedule = replace(convert.to_schedule(state.problem, best.state.best), name=request.name)
+    written, judged = _judged(decision, best, instance, schedule, meter)
+    stopped, said = best.stopped or state.stopped, notes(instance, state)
+    return answered(request, instance, schedule, written, judged, source=state.source, stopped=stopped, said=said)
+
+
+def _judged(
+    decision: Partition, best: Best, instance: Instance, schedule: Schedule, meter: Meter
+) -> tuple[dict[str, object], Verdict]:
+    """Return the certificate, and the checker's verdict on it."""
+    assert best.state is not None and best.choice is not None
+    state = best.state
+    entry: dict[str, object] = {
+        "kind": "partition",
+        "taken": list(best.choice),
+        "proofs": [
+            {"taken": list(choice), **({"lrat": text} if text else {})} for choice, text in sorted(best.proofs.items())
+        ],
+        **decision.to_json(),
+    }
+    alone = judge(schedule, instance, certificate(instance, state)).accepted()
+    proof = None
+    if alone.word:
+        ranks = None if state.refuted is None else state.refuted.ranks
+        below = state.problem.time(state.lower - 1)
+        proof = certified(instance, below, ranks[0] if ranks else None, None, Meter(meter.left)).entry or None
+        if proof is None:
+            state.believe_no_engine()
+    elif alone.lower < state.problem.time(state.lower) and state.refuted is None:
+        state.refuted = Refutation(state.lower - 1, "ranks", None)  # the checker's formulas show a weaker bound
+        if judge(schedule, instance, certificate(instance, state)).accepted().word:
+            state.refuted = None
+    written = certificate(instance, state, None, proof) | {"decision": entry}
+    return written, judge(schedule, instance, written).accepted()
 
 
 def _require_divisible(placement: Placement, layers: int) -> None:
@@ -118,9 +146,7 @@ def _loads(
     return loads, costs
 
 
-def partition(
-    request: Request, placement: Placement, aside: tuple[int, ...] | None
-) -> tuple[Partition, InUnits | None]:
+def partition(request: Request, placement: Placement) -> tuple[Partition, InUnits | None]:
     """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
 
     Raises:
@@ -136,7 +162,7 @@ def partition(
     held = Parts(_scalar("M", costs["M"]) * Fraction(placement.stages, layers), Fraction(0), Fraction(0))
     caps, release, units = caps_by_rank(request.mem_cap, placement.ranks, zero=False), request.release, None
     if (counted := caps_at(workload, placement.ranks, zero=False)) is not None:
-        units = in_units(workload, placement, release, counted, fused=fused, aside=aside)
+        units = in_units(workload, placement, release, counted, fused=fused, aside=request.aside)
         held, caps, release = units.held, units.caps, units.release
         loads["layer"]["S"] = units.there
     loads = {name: {**load, "M": getattr(held, name)} for name, load in loads.items()}

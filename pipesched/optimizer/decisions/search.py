@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
-from pipesched.optimizer.decisions.alternatives import Choice, Decision
 from pipesched.optimizer.decisions.over_all import LISTED, RANKED, STEPS, impossible, lower
+from pipesched.optimizer.decisions.partition import Choice, Partition
 from pipesched.optimizer.optimize_certify import certified
 from pipesched.optimizer.proof.problem import problem as whole
 from pipesched.optimizer.proof.ranks import too_busy
@@ -60,12 +60,18 @@ class Best:
             self.state = None
 
 
+def instance_of(decision: Partition, choice: Choice) -> Instance:
+    """Return the optimization of an alternative."""
+    made = decision.terms(choice)
+    assert isinstance(made, Instance)
+    return made
+
+
 @dataclass(frozen=True)
 class Searcher:
-    """The search for the best alternative. instances: makes the instance of an alternative."""
+    """The search for the best alternative."""
 
-    decision: Decision
-    instance_of: Callable[[Choice], Instance]
+    decision: Partition
     limits: Limits
     progress: Progress
     meter: Meter
@@ -96,7 +102,7 @@ class Searcher:
             if choice != best.choice and self._too_busy(choice, best):
                 best.proofs[choice] = ""
                 continue
-            if infeasible(self.instance_of(choice).problem()) is not None:
+            if infeasible(instance_of(self.decision, choice).problem()) is not None:
                 continue
             self._searched(choice, best)
         if best.choice is not None and (best.state is None or not (best.state.proved or self.meter.late)):
@@ -121,7 +127,7 @@ class Searcher:
                 made.append((quick, choice))
                 continue
             bound = quick
-            instance = self.instance_of(choice)
+            instance = instance_of(self.decision, choice)
             asked = whole(instance)
             self.meter.spend(_BOUNDS * sum(asked.length.values()))
             if impossible(asked) or infeasible(problem := instance.problem()) is not None:
@@ -134,7 +140,7 @@ class Searcher:
 
     def _look(self, choice: Choice, best: Best) -> None:
         """Try heuristics on an alternative."""
-        instance = self.instance_of(choice)
+        instance = instance_of(self.decision, choice)
         problem = instance.problem()
         if (problem.cap < 0).any() or infeasible(problem) is not None:
             return
@@ -145,7 +151,7 @@ class Searcher:
                 best.offer(choice, start, orders, name)
 
     def _too_busy(self, choice: Choice, best: Best) -> bool:
-        instance = self.instance_of(choice)
+        instance = instance_of(self.decision, choice)
         if best.value is None:
             return False
         bound = ceil(best.value * instance.costs.ticks(instance.placement.stages).scale) - 1
@@ -170,15 +176,15 @@ class Searcher:
     def _prove(self, choice: Choice, best: Best, state: State) -> None:
         """Write the proof that an alternative is not better, if an engine has refuted it."""
         assert best.value is not None
-        instance = self.instance_of(choice)
+        instance = instance_of(self.decision, choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale
         ranks = None if state.refuted is None else state.refuted.ranks
-        entry = certified(instance, below, ranks[0] if ranks else None, None, self.meter.part(0.5)).entry
+        entry = certified(instance, below, ranks[0] if ranks else None, None, Meter(0.5 * self.meter.left)).entry
         if entry:
             best.proofs[choice] = str(entry["lrat"])
 
     def _state(self, choice: Choice, best: Best, meter: Meter) -> State:
-        problem = self.instance_of(choice).problem()
+        problem = instance_of(self.decision, choice).problem()
         known = [(best.name, best.orders)] if choice == best.choice and best.orders is not None else []
         target = None if choice == best.choice or best.value is None else best.value
         ended = False

@@ -30,6 +30,7 @@ from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import costs_of, require_costs, require_right, whole
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.own.search import Search
+from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.own_order import OWN, Arcs, least
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, SEARCHED, Instance
 from pipesched.optimizer.solve.meter import Meter
@@ -131,7 +132,8 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
     least_found = made.idle.span if span else made.idle.makespan
     written = {"objective": instance.objective, "backward": OWN, "schedule": plain(least_found)}
     said += instance.costs.doubts(instance.kinds)
-    return answered(request, instance, best, written, source=search.source, stopped=stopped, said=said)
+    told = judge(best, instance, written).accepted()
+    return answered(request, instance, best, written, told, source=search.source, stopped=stopped, said=said)
 
 
 def _library(

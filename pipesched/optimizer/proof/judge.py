@@ -23,6 +23,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import TypeAlias
 
 from pipesched.analysis.idle import Idle
@@ -239,27 +240,31 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
 
 def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnostic]:
     """Yield a finding on the first entry that does not follow."""
-    right = {
-        "objective": case.terms.objective,
-        "backward": "fused" if case.terms.fused else "split",
-        "schedule": plain(case.value),
-        "verdict": verdict.status,
-        "lower_bound": plain(verdict.lower),
-        "gap": plain(verdict.gap),
-    }
+    right = expected(case, verdict, "fused" if case.terms.fused else "split")
     try:
         told.only(*right, "bound", "refuted", "every", "decision")
     except Unreadable as error:
         yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {error}").finding
         return
+    for name, value in islice(wrong(told, right), 1):
+        what = f"{name} is {json.dumps(value)}"
+        if name in _DERIVED:
+            yield FaultError(OptimizerCode.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
+        else:
+            yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {what}").finding
+
+
+def expected(case: Case, verdict: Verdict, backward: str, **more: object) -> dict[str, object]:
+    """Return the entries that a certificate of this schedule must have."""
+    own = {"objective": case.terms.objective, "backward": backward, "schedule": plain(case.value)}
+    return {**own, **more, **verdict.entries()}
+
+
+def wrong(told: Entries, right: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the entries that differ, with their right values; the derived ones may be missing."""
     for name, value in right.items():
         if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
-            what = f"{name} is {json.dumps(value)}"
-            if name in _DERIVED:
-                yield FaultError(OptimizerCode.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
-            else:
-                yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {what}").finding
-            return
+            yield name, value
 
 
 def same(given: object, right: object) -> bool:

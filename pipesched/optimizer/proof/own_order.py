@@ -23,12 +23,11 @@ from pipesched.analysis.dependencies import Dependencies, between_slices
 from pipesched.analysis.timeline import entries
 from pipesched.model.columns import Ints, among
 from pipesched.model.costs import Ticks
-from pipesched.model.numbers import plain
 from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Result
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.case import Case, require
 from pipesched.optimizer.proof.entries import Entries
-from pipesched.optimizer.proof.judge import Judgement, same
+from pipesched.optimizer.proof.judge import Judgement, expected, wrong
 from pipesched.optimizer.verdict import Terms, Verdict
 from pipesched.schedule_analysis import Analysis
 
@@ -38,7 +37,6 @@ OWN = "own"
 UNKNOWN = -(2**60)
 """A time so early that it stays before any other after adding durations."""
 
-_DERIVED = ("verdict", "lower_bound", "gap")
 _USES_ACTIVATION = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 
@@ -180,12 +178,10 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
     verdict = _verdict(case, found)
     if verdict.lower > verdict.value:
         require(f"no order is below {case.said(found.value)}, but the schedule is")
-    right = {"objective": case.terms.objective, "backward": OWN, "schedule": plain(case.value)}
-    right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
+    right = expected(case, verdict, OWN)
     told.only(*right)
-    for name, value in right.items():
-        if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
-            require(f"{name} is {value}")
+    for name, value in wrong(told, right):
+        require(f"{name} is {value}")
     return Judgement((), verdict, case.spent)
 
 

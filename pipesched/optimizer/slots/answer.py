@@ -29,6 +29,7 @@ from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import require_costs
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
+from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.slot_terms import Question
 from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.slots.judged import other_kinds
@@ -283,6 +284,7 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
     written: dict[str, object] = {"objective": "makespan", "backward": backward, "bound": None, "every": None}
     written |= {"recompute": instance.again} if instance.again else {}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
+    told, stopped = judge(schedule, instance, written).accepted(), _stopped(request)
     return answered(
-        request, instance, schedule, written, source=search.source, stopped=_stopped(request), said=search.notes
+        request, instance, schedule, written, told, source=search.source, stopped=stopped, said=search.notes
     )

@@ -17,18 +17,15 @@ import numpy as np
 
 from pipesched.diagnostics import budgeted
 from pipesched.model.columns import Bools, among, makes
-from pipesched.model.numbers import plain
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.case import Case, require
 from pipesched.optimizer.proof.entries import Entries
-from pipesched.optimizer.proof.judge import Judgement, same
+from pipesched.optimizer.proof.judge import Judgement, expected, wrong
 from pipesched.optimizer.proof.lrat import hinted, refutes
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, Question, backwards
 from pipesched.optimizer.proof.slots import SlotClauses
 from pipesched.optimizer.verdict import Terms, Verdict
-
-_DERIVED = ("verdict", "lower_bound", "gap")
 
 
 def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Judgement:
@@ -44,13 +41,10 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
     require(asked.wrong or other_kinds(schedule, terms))
     verdict = _refuted(told, case, asked, bound(asked, case))
     backward = "pairs" if terms.pairs else "fused" if terms.fused else "split"
-    right = {"objective": "makespan", "backward": backward, "schedule": plain(case.value)}
-    right |= {"recompute": terms.again} if terms.again else {}
-    right |= {"verdict": verdict.status, "lower_bound": plain(verdict.lower), "gap": plain(verdict.gap)}
+    right = expected(case, verdict, backward, **({"recompute": terms.again} if terms.again else {}))
     told.only(*right, "bound", "refuted", "every")
-    for name, value in right.items():
-        if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
-            require(f"{name} is {value}")
+    for name, value in wrong(told, right):
+        require(f"{name} is {value}")
     return Judgement((), verdict, case.spent)
 
 

@@ -14,14 +14,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesched.compile import Options, load
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.ops import Compute, Op
 from pipesched.model.schedule import Schedule
+from pipesched.optimizer.printed import read_back
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, backwards
-from pipesched.optimizer.solve.instance import MAX_OPS, Instance
+from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import Meter
-from pipesched.support.source import Source
 
 if TYPE_CHECKING:
     from pipesched.optimizer.optimize_request import Request
@@ -36,10 +35,8 @@ def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple
         return
     placement, free = instance.placement, instance.again in (EACH, STAGES)
     if free and request.source is None:
-        part = meter.part(_PLAIN)
-        with suppress(PipeschedError):
+        with meter.part(_PLAIN) as part, suppress(PipeschedError):
             yield "no R", _without(request, part)
-        meter.spend(part.spent)
     if placement.routes > 1 or placement.rank_of[0].tolist() != [*range(placement.ranks)]:
         return
     given = [] if free else [int(stage) for stage in instance.again.split(",")]
@@ -52,8 +49,7 @@ def _without(request: Request, meter: Meter) -> Schedule:
     from pipesched.optimizer.optimize import optimize
 
     found = optimize(replace(request, recompute=None, overlap=False), meter=meter)
-    loaded = load(Source("optimum.ps", found.source), Options(max_ops=MAX_OPS))
-    return replace(loaded.schedule, name=request.name)
+    return replace(read_back(found.source).schedule, name=request.name)
 
 
 def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:

@@ -8,8 +8,13 @@ two processes that work at the same time reach the limit in half the time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
+
+Given = TypeVar("Given")
 
 SECOND = 1_000_000
 
@@ -35,10 +40,15 @@ class Meter:
         """True if the limit is reached."""
         return self.spent >= self.limit
 
-    def part(self, share: float) -> Meter:
-        """Return a meter limited to a share of the remaining steps; the caller adds the steps that it takes."""
-        return Meter(self.left * share)
+    @contextmanager
+    def part(self, share: float) -> Iterator[Meter]:
+        """Yield a meter limited to a share of the remaining steps; what it has spent is added at the end."""
+        made = Meter(self.left * share)
+        yield made
+        self.spend(made.spent)
 
-    def shared(self, questions: int) -> Meter:
-        """Return a meter for the next of some questions, all of which share the remaining steps; as `part`."""
-        return self.part(1 / max(1, questions))
+    def shared(self, questions: Sequence[Given]) -> Iterator[tuple[Given, Meter]]:
+        """Yield each question with a meter, as `part`; those that follow share the remaining steps equally."""
+        for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+            with self.part(1 / left) as part:
+                yield question, part

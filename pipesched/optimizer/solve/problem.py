@@ -42,6 +42,8 @@ from pipesched.optimizer.codes import OptimizerCode
 Orders: TypeAlias = Sequence[Sequence[int]]
 """A schedule: the operations of each rank, in order."""
 
+COLUMNS = ("op", "route", "stage", "rank", "length", "duration", "takes", "frees")
+"""The columns of a problem with an entry per sequence."""
 _SPAN_HELP = "use --objective makespan"
 _NEVER = np.int64(2**60)
 
@@ -233,27 +235,10 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
             edges.append((backward + s + 1, backward + s, lag[s + 1] if sent else 0))
         edges.append((backward - 1, backward + stages - 1, 0))
         edges += [] if fused else [(backward + s, weight + s, 0) for s in range(stages)]
-    op, of_route, stage, rank, length, duration, takes, frees = np.array(rows, dtype=np.int64).reshape(-1, 8).T.copy()
-    before, after, lags = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
-    return Problem(
-        placement=placement,
-        fused=fused,
-        objective=objective,
-        scale=sizes.scale,
-        part=sizes.part,
-        op=op,
-        route=of_route,
-        stage=stage,
-        rank=rank,
-        length=length,
-        duration=duration,
-        takes=takes,
-        frees=frees,
-        before=before,
-        after=after,
-        lag=lags,
-        cap=sizes.cap,
-    )
+    held = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T.copy()
+    links = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    arrays = [*held, *links, sizes.cap]
+    return Problem(placement, fused, objective, sizes.scale, sizes.part, *arrays)
 
 
 class Repeat(NamedTuple):

@@ -26,33 +26,14 @@ import numpy as np
 
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
-from pipesched.optimizer.solve.problem import Problem
+from pipesched.optimizer.solve.problem import COLUMNS, Problem
 
 
-def _columns(problem: Problem) -> tuple[Ints, ...]:
-    """Return the columns of a problem with an entry per sequence."""
-    x = problem
-    return x.op, x.route, x.stage, x.rank, x.length, x.duration, x.takes, x.frees
-
-
-def _with(problem: Problem, columns: Iterable[Ints], edges: Iterable[Ints]) -> Problem:
-    """Replace the `_columns` and the edges (before, after, lag) of a problem."""
-    op, route, stage, rank, length, duration, takes, frees = columns
+def _with(problem: Problem, kept: Ints, edges: Iterable[Ints]) -> Problem:
+    """Keep some sequences of a problem, with these edges (before, after, lag)."""
     before, after, lag = edges
-    return replace(
-        problem,
-        op=op,
-        route=route,
-        stage=stage,
-        rank=rank,
-        length=length,
-        duration=duration,
-        takes=takes,
-        frees=frees,
-        before=before,
-        after=after,
-        lag=lag,
-    )
+    columns = {name: getattr(problem, name)[kept] for name in COLUMNS}
+    return replace(problem, **columns, before=before, after=after, lag=lag)
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
@@ -74,7 +55,7 @@ def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
                 open_paths += [(b, lag + int(problem.duration[a]) + more) for b, more in follow.get(a, ())]
         edges += [(number[q], number[a], lag) for a, lag in longest.items()]
     links = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
-    part = _with(problem, [column[kept] for column in _columns(problem)], links)
+    part = _with(problem, kept, links)
     operations = np.concatenate(
         [np.arange(problem.first[q], problem.first[q + 1]) for q in kept] or [np.zeros(0, dtype=np.int64)]
     )
@@ -128,7 +109,7 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
     renamed = np.array([number.get(q, -1) for q in range(problem.sequences)], dtype=np.int64)
     before, after = renamed[problem.before[kept]], renamed[problem.after[kept]]
     first = np.array([group[0] for group in origin], dtype=np.int64)
-    part = _with(problem, [column[first] for column in _columns(problem)], (before, after, problem.lag[kept]))
+    part = _with(problem, first, (before, after, problem.lag[kept]))
     part = replace(part, length=np.array([problem.length[list(group)].sum() for group in origin], dtype=np.int64))
     joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]
     early = [_spread(_sorted(problem, group, low), problem, group) for group in origin]

@@ -110,12 +110,6 @@ def of_model(a: Transformer, sequences: int = 1, x: Training = Training()) -> Fr
     return whole.forward + whole.backward
 
 
-def formula(layers: int, hidden: int, vocabulary: int, sequence: int, batch: int) -> Fraction:
-    """Return the FLOPs of a step of a GPT with full recomputation: equation 3."""
-    h = Fraction(hidden)
-    return 96 * batch * sequence * layers * h**2 * (1 + sequence / (6 * h) + vocabulary / (16 * layers * h))
-
-
 def _projections(a: Transformer, t: int) -> Fraction:
     h, way = a.hidden, a.latent
     if way is not None:  # every rank has the compressing matrices

@@ -119,12 +119,6 @@ def active(a: Transformer) -> int:
     return total(a) - idle * sum(a.has_experts(index) for index in range(a.layers))
 
 
-def formula(layers: int, hidden: int, vocabulary: int, sequence: int) -> Fraction:
-    """Return the parameters of a GPT: Narayanan et al., SC 2021, equation 2."""
-    h = Fraction(hidden)
-    return 12 * layers * h**2 * (1 + 13 / (12 * h) + (vocabulary + sequence) / (12 * layers * h))
-
-
 Counts: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Parameters on one rank: trained ones without the experts, and of the experts; frozen ones."""
 

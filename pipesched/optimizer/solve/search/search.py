@@ -65,7 +65,7 @@ def search(
         if state.bound is NO_BOUND:
             _bound(state, meter)
         progress(state)
-        _first_look(state, heuristics, meter, progress)
+        _walk(state, heuristics, meter, min(_look(problem), meter.left), progress, first=True)
         if long := _variables(state) >= _FINE:
             _ask_ranks(state, refutes, meter, _QUESTION, once=True)
         _walk(state, heuristics, meter, min(_WALKED * meter.left, _WALK * problem.operations), progress)
@@ -133,21 +133,12 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
             return
 
 
-def _first_look(state: State, heuristics: Heuristics, meter: Meter, progress: Progress) -> None:
-    """Run the heuristics for their first look, or until they find a first order."""
-    enough = min(meter.spent + _look(state.problem), meter.limit)
-    while not state.proved and (state.best is None or meter.spent < enough):
-        found = next(heuristics, ("", None))
-        if found is not None and found[1] is None:
-            return
-        if found is not None:
-            _offer(state, *found, progress)
-
-
-def _walk(state: State, heuristics: Heuristics, meter: Meter, steps: float, progress: Progress) -> None:
-    """Continue the heuristics for some steps."""
+def _walk(
+    state: State, heuristics: Heuristics, meter: Meter, steps: float, progress: Progress, *, first: bool = False
+) -> None:
+    """Run the heuristics for some steps. first: in any case until they find a first order."""
     enough = meter.spent + steps
-    while not state.proved and meter.spent < enough:
+    while not state.proved and (meter.spent < enough or (first and state.best is None)):
         found = next(heuristics, ("", None))
         if found is not None and found[1] is None:
             return
