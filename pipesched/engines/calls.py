@@ -171,36 +171,27 @@ def read(source: Source) -> Calls:
     places: dict[str, Span] = {}
     for start, line in _lines(source.text):
         found = _LINE.fullmatch(line)
-        here = source.span(start, start + len(line))
+        here = Label(source.span(start, start + len(line)), "here")
         if found is None:
-            raise fail(
-                EngineCode.CALLS_SYNTAX,
-                "a line begins with `group NAME:`, `pipeline NAME:` or `rank NUMBER:`",
-                Label(here, "here"),
-                help=_FORM,
-            )
-        begin = start + found.start(5)
-        if found[1]:
-            if int(found[2]) in ranks:
-                raise fail(EngineCode.CALLS_SYNTAX, f"rank {int(found[2])} is given twice", Label(here, "here"))
-            ranks[int(found[2])] = list(_read(source, begin, found[5]))
+            message = "a line begins with `group NAME:`, `pipeline NAME:` or `rank NUMBER:`"
+            raise fail(EngineCode.CALLS_SYNTAX, message, here, help=_FORM)
+        _, rank, kind, name, rest = found.groups()
+        if rank:
+            if int(rank) in ranks:
+                raise fail(EngineCode.CALLS_SYNTAX, f"rank {int(rank)} is given twice", here)
+            ranks[int(rank)] = list(_read(source, start + found.start(5), rest))
         else:
-            into = groups if found[3] == "group" else pipelines
-            places[found[4]] = here
-            if found[4] in into or not re.fullmatch(r"(?:\s*\d{1,6}\b)+\s*", found[5]):
-                message = (
-                    f"{found[3]} {found[4]} is given twice"
-                    if found[4] in into
-                    else ("the members of a group are rank numbers")
-                )
-                raise fail(EngineCode.CALLS_SYNTAX, message, Label(here, "here"))
-            into[found[4]] = tuple(map(int, found[5].split()))
+            into = groups if kind == "group" else pipelines
+            if name in into:
+                raise fail(EngineCode.CALLS_SYNTAX, f"{kind} {name} is given twice", here)
+            if not re.fullmatch(r"(?:\s*\d{1,6}\b)+\s*", rest):
+                raise fail(EngineCode.CALLS_SYNTAX, "the members of a group are rank numbers", here)
+            into[name], places[name] = tuple(map(int, rest.split())), source.span(start, start + len(line))
     _require_size(source, ranks)
-    rows = [ranks[rank] for rank in range(len(ranks))]
-    _require_members(groups, pipelines, places, {call.meets for row in rows for call, _ in row})
-    return Calls(
-        tuple(tuple(call for call, _ in row) for row in rows), groups, tuple(tuple(at for _, at in row) for row in rows)
-    )
+    rows = [tuple(zip(*ranks[rank], strict=True)) or ((), ()) for rank in range(len(ranks))]
+    calls, spans = zip(*rows, strict=True)
+    _require_members(groups, pipelines, places, {call.meets for row in calls for call in row})
+    return Calls(calls, groups, spans)
 
 
 def _require_members(

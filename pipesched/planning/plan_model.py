@@ -118,18 +118,8 @@ class Model:
             f"on a rank: t={x.tensor} c={x.context} e={x.expert}, a microbatch of {x.microbatch} x {a.length} "
             f"tokens, {a.dtype}; NAME,tensor=8 and the like set other sizes"
         )
-        rows = [
-            [
-                name if not part else "",
-                f"x {number}" if not part and number > 1 else "",
-                one.name,
-                f"{one.count:,}",
-                count(one.on_rank),
-            ]
-            for name, number, parts in self.parts
-            for part, one in enumerate(filter(lambda part: part.count, parts))
-        ]
-        yield from ("", table(("part", "", "parameters of one", "", "on a rank"), rows, left=(0, 1, 2)))
+        named = ("part", "", "parameters of one", "", "on a rank")
+        yield from ("", table(named, self._counted(), left=(0, 1, 2)))
         rows = [
             [name, f"x {number}" * (number > 1), *(quantity(one, _FLOPS) for one in made)]
             for name, number, made in self.work
@@ -156,6 +146,14 @@ class Model:
         total = gigabytes(each * parameters.total(a))
         yield f"parameters, gradients and optimizer state: {each} bytes per parameter, {total} in total"
         yield from (f"left out: {one}" for one in a.left_out)
+
+    def _counted(self) -> Iterator[list[str]]:
+        """Yield the rows of the parameters; the first row of a part has its name."""
+        for name, number, parts in self.parts:
+            first = [name, f"x {number}" * (number > 1)]
+            for one in filter(lambda part: part.count, parts):
+                yield [*first, one.name, f"{one.count:,}", count(one.on_rank)]
+                first = ["", ""]
 
     def to_json(self) -> dict[str, object]:
         """Return the published JSON form, see ``emit/README.md``."""

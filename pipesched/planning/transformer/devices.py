@@ -31,11 +31,13 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from pipesched.diagnostics import Diagnostic, Label, PipeschedError, fail
 from pipesched.library import inputs
 from pipesched.planning import toml
 from pipesched.planning.codes import PlanningCode
+from pipesched.support.foreign import toml_of
 from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
@@ -67,97 +69,6 @@ class Device:
         return self.usable or self.memory
 
 
-def _row(
-    name: str,
-    tera: str,
-    giga: tuple[int, int, int, int],
-    shape: tuple[int, int, str, int],
-    source: str,
-    node_size: int = 8,
-) -> tuple[str, Device]:
-    """Build a row. tera: TFLOP/s. giga: memory in GB, then node, network and host bandwidth in GB/s, one way.
-
-    shape: GB/s of its memory, multiprocessors, the constant of its products, and the total that torch reports, in units
-        of 10^8 bytes.
-    """
-    memory, node, network, host = (Fraction(value) * 10**9 for value in giga)
-    hbm, multiprocessors, gemm, usable = shape
-    return name, Device(
-        name,
-        Fraction(tera) * 10**12,
-        memory,
-        node,
-        network,
-        host=host,
-        node_size=node_size,
-        source=source,
-        hbm=Fraction(hbm) * 10**9,
-        multiprocessors=multiprocessors,
-        gemm=gemm,
-        usable=Fraction(usable) * 10**8,
-    )
-
-
-_400 = "8 x 400 Gb/s, PCIe 5"
-_A100 = "data sheet (SXM); DGX A100: 8 x 200 Gb/s, PCIe 4"
-DEVICES: Mapping[str, Device] = dict(
-    (
-        _row("a100", "312", (80, 300, 25, 32), (2039, 108, "gemm_a100", 849), f"NVIDIA A100 80GB {_A100}"),
-        _row("a100-40gb", "312", (40, 300, 25, 32), (1555, 108, "gemm_a100", 422), f"NVIDIA A100 40GB {_A100}"),
-        _row(
-            "h100",
-            "989.4",
-            (80, 450, 50, 64),
-            (3350, 132, "gemm_h100", 849),
-            f"NVIDIA H100 architecture white paper (SXM5); DGX H100: {_400}",
-        ),
-        _row(
-            "h200",
-            "989.4",
-            (141, 450, 50, 64),
-            (4800, 132, "gemm_h100", 1501),
-            f"NVIDIA H200 data sheet (SXM); DGX H200: {_400}",
-        ),
-        _row(
-            "b200",
-            "2250",
-            (180, 900, 50, 64),
-            (8000, 148, "gemm_h100", 1915),
-            f"NVIDIA DGX B200 data sheet, an eighth, half of sparse; {_400}",
-        ),
-        _row(
-            "gb200",
-            "2450",
-            (186, 900, 50, 64),
-            (8000, 148, "gemm_h100", 0),
-            "NVIDIA GB200 NVL72, dense, as Megatron-Bridge counts it; 64 GPUs of a rack as a node, 400 Gb/s each",
-            64,
-        ),
-        _row(
-            "gb300",
-            "2450",
-            (278, 900, 100, 64),
-            (8000, 148, "gemm_h100", 0),
-            "NVIDIA GB300 NVL72, dense, as Megatron-Bridge counts it; 64 GPUs of a rack as a node, 800 Gb/s each",
-            64,
-        ),
-        _row(
-            "l40s",
-            "362",
-            (48, 32, 25, 32),
-            (864, 142, "gemm_a100", 476),
-            "NVIDIA L40S data sheet, half of sparse; PCIe 4 inside a node, 200 Gb/s each",
-        ),
-        _row(
-            "mi300x",
-            "1307.4",
-            (192, 448, 50, 64),
-            (5300, 304, "gemm_h100", 0),
-            f"AMD Instinct MI300X data sheet, 7 links of 64 GB/s; {_400}",
-        ),
-    )
-)
-
 _UNITS: Mapping[str, int] = {
     **{f"{prefix}B": 10**power for prefix, power in (("K", 3), ("M", 6), ("G", 9), ("T", 12))},
     **{f"{prefix}iB": 2**power for prefix, power in (("K", 10), ("M", 20), ("G", 30), ("T", 40))},
@@ -167,6 +78,41 @@ _UNITS: Mapping[str, int] = {
 _WRITTEN = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[0-9]{1,2})?)\s*([KMGTP]?i?B|[GTP]FLOP)?(/s)?\s*")
 MOST = 10**24
 _RATES = ("flops", "node", "network", "host", "hbm")
+
+
+def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
+    """Parse a number of bytes or of FLOP, per second if `rate`, such as ``80GB`` or ``300 GB/s``; return None for
+    anything else, or for more than any machine has.
+    """
+    found = _written(value, unit, rate)
+    return found if found is not None and 1 <= found <= MOST else None
+
+
+def _written(value: object, unit: str, rate: bool) -> Fraction | None:
+    if isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return Fraction(value)
+    found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
+    if found is None or (found[2] and not found[2].endswith(unit)) or bool(found[3]) != (rate and bool(found[2])):
+        return None
+    return Fraction(found[1]) * _UNITS[found[2] or "B"]
+
+
+def _built_in() -> Iterator[tuple[str, Device]]:
+    """Yield the devices of devices.toml, by name; its keys are fields."""
+    table = toml_of(Path(__file__).with_name("devices.toml").read_text("utf-8"))
+    for name, row in cast("dict[str, dict[str, object]]", table).items():
+        given = {
+            key: _amount_of(key, value) if key in (*_RATES, "memory", "usable") else value for key, value in row.items()
+        }
+        yield name, _device(name=name, **given)
+
+
+def _amount_of(key: str, value: object) -> Fraction | None:
+    return amount(value, unit="FLOP" if key == "flops" else "B", rate=key in _RATES)
+
+
+_device: Callable[..., Device] = Device
+DEVICES: Mapping[str, Device] = dict(_built_in())
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
 _LINK, _NUMBER = "bytes per second, such as '300 GB/s'", "a whole number from 1"
 _WHAT = {
@@ -187,23 +133,6 @@ _NAME, _SYNTAX, _KEY, _VALUE = (
     PlanningCode.DEVICE_VALUE,
 )
 _REQUIRED = ("flops", "memory", "node", "network", "host")
-
-
-def amount(value: object, *, unit: str = "B", rate: bool = False) -> Fraction | None:
-    """Parse a number of bytes or of FLOP, per second if `rate`, such as ``80GB`` or ``300 GB/s``; return None for
-    anything else, or for more than any machine has.
-    """
-    found = _written(value, unit, rate)
-    return found if found is not None and 1 <= found <= MOST else None
-
-
-def _written(value: object, unit: str, rate: bool) -> Fraction | None:
-    if isinstance(value, int | Fraction) and not isinstance(value, bool):
-        return Fraction(value)
-    found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
-    if found is None or (found[2] and not found[2].endswith(unit)) or bool(found[3]) != (rate and bool(found[2])):
-        return None
-    return Fraction(found[1]) * _UNITS[found[2] or "B"]
 
 
 def read(path: str) -> Device:
@@ -260,8 +189,7 @@ def of_source(source: Source) -> Device:
         raise PipeschedError(found)
     given = {_field(key): _read(key, values[f"device.{key}"]) for key in _WHAT if f"device.{key}" in values}
     title = values.get("device.name", Path(source.name).name.removesuffix(".toml"))
-    made: Callable[..., Device] = Device
-    return made(**{"name": str(title), **given, "source": source.name})
+    return _device(**{"name": str(title), **given, "source": source.name})
 
 
 def _read(key: str, value: object) -> Fraction | int | str | None:
@@ -269,7 +197,7 @@ def _read(key: str, value: object) -> Fraction | int | str | None:
         return DEVICES[value].gemm if isinstance(value, str) and value in DEVICES else None
     if key in ("node_size", "multiprocessors"):
         return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**20 else None
-    return amount(value, unit="FLOP" if key == "flops" else "B", rate=key in _RATES)
+    return _amount_of(key, value)
 
 
 def _faults(source: Source, values: Mapping[str, object], places: Mapping[str, Span]) -> Iterator[Diagnostic]:

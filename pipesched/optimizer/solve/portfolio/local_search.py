@@ -243,11 +243,8 @@ class Search:
         for k, y in enumerate(changed, start=first):
             self.place[y] = k
         low, high = sorted((i, j))
-        held = self.held[rank]
-        total = sum(held[low - 1 : low])
-        for k in range(low, high + 1):
-            total += self.change[order[k]]
-            held[k] = total
+        held, changes = self.held[rank], map(self.change.__getitem__, order[low : high + 1])
+        held[low : high + 1] = [*accumulate(changes, initial=sum(held[low - 1 : low]))][1:]
         return True
 
     def _linked(self, x: int, follower: int) -> int:
