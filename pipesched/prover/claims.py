@@ -18,11 +18,11 @@ from pipesched.model.costs import PAIRS
 from pipesched.prover.cones import Cone, Form
 from pipesched.prover.facts import Facts, single, valued, whole
 from pipesched.prover.forms import FIGURES, UNIT, Part, as_sum, costs_in, degree, degrees, linear, parts, positive
-from pipesched.prover.presburger import PwAff, Set, isl, only_point, smallest
+from pipesched.prover.presburger import PwAff, Set, Value, isl, only_point, smallest
 from pipesched.prover.question import Question
 from pipesched.prover.relations import Unsettled
 from pipesched.prover.replay import Costs, cost_of
-from pipesched.prover.scope import Figure, Scope, Value, evaluate
+from pipesched.prover.scope import Figure, Scope, evaluate
 from pipesched.prover.timeline import shown
 
 _COMPARES = {"==": "eq_set", "<=": "le_set", ">=": "ge_set"}

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from pipesched.model.columns import Bools, Ints
-from pipesched.prover.presburger import PwAff, Set, Space, TooHard, Value, isl, spend
+from pipesched.prover.presburger import Affine, PwAff, Set, Space, TooHard, Value, coefficients, isl, spend
 
 POINTS = 60_000  # most points of a set
 _TRIED = 16 * POINTS  # most points at which its conditions are decided
@@ -55,7 +54,7 @@ def at(space: Space, value: Value, rows: Ints) -> list[int]:
     return total.tolist()
 
 
-def _points(part: Any, rows: Ints) -> Ints:
+def _points(part: Affine, rows: Ints) -> Ints:
     """Return the points of a set that consists of one piece, at the given sizes."""
     limits, first = [*_limits(part)], rows.shape[1]
     for weights in limits:
@@ -73,7 +72,7 @@ def _points(part: Any, rows: Ints) -> Ints:
     return rows[_inside(part, rows)] if len(rows) else np.zeros((0, first + part.dim(isl().dim_type.set)), np.int64)
 
 
-def _ends(part: Any, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tuple[Ints, Ints]:
+def _ends(part: Affine, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Return the smallest and the largest value of a dimension within its limits, by row; over all rows if it has no
     limit.
     """
@@ -98,27 +97,28 @@ def _ends(part: Any, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tupl
     return np.max(lows, axis=0), np.min(highs, axis=0)
 
 
-def _limits(part: Any) -> Iterator[Ints]:
+def _limits(part: Affine) -> Iterator[Ints]:
     """Yield a set's conditions without quotients, as weights of 1 and of each column; their sum is at least 0."""
     kind = isl().dim_type
+    width = 1 + part.dim(kind.param) + part.dim(kind.set)
     for each in part.get_constraints():
-        if all(each.get_coefficient_val(kind.div, k).is_zero() for k in range(each.dim(kind.div))):
-            weights = _weights(each, part.dim(kind.param) + part.dim(kind.set), 1)
+        if not any(coefficients(each)[width:]):
+            weights = _weights(each, width)
             yield weights
             if each.is_equality():
                 yield -weights
 
 
-def _inside(part: Any, rows: Ints) -> Bools:
+def _inside(part: Affine, rows: Ints) -> Bools:
     """Return a mask of the points inside a set that consists of one piece."""
     inside, columns = np.ones(len(rows), dtype=np.bool_), _with_quotients(part, rows)
     for each in part.get_constraints():
-        value = columns @ _weights(each, columns.shape[1] - 1, 1)
+        value = columns @ _weights(each, columns.shape[1])
         inside &= (value == 0) if each.is_equality() else value >= 0
     return inside
 
 
-def _with_quotients(of: Any, rows: Ints) -> Ints:
+def _with_quotients(of: Affine, rows: Ints) -> Ints:
     """Return the columns of points with 1 first, and the quotients in a set or an expression last."""
     columns = np.hstack([np.ones((len(rows), 1), dtype=np.int64), rows])
     for k in range(of.dim(isl().dim_type.div)):
@@ -126,19 +126,13 @@ def _with_quotients(of: Any, rows: Ints) -> Ints:
     return columns
 
 
-def _floor(of: Any, columns: Ints) -> Ints:
+def _floor(of: Affine, columns: Ints) -> Ints:
     """Return a weighted sum of columns, rounded down."""
     parts = int(of.get_denominator_val().to_python())
-    found: Ints = columns @ _weights(of, columns.shape[1] - 1, parts) // parts
+    found: Ints = columns @ _weights(of, columns.shape[1], parts) // parts
     return found
 
 
-def _weights(of: Any, width: int, parts: int) -> Ints:
-    """Return the weights of 1 and of each column, quotients last, multiplied by `parts`."""
-    kind, scale = isl().dim_type, isl().Val(parts, of.get_ctx())
-    inner = kind.in_ if isinstance(of, isl().Aff) else kind.set
-    found = [of.get_constant_val()]
-    for own in (kind.param, inner, kind.div):
-        found += [of.get_coefficient_val(own, k) for k in range(of.dim(own))]
-    made = [int(x.mul(scale).to_python()) for x in found]
-    return np.array(made[: width + 1], dtype=np.int64)
+def _weights(of: Affine, width: int, parts: int = 1) -> Ints:
+    """Return the weights of this many columns, quotients last, multiplied by `parts`."""
+    return np.array([int(x * parts) for x in coefficients(of)[:width]], dtype=np.int64)

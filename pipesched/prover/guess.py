@@ -12,7 +12,7 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.prover.digits import DigitSpace
 from pipesched.prover.fit import CASES, Guard, cases, guards
-from pipesched.prover.presburger import PwAff, Set, Space, Value, isl
+from pipesched.prover.presburger import PwAff, Set, Space, Value, coefficients, isl
 from pipesched.prover.sampling import Sample
 
 _APART = (-1, 0, 1)
@@ -24,15 +24,11 @@ _CASES = 16  # most cases where they are
 
 def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
     """Yield the constraints of a set that have no quotients, as weights of 1, the parameters and the dimensions."""
-    kind = isl().dim_type
-    dims = of.dim(kind.set)
+    width = 1 + parameters + of.dim(isl().dim_type.set)
     for part in of.get_basic_sets():
-        for each in part.get_constraints():
-            if any(not each.get_coefficient_val(kind.div, k).is_zero() for k in range(each.dim(kind.div))):
-                continue
-            own = [each.get_coefficient_val(kind.param, k) for k in range(parameters)]
-            own += [each.get_coefficient_val(kind.set, k) for k in range(dims)]
-            yield tuple(int(x.to_python()) for x in (each.get_constant_val(), *own))
+        for found in map(coefficients, part.get_constraints()):
+            if not any(found[width:]):
+                yield tuple(map(int, found[:width]))
 
 
 @dataclass(eq=False)

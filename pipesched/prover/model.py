@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from pipesched.language import ast
 from pipesched.prover.digits import DigitSpace
 from pipesched.prover.evidence import Evidence
 from pipesched.prover.placing import Placing, placing
-from pipesched.prover.presburger import PwAff, Set, Space, isl
-from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
+from pipesched.prover.presburger import Context, PwAff, Set, Space, Value, isl
+from pipesched.prover.scope import NotAffine, Scope, define, evaluate
 from pipesched.prover.statements import Place, Statement, Walker, depth
 
 SIZES = ("p", "m")
@@ -28,7 +27,7 @@ class Model:
     file: ast.File
     given: Mapping[str, int]
     digits: bool = False
-    context: Any = field(default_factory=lambda: isl().Context())
+    context: Context = field(default_factory=lambda: isl().Context())
     evidence: Evidence = field(default_factory=Evidence)
 
     @cached_property
@@ -145,7 +144,7 @@ class Model:
             raise NotAffine(self.file.name.span, "the ranks with stages are not 0 .. p")
         return below
 
-    def count(self, space: Space) -> Any:
+    def count(self, space: Space) -> Value:
         """Return the number of ranks."""
         return space.named("p") if "p" in self.varying else space.number(self._ranks)
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 from pipesched.language import ast
-from pipesched.prover.presburger import Map, Set, Space, isl
-from pipesched.prover.scope import NotAffine, Scope, Value, evaluate
+from pipesched.prover.presburger import Context, Map, Set, Space, Value, isl
+from pipesched.prover.scope import NotAffine, Scope, evaluate
 
 CHUNKS = 64  # most chunks of a rank
 
@@ -155,7 +154,7 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
         raise NotAffine(file.name.span, "at some sizes a stage is placed nowhere")
 
 
-def _require_families(routes: list[tuple[str, int]], home: list[Map], file: ast.File, context: Any) -> None:
+def _require_families(routes: list[tuple[str, int]], home: list[Map], file: ast.File, context: Context) -> None:
     """Require that a rank has the same number of stages of each member of a family; raise NotAffine otherwise."""
     ranks: dict[str, list[Set]] = {}
     for (name, member), each in zip(routes, home, strict=True):
@@ -211,7 +210,7 @@ def _line(of: Line, scope: Scope) -> tuple[Map, list[Map]]:
     return isl().Map.from_pw_aff(rank), reads
 
 
-def _chunks(home: list[Map], file: ast.File, context: Any) -> tuple[Map, ...]:
+def _chunks(home: list[Map], file: ast.File, context: Context) -> tuple[Map, ...]:
     """Return the chunks of every rank: the first stage of each rank, the second, and so on, by route and then by
     stage.
     """

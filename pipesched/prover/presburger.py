@@ -21,11 +21,14 @@ from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, fail
 
+Context: TypeAlias = Any
 Set: TypeAlias = Any
 Map: TypeAlias = Any
+Affine: TypeAlias = Any
+"""A condition, an expression without cases, or a set that consists of one piece."""
 PwAff: TypeAlias = Any
 Value: TypeAlias = Any
-"""An expression, or a number of several digits."""
+"""A number, an expression, or a number of several digits; in a scope also a truth value (bool or Set)."""
 UnionSet: TypeAlias = Any
 UnionMap: TypeAlias = Any
 Point: TypeAlias = tuple[int, ...]
@@ -82,7 +85,7 @@ def isl() -> Any:
         raise fail(Code.NEEDS, message, help="pip install 'pipesched[prover]'") from None
 
 
-def _spent(context: Any) -> bool:
+def _spent(context: Context) -> bool:
     """Return True if the limit on operations is reached: then every call fails, or returns None for a number."""
     try:
         isl().Set.read_from_str(context, "{ [x] : 0 < x < 9 }").is_empty()
@@ -92,7 +95,7 @@ def _spent(context: Any) -> bool:
 
 
 @contextmanager
-def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
+def bounded(context: Context, operations: int = OPERATIONS) -> Iterator[None]:
     """Limit the operations of isl inside the block.
 
     Raises:
@@ -116,7 +119,7 @@ def bounded(context: Any, operations: int = OPERATIONS) -> Iterator[None]:
 class Space:
     """A space of points, with the names of its parameters and of its dimensions."""
 
-    context: Any
+    context: Context
     parameters: tuple[str, ...]
     dims: tuple[str, ...]
 
@@ -229,7 +232,7 @@ def maps_to(expressions: list[PwAff], domain: Set, name: str) -> Map:
     return made
 
 
-def union(maps: list[Map], empty: str, context: Any) -> UnionMap:
+def union(maps: list[Map], empty: str, context: Context) -> UnionMap:
     """Return the union of maps of several spaces. empty: the text of an empty map, which names the parameters."""
     made = [isl().UnionMap.read_from_str(context, empty), *map(isl().UnionMap.from_map, maps)]
     while len(made) > 1:  # by halves, as each union copies its first part
@@ -242,6 +245,14 @@ def parts(of: UnionMap | UnionSet) -> list[Map]:
     found: list[Map] = []
     (of.foreach_map if hasattr(of, "foreach_map") else of.foreach_set)(found.append)
     return found
+
+
+def coefficients(of: Affine) -> list[Fraction]:
+    """Return the weights of 1, the parameters, the dimensions and the quotients in a condition or expression."""
+    kind = isl().dim_type
+    kinds = kind.param, kind.in_ if isinstance(of, isl().Aff) else kind.set, kind.div
+    found = [of.get_coefficient_val(own, k) for own in kinds for k in range(of.dim(own))]
+    return [Fraction(x.to_str()) for x in (of.get_constant_val(), *found)]
 
 
 def denominator(of: PwAff) -> int:

@@ -19,9 +19,8 @@ from itertools import count, product
 from pipesched.prover.digits import DigitSpace
 from pipesched.prover.guess import Guesses, of_statements
 from pipesched.prover.model import Model
-from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, isl, maps_to, parts, union
+from pipesched.prover.presburger import Map, PwAff, Set, Space, UnionMap, UnionSet, Value, isl, maps_to, parts, union
 from pipesched.prover.sampling import OF, Sample
-from pipesched.prover.scope import Value
 from pipesched.prover.statements import Statement
 
 

@@ -12,15 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import Any, TypeAlias
 
 from pipesched.language import ast
 from pipesched.prover.digits import Number, Uncarried
-from pipesched.prover.presburger import PwAff, Set, Space, case, isl, spend
+from pipesched.prover.presburger import PwAff, Set, Space, Value, case, isl, spend
 from pipesched.support.source import Span
 
-Value: TypeAlias = Any
-"""A number (int or PwAff) or a truth value (bool or Set)."""
 _NUMBER = (int, Fraction)
 TURNS = 16  # most cases of a quotient by an expression
 DEEP = 200  # deepest nesting of function calls

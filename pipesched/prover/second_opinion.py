@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import import_module
 from itertools import product
 from math import prod
@@ -19,14 +18,13 @@ from typing import Any, TypeAlias
 from pipesched.diagnostics import Code, fail
 from pipesched.prover.codes import ProverCode
 from pipesched.prover.evidence import Points, Shown
-from pipesched.prover.presburger import PwAff, Set, UnionSet, isl, parts
+from pipesched.prover.presburger import Affine, PwAff, Set, UnionSet, coefficients, isl, parts
 
 STEPS = 40_000_000  # of Z3, for one part of an inclusion; some ten seconds
 IN_ALL = 30 * STEPS  # for all inclusions together; further inclusions are open
 NAMED = 5  # open inclusions that are listed
 CASES = 200  # of four factors together
 Term: TypeAlias = Any
-Column: TypeAlias = tuple[Any, int, Term]
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class _Question:
                 total = self.z3.ToReal(self._sum(value, columns, wide)) / wide
                 yield [*conditions, *quotients, *said], total
 
-    def _conditions(self, part: Any) -> tuple[list[Term], list[Term]]:
+    def _conditions(self, part: Affine) -> tuple[list[Term], list[Term]]:
         """Return the conditions of a part, and the conditions that define its quotients."""
         columns, said = self._columns(part, part)
         made = []
@@ -160,30 +158,28 @@ class _Question:
             made.append(total == 0 if each.is_equality() else total >= 0)
         return [self.z3.BoolVal(True), *made], said
 
-    def _columns(self, of: Any, within: Any) -> tuple[list[Column], list[Term]]:
+    def _columns(self, of: Affine, within: Affine) -> tuple[list[Term], list[Term]]:
         """Return the terms of a part or an expression, and the conditions that define its quotients."""
         kind = isl().dim_type
-        names = [(kind.param, k, within.get_dim_name(kind.param, k)) for k in range(within.dim(kind.param))]
-        names += [(kind.set, k, f"x{k}") for k in range(within.dim(kind.set))]
-        columns = [(dim, k, self.z3.Int(name)) for dim, k, name in names]
-        inner = [(kind.in_ if dim == kind.set else dim, k, x) for dim, k, x in columns]
-        divs: list[Column] = []
+        names = [within.get_dim_name(kind.param, k) for k in range(within.dim(kind.param))]
+        columns = [self.z3.Int(name) for name in (*names, *(f"x{k}" for k in range(within.dim(kind.set))))]
         said: list[Term] = []
         for k in range(of.dim(kind.div)):
             div = of.get_div(k)
             wide = int(div.get_denominator_val().to_python())
-            total = self._sum(div, [*inner, *divs], wide)
+            total = self._sum(div, columns, wide)
             self.quotients += 1
             own = self.z3.Int(f"q{self.quotients}")
             said += [wide * own <= total, total < wide * own + wide]
-            divs.append((kind.div, k, own))
-        return [*(columns if of is within else inner), *divs], said
+            columns.append(own)
+        return columns, said
 
-    def _sum(self, of: Any, columns: Sequence[Column], scale: int) -> Term:
+    def _sum(self, of: Affine, columns: Sequence[Term], scale: int) -> Term:
         """Return the sum of a condition or an expression, times a factor that makes it whole."""
-        total = self.z3.IntVal(_whole(of.get_constant_val(), scale))
-        for dim, k, term in columns:
-            if weight := _whole(of.get_coefficient_val(dim, k), scale):
+        one, *weights = (int(x * scale) for x in coefficients(of))
+        total = self.z3.IntVal(one)
+        for weight, term in zip(weights, columns, strict=False):
+            if weight:
                 total = total + weight * term
         return total
 
@@ -197,7 +193,3 @@ def _union(of: Points) -> UnionSet:
     if isinstance(of, isl().UnionMap):
         return of.wrap()
     return isl().UnionSet.from_set(of) if isinstance(of, isl().Set) else of
-
-
-def _whole(value: Any, scale: int) -> int:
-    return int(Fraction(value.to_str()) * scale)

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pipesched.language import ast
-from pipesched.prover.presburger import PwAff, Set, Space
-from pipesched.prover.scope import NotAffine, Scope, Value, define, evaluate
+from pipesched.prover.presburger import PwAff, Set, Space, Value
+from pipesched.prover.scope import NotAffine, Scope, define, evaluate
 from pipesched.support.source import Span
 
 UNROLLED = 64  # most iterations of a loop that is unrolled because its variable is a factor of a product
@@ -162,7 +161,9 @@ class Walker:
             )
         )
 
-    def _entered(self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value) -> Any:
+    def _entered(
+        self, scope: Scope, at: Place, low: Value, high: Value | None, **values: Value
+    ) -> tuple[Scope, Place, Value]:
         """Return the scope and the place inside a loop, and the loop's variable."""
         own = self.space.dims[1 + at.word.count(None) :][: self.space.width]
         variable = self.space.named(own[-1])

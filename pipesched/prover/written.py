@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
-from pipesched.prover.presburger import PwAff, Set, Space, isl
+from pipesched.prover.presburger import Affine, PwAff, Set, Space, coefficients, isl
 
 CASES, FLOORS, CONDITIONS = 100, 20, 60
 _NUMBER = r"[1-9]\d{0,11}(?:/[1-9]\d{0,11})?"
@@ -81,27 +80,17 @@ def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:
             at = [known.index(f"e{len(said) + k}") for k in range(part.dim(kind.div))]
             conditions = []
             for each in part.get_constraints():
-                divs = [_fraction(each.get_coefficient_val(kind.div, k)) for k in range(part.dim(kind.div))]
-                found = [*_plain(each, names, kind.set), *[Fraction(0)] * (len(known) - len(names))]
-                for k, weight in zip(at, divs, strict=True):
+                given = coefficients(each)
+                found = [*given[: len(names) + 1], *[Fraction(0)] * (len(known) - len(names))]
+                for k, weight in zip(at, given[len(names) + 1 :], strict=True):
                     found[1 + k] += weight
                 conditions.append(f"{spelled(found, known)} {'==' if each.is_equality() else '>='} 0")
-            total = [*_plain(value, names, kind.in_)]
-            total += [_fraction(value.get_coefficient_val(kind.div, k)) for k in range(value.dim(kind.div))]
+            total = coefficients(value)
             made: dict[str, object] = {"where": sorted(conditions)}
             yield made | ({"floors": [*floors]} if floors else {}) | {"value": spelled(total, own)}
 
 
-def _plain(of: Any, names: Sequence[str], dims: Any) -> Iterator[Fraction]:
-    """Yield the weights of 1, of the parameters and of the dimensions in a condition or an expression."""
-    kind = isl().dim_type
-    yield _fraction(of.get_constant_val())
-    count = of.dim(kind.param)
-    for k in range(len(names)):
-        yield _fraction(of.get_coefficient_val(*((kind.param, k) if k < count else (dims, k - count))))
-
-
-def _floors(of: Any, names: Sequence[str], before: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _floors(of: Affine, names: Sequence[str], before: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names, followed by the names of the floors of a set or an expression, and their sums."""
     kind = isl().dim_type
     known, made = [*names], [*before]
@@ -109,16 +98,13 @@ def _floors(of: Any, names: Sequence[str], before: Sequence[str]) -> tuple[Seque
     width = of.dim(kind.param) + of.dim(kind.set if hasattr(of, "get_basic_sets") else kind.in_)
     for k in range(of.dim(kind.div)):
         div = of.get_div(k)
-        sums = [*_plain(div, known[:width], kind.in_), *[Fraction(0)] * (len(known) - width)]
+        given = coefficients(div)
+        sums = [*given[: width + 1], *[Fraction(0)] * (len(known) - width)]
         for j in range(k):
-            sums[1 + first + j] += _fraction(div.get_coefficient_val(kind.div, j))
+            sums[1 + first + j] += given[1 + width + j]
         made.append(spelled(sums, known))
         known.append(f"e{len(made) - 1}")
     return known, made
-
-
-def _fraction(value: Any) -> Fraction:
-    return Fraction(value.to_str())
 
 
 def expression(entry: object, space: Space, place: str) -> PwAff:
