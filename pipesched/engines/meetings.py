@@ -118,9 +118,7 @@ class Meetings:
         return {}
 
     def capacity(self) -> int | None:
-        """Return the least number of buffered messages per channel with which every call ends; None if no number
-        suffices.
-        """
+        """Return the least number of buffered messages per channel with which calls end; None if none suffices."""
         if self.holds(STRICT):
             return 0
         if not self.holds(UNBOUNDED):

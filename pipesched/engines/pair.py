@@ -86,9 +86,7 @@ class _Shop:
         return max(bounds)
 
     def after(self, i: int, j: int) -> tuple[tuple[int, int, int], ...]:
-        """Return the next states, each after its time. Both chains run until two parts need the same engine; then one
-        of them waits.
-        """
+        """Return the next states and times: both chains run until two parts need one engine; then one waits."""
         (x, y), (one, other), (most, end) = self.at, self.engine, self.end
         u, v = x[i], y[j]
         n, m, ahead = i, j, u - v

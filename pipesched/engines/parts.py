@@ -59,9 +59,7 @@ class Chain:
     each: tuple[Piece, ...] = ()
 
     def load(self, engine: str | None = None) -> Fraction:
-        """Return the time for which the parts of a letter use an engine; for None, the sum of the times of all
-        parts.
-        """
+        """Return the time for which the parts of a letter use an engine; for None, the sum of all times."""
         return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
 
     def steps(self, letter: str) -> list[Step]:

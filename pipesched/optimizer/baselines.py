@@ -86,9 +86,7 @@ def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction,
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """Return the lines that compare an objective with the user's schedule, and name its peak as a cap if that is
-    lower.
-    """
+    """Return the lines that compare an objective with the user's schedule, with its peak as a cap if that is lower."""
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
@@ -107,9 +105,7 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Return the lines of the table: the found schedule among the best baselines, by objective. spent, peak: the
-    figures of the found schedule.
-    """
+    """Return the table of the found schedule, with these figures, among the best baselines, by objective."""
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
@@ -131,9 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield the notes on the table's unit of time, on its ratio to the unit of `compare`, and on assumed costs of other
-    backwards.
-    """
+    """Yield notes on the unit of time, its ratio to that of `compare`, and the assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})

@@ -227,9 +227,7 @@ class Optimum:
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the verdict, its terms, its proof, and the best known schedules for comparison. verbose: all
-        assumptions.
-        """
+        """Return the verdict, its terms, its proof, and the best known schedules. verbose: all assumptions."""
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -260,9 +258,7 @@ class Optimum:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, ``emit/optimum.schema.json``; times and peaks are integers or strings such as
-        ``11/2``.
-        """
+        """Return the published form, ``emit/optimum.schema.json``; times are integers or strings such as ``11/2``."""
         used = self._used
         own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
         own |= {} if self.lost is None else {"lost": self.lost.to_json(self.makespan)}

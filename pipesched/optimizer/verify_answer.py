@@ -103,9 +103,7 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
-    """Return the note on an m with more operations than --max-ops, under a verdict for every m; empty if no such m is
-    requested.
-    """
+    """Return the note on an m with more than --max-ops operations, by a verdict for every m; empty for another m."""
     asked = options.parameters.get("m")
     if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
         return ""
@@ -144,9 +142,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _require_searched(schedule: Schedule, answer: Answer) -> None:
-    """Refuse schedules that other certificates do not cover: offloaded activations, stages that are not a chain, R
-    without its terms.
-    """
+    """Refuse what certificates do not cover: offloaded activations, other stages than a chain, R without its terms."""
     what = ""
     if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
         what = "the schedule of the answer recomputes forwards, which no certificate covers"
@@ -174,9 +170,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return the function that loads the schedules of m0, m0 + K and m0 + 2K; it raises PS715 unless they differ by
-    copies of a part.
-    """
+    """Return what loads the schedules of m0, m0 + K, m0 + 2K; PS715 unless they differ by copies of a part."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]

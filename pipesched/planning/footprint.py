@@ -230,9 +230,7 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Return the bytes of one layer gathered by ZeRO: parameters during any operation, gradients during operations that
-    compute them.
-    """
+    """Return the bytes of one layer gathered by ZeRO: parameters, and gradients while they are computed."""
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
     return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))

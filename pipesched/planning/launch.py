@@ -55,9 +55,7 @@ class Launcher(Protocol):
         """Return the reason why the trainer does not run a choice; empty if it does."""
 
     def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
-        """Return the configuration of a choice that is not refused. order: replaces the choice's, if the trainer
-        accepts one.
-        """
+        """Return the configuration of a choice that is not refused. order: replaces its order, if the trainer can."""
 
     def judged(self, launch: Launch) -> str:
         """Return the first error that `check` finds in a configuration, or an empty string."""

@@ -58,9 +58,7 @@ _SENT = {
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """Return the request, the table with its commands, the rules, the explanation and the assumptions; verbose: all
-    assumptions.
-    """
+    """Return the request, the table with its commands, rules, explanation and assumptions; verbose: all of these."""
     lines = list(facts(plan))
     if plan.best is not None:
         lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan)]

@@ -169,9 +169,7 @@ class Proof:
 
     @property
     def sized(self) -> bool:
-        """True if the claim contains neither costs nor figures; then it must hold regardless of its condition on
-        costs.
-        """
+        """True if the claim has neither costs nor figures; then it must hold regardless of its condition on costs."""
         return not costs_in(self.claim.claim) and ast.names_in(self.claim.claim).isdisjoint(FIGURES)
 
     def _parts(self) -> Iterator[tuple[Question, list[Cone], tuple[ast.Expression, ...]]]:
@@ -241,9 +239,7 @@ def _weighed(node: ast.Expression, scope: Scope, unit: int | None) -> Value:
 
 
 def _quotient(node: ast.Binary) -> ast.Binary:
-    """Return ``bubble == a / b`` as ``idle / makespan == a / b``, and ``bubble == 0`` as ``idle == 0``; with the span
-    likewise.
-    """
+    """Return ``bubble == a / b`` as ``idle / makespan == a / b``, ``bubble == 0`` as ``idle == 0``; so for the span."""
     match node:
         case ast.Binary(operator="==", left=ast.Name(span=span, id="bubble" | "span_bubble" as name)):
             idle, whole = (ast.Name(span, x) for x in _SHARES[name])
@@ -391,9 +387,7 @@ class _Part:
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
 
     def _claimed(self) -> PwAff | None:
-        """Return the formula that the claim gives for the peak of every rank or of all ranks; None if it gives no
-        formula.
-        """
+        """Return the formula that the claim gives for the peak of every rank or of all ranks; None for none."""
         node, facts = self.node, self.facts
         facts.of_all = isinstance(node.left, ast.Name) and node.left.id == "peak"
         known = facts.of_all or _names_peak(node.left)

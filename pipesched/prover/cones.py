@@ -50,9 +50,7 @@ class Cone:
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
-        """The generators of the cone's edges, in whole numbers: the edges of all nonnegative costs, cut by one form
-        after another.
-        """
+        """The generators in whole numbers: the edges of all nonnegative costs, cut by one form after another."""
         size = len(self.names)
         rows = edges = [tuple(int(k == at) for k in range(size)) for at in range(size)]
         for form in map(_whole, filter(any, self.forms)):
@@ -60,9 +58,7 @@ class Cone:
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(edges, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
-        """Return 1 if a form is at least 0 on the whole cone, -1 if at most 0, 0 if it is 0, None if its sign
-        changes.
-        """
+        """Return 1 for a form of at least 0 on the whole cone, -1 of at most 0, 0 of 0, None if its sign changes."""
         values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators]
         if all(x == 0 for x in values):
             return 0

@@ -260,9 +260,7 @@ class Number:
         return own._pieces(lambda x: x.nonneg_set(), lambda first: _union(own._reaching(first)))
 
     def _reaching(self, first: PwAff) -> Iterator[Set]:
-        """Yield, by carry k, the set where last >= k p and first + k = 0, and the set where the first digit determines
-        the sign.
-        """
+        """Yield by carry k where last >= k p and first + k = 0, then where the first digit determines the sign."""
         carries = self.carries
         for k in carries:
             here = first.add(self.space.constant(k))

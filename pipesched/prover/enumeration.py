@@ -73,9 +73,7 @@ def _points(part: Affine, rows: Ints) -> Ints:
 
 
 def _ends(part: Affine, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the smallest and the largest value of a dimension within its limits, by row; over all rows if it has no
-    limit.
-    """
+    """Return the least and the largest value of a dimension, by row; over all rows if it has no limit."""
     lows, highs = [], []
     for weights in limits:
         own, rest = int(weights[rows.shape[1] + 1]), rows @ weights[1 : rows.shape[1] + 1] + weights[0]

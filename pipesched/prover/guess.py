@@ -64,9 +64,7 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if the simpler guesses failed and p is fixed: a period then has few positions, and more guards can be
-        tried.
-        """
+        """True if the simpler guesses failed and p is fixed: a period has few positions, so more guards are tried."""
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property

@@ -94,9 +94,7 @@ class Model:
         return made.params().coalesce()
 
     def _require_values(self, scope: Scope) -> None:
-        """Require that every top-level value exists at all sizes; raise NotAffine if one divides by a value that
-        varies.
-        """
+        """Require that top-level values exist at all sizes; raise NotAffine for a division by one that varies."""
         for node in [*scope.definitions.values()]:
             define(node, scope)
 

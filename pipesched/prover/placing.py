@@ -51,9 +51,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Line:
-    """A stage line of one route: of one member, if the line places a family. of: its name, and the number of the
-    member.
-    """
+    """A stage line of one route, or of a member of a family. of: the route's name, and the number of the member."""
 
     node: ast.Stages
     of: tuple[str, int] = ("", 0)
@@ -144,9 +142,7 @@ def _frozen(file: ast.File, stages: Set, scope: Scope) -> Set:
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
-    """Require that stages are numbered from 0 without a gap and that every route has them all; raise NotAffine
-    otherwise.
-    """
+    """Raise NotAffine unless stages are numbered from 0 without a gap, and every route has them all."""
     fewer = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [s - 1] : s != 0 }")
     if not fewer.intersect_domain(stages).range().is_subset(stages) or not all(
         x.domain().is_equal(stages) for x in home
@@ -211,9 +207,7 @@ def _line(of: Line, scope: Scope) -> tuple[Map, list[Map]]:
 
 
 def _chunks(home: list[Map], file: ast.File, context: Context) -> tuple[Map, ...]:
-    """Return the chunks of every rank: the first stage of each rank, the second, and so on, by route and then by
-    stage.
-    """
+    """Return the chunks of every rank: each rank's first stage, its second, and so on, by route, then by stage."""
     numbered = [each.reverse().insert_dims(isl().dim_type.out, 0, 1) for each in home]
     numbered = [each.fix_val(isl().dim_type.out, 0, isl().Val(route, context)) for route, each in enumerate(numbered)]
     left = numbered[0]

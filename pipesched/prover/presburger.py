@@ -206,9 +206,7 @@ def only_point(of: Set) -> Point:
 
 
 def smallest(of: Set, parameters: int) -> Point:
-    """Return the values of the parameters with the least sum at which a set has a point; then the smallest first
-    parameters.
-    """
+    """Return the parameters with the least sum at which a set has a point; of these the smallest first one."""
     kind = isl().dim_type
     sizes = of.move_dims(kind.set, 0, kind.param, 0, parameters)
     sizes = sizes.project_out(kind.set, parameters, sizes.dim(kind.set) - parameters)

@@ -78,9 +78,7 @@ class Small:
         return None
 
     def false(self, number: int, costs: Sequence[Priced]) -> Counterexample | None:
-        """Return the smallest size at which a claim is false for some of these costs. number: the index of the claim in
-        the file.
-        """
+        """Return the smallest size at which a claim, by its index in the file, is false for some of these costs."""
         for size in self.sizes:
             for priced in costs:
                 if (found := self.at(number, size, priced)) is not None:

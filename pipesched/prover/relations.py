@@ -239,9 +239,7 @@ class Relations:
         return total
 
     def _prove_drained(self, drain: Statement) -> None:
-        """Require that no W is pending after a drain, and that there were never more W than I; raise Unsettled
-        otherwise.
-        """
+        """Require that no W is pending after a drain, and never more W than I ran; raise Unsettled otherwise."""
         mine = [x for x in self.statements if x.letter in ("I", "W") and _alike(x, drain)]
         until = [x for x in mine if first(x) <= first(drain)]
         made, taken = ([x for x in until if x.letter == letter] for letter in (OF["W"], "W"))
@@ -276,9 +274,7 @@ class Relations:
         return found
 
     def _classes(self) -> list[list[Statement]]:
-        """Return the statements that take turns or name their microbatch: for each chunk, the F, and the I and B
-        together.
-        """
+        """Return the statements that take turns or name their microbatch, by chunk: the F, the I and B."""
         return self._grouped(_class)
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:

@@ -16,9 +16,7 @@ Times = tuple[list[int], list[int]]
 
 @dataclass(eq=False)
 class Slot:
-    """A slot at one size. kind: the letter of its cost. inputs: the producing slots, and whether a message transfers
-    the result.
-    """
+    """A slot at one size. kind: the letter of its cost. inputs: the producing slots, and whether a message is sent."""
 
     first: Instance
     kind: str
@@ -147,9 +145,7 @@ class Replay:
 
 
 def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int]:
-    """Return the first instances of the slots on paths to these endings. before: the predecessor of each slot, by
-    number.
-    """
+    """Return the first instances of the slots on paths to these endings. before: each slot's predecessor."""
     way: set[int] = set()
     for ending in endings:
         at: Slot | None = ending

@@ -152,9 +152,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots with a start that is linear between generators: all proved slots, or the slots of a
-        guess.
-        """
+        """Return the slots with a start that is linear between generators: all proved ones, or those of a guess."""
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         if self._tight_everywhere(f"{what}: of one way", tight, zero):
@@ -170,9 +168,7 @@ class Timeline:
         return found
 
     def _guessed(self, what: str, chosen: set[int]) -> UnionSet:
-        """Return the slots of the statements from which these were sampled, without statements whose samples fit no
-        condition.
-        """
+        """Return the slots of the statements of these samples; none of statements whose samples fit no condition."""
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
@@ -184,9 +180,7 @@ class Timeline:
         return found
 
     def _tight(self, times: Sequence[Timed]) -> tuple[UnionMap, UnionSet]:
-        """Return the edges whose consumer starts when its producer ends, and the slots that start at 0, at all
-        generators.
-        """
+        """Return the edges whose consumer starts as its producer ends, and the slots at 0, at all generators."""
         zeros = ", ".join("0" * self.rel.space.width)
         at_zero = isl().UnionSet.read_from_str(self.rel.model.context, f"{{ [{zeros}] }}")
         near, far, zero = self.flow.near, self.flow.far, self.flow.points
@@ -207,9 +201,7 @@ class Timeline:
         return self.rel.union(made)
 
     def _tight_everywhere(self, what: str, tight: UnionMap, zero: UnionSet) -> bool:
-        """Return True if every slot starts at 0 or ends a tight edge; going back then ends at 0, since edges have no
-        cycle.
-        """
+        """Return True if every slot starts at 0 or ends a tight edge; as edges have no cycle, all go back to 0."""
         return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:

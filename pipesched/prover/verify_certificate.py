@@ -24,9 +24,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Certified(Report):
-    """The verdict on a certificate. decided: the number of inclusions; opinion: Z3's answers on the inclusions, if
-    requested.
-    """
+    """The verdict on a certificate. decided: the number of inclusions; opinion: Z3's answers on them, if requested."""
 
     theorems: Theorems | None = field(default=None, repr=False)
     decided: int = 0
@@ -34,9 +32,7 @@ class Certified(Report):
 
     @property
     def exit_status(self) -> int:
-        """0: every property is proved; 1: a property is wrong or refuted; 3: a property is not settled, possibly by the
-        second opinion.
-        """
+        """0: all is proved; 1: something is wrong or refuted; 3: something is not settled, or undecided by Z3."""
         open = self.opinion is not None and self.opinion.open
         status = super().exit_status or (self.theorems.exit_status if self.theorems is not None else 1)
         return status or (NOT_SETTLED if open else 0)

@@ -61,9 +61,7 @@ Split = Sequence[int]
 
 
 def two_splits(layers: int, stages: int) -> tuple[Split, Split]:
-    """Return the split with one layer on every stage but the last, and the split with one layer on every stage but the
-    first.
-    """
+    """Return the splits with one layer on every stage but the last, and but the first."""
     most = layers - stages + 1
     return [*[1] * (stages - 1), most], [most, *[1] * (stages - 1)]
 

@@ -212,9 +212,7 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders with one slot of a block at another place of the block, or just past its end; None if they
-    exceed the cap.
-    """
+    """Return the orders with one slot of a block moved in it, or just past its end; None if they exceed the cap."""
     rank, low, high = block
     order = orders[rank]
     if rng.random() < _SWAPPED:

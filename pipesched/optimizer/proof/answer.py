@@ -33,9 +33,7 @@ _MOST = 40  # most wrong entries that are reported
 def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
-    """Yield PS714 for every entry of an answer that does not follow. documentation: the docstring of the schedule's
-    file.
-    """
+    """Yield PS714 for every entry that does not follow. documentation: the docstring of the schedule's file."""
     assert judged.verdict is not None and judged.spent is not None
     peak = Analysis(schedule, terms.costs, terms.release).memory.peak
     right = derived(terms, judged.verdict, judged.spent, peak)

@@ -93,9 +93,7 @@ class Case:
 
 
 def require_like(own: Case, case: Case) -> None:
-    """Require that the schedule of another m is valid, with the same placement and backward; else raise FaultError,
-    PS715.
-    """
+    """Require a valid schedule with the same placement and backward at another m; else raise FaultError, PS715."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")

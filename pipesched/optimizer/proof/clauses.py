@@ -178,9 +178,7 @@ class Clauses(Numbered):
                 self._after(line, i, line, i - 1, work)
 
     def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
-        """Add the clauses that operation i of `after` starts at least `delay` after the start of operation j of
-        `before`.
-        """
+        """Add the clauses that operation i of `after` starts at least `delay` after operation j of `before`."""
         low, high = self.windows.low[after][i], self.windows.high[after][i]
         for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
             self._add(-self._y(after, i, t), self._y(before, j, t - delay))

@@ -52,9 +52,7 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Return the reason why the schedule does not extend to every m, or ""; words: each rank's word at m0, m0 + K
-        and m0 + 2K.
-        """
+        """Return why the schedule does not extend to every m, or "". words: by rank, at m0, m0 + K and m0 + 2K."""
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts do not match its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
@@ -74,9 +72,7 @@ class Repeated:
         return "its starts result in a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
-        """Return a message unless n(t + P) = n(t) + K; checked at the first t, then from start to start up to the last
-        t.
-        """
+        """Return a message unless n(t + P) = n(t) + K: checked at the first t, then from start to start."""
         reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
         first, last = self.seam - reach - 1, self.seam - 1
         for times in at.values():
@@ -98,9 +94,7 @@ class Repeated:
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
-        """Return True if the bound at m0 grows by P with K more microbatches. bound: the bound by `work`; None for any
-        other proof.
-        """
+        """Return True if the bound at m0 grows by P with K more microbatches. bound: that by `work`, else None."""
         if bound is not None and bound.each * self.step >= self.period:
             return True
         return not problem.span and apart(problem, self.step) >= self.period

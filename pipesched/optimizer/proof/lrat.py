@@ -35,9 +35,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
-    """Return the reason why the steps are not a proof, or an empty string. begin: returns the clauses before the first
-    step.
-    """
+    """Return why the steps are not a proof, or an empty string. begin: returns the clauses before the first step."""
     numbers(text)
     try:
         made = begin(steps := steps_of(text))

@@ -71,9 +71,7 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """The common divisor of all objectives, in ticks, since a schedule starts every operation as early as
-        possible.
-        """
+        """The common divisor of all objectives, in ticks: a schedule starts every operation as early as possible."""
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:

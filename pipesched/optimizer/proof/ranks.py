@@ -71,9 +71,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] |
 
 
 def narrow(windows: Windows) -> tuple[bool, int]:
-    """Narrow the windows of all ranks, in rounds, within NARROW steps; return (False if some rank has no order, the
-    steps taken).
-    """
+    """Narrow the windows of all ranks within NARROW steps; return (False if a rank has no order, the steps taken)."""
     left, ranks = [NARROW], sorted(set(windows.rank.values()), reverse=True)
     try:
         possible = _without_order(windows, ranks, left) is None

@@ -19,9 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: the number on each
-    rank.
-    """
+    """Return why m determines more than repetitions, or an empty string. step: K; chunks: the number on each rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):
@@ -84,9 +82,7 @@ def _unbounded(condition: ast.Expression, step: int) -> bool:
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
-    """Return True if K more microbatches always add the same number of repetitions: m + n, m - n, or (m - n) // b, b |
-    K.
-    """
+    """Return True if K more microbatches add the same repetitions: m + n, m - n, or (m - n) // b, where b | K."""
     match count:
         case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
             return by > 0 and step % by == 0 and _steady(left, 1)
@@ -100,9 +96,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return the reason why a copy may have other letters, or an empty string. several: True if the rank has several
-    chunks.
-    """
+    """Return why a copy may have other letters, or an empty string. several: the rank has several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

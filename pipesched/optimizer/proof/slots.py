@@ -137,9 +137,7 @@ class SlotClauses(Numbered):
         return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
 
     def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
-        """Add the clauses that the j-th row rises at t only if one of parts[t] is true and the previous row has
-        risen.
-        """
+        """Add the clauses that the j-th row rises at t only with one of parts[t], after the previous row."""
         for j, row in enumerate(rows):
             for t, some in enumerate(parts):
                 before = self._at(rows[j - 1], t - 1) if j else TRUE

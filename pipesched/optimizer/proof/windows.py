@@ -37,9 +37,7 @@ class Windows:
     """
 
     def __init__(self, problem: Problem, bound: int, frame: int | None, *, coarse: bool = False) -> None:
-        """frame: the rank whose first start is 0; None: the rank with the first start. coarse: whether F, I and B are
-        merged.
-        """
+        """frame: the rank whose first start is 0, None for the first of all. coarse: whether F, I and B are merged."""
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
         self.work, self.gains = dict(problem.work), dict(problem.gains)
         self.bound = bound if problem.span else None
@@ -84,9 +82,7 @@ class Windows:
             table.update({line: [x + by for x in times] for line, times in table.items()})
 
     def spread(self) -> int:
-        """Narrow the windows by the span of every rank and along the arcs; return the number of operations
-        processed.
-        """
+        """Narrow the windows by the span of every rank and along the arcs; return the number of operations."""
         if self.bound is not None:
             _spans(self.rank, self.work, self.low, self.high, self.bound)
         self.low, self.high = _along(self.arcs, self.work, self.low, self.high, self.order)

@@ -54,9 +54,7 @@ _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free
 
 @dataclass(eq=False)
 class Search:
-    """The search for the shortest order. value: its makespan in ticks; refuted: the largest refuted makespan, with
-    LRAT.
-    """
+    """The search for the shortest order. value: its makespan, in ticks; refuted: the largest refuted one, with LRAT."""
 
     asked: Question
     instance: Instance

@@ -74,9 +74,7 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """Return the entry `every`: the schedule of the seam, with its starts, and its lower bound if the objective meets
-    it.
-    """
+    """Return the entry `every`: the seam's schedule with its starts, and its lower bound if it is attained."""
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
     bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
@@ -92,9 +90,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Return the entry `bound` for a bound by work between two times; None for others, which the checker's `ranks`
-    finds too.
-    """
+    """Return the entry `bound` of a bound by work between two times; None for others, which `ranks` finds too."""
     if not isinstance(bound.terms, Busy):
         return None
     frame = {"frame": bound.frame} if problem.objective == "span" else {}

@@ -142,9 +142,7 @@ class Problem:
 
     @cached_property
     def precedence(self) -> tuple[Ints, Ints, Ints]:
-        """The precedences (later, earlier, delay): start of later >= start of earlier + delay, for chains and FIFO
-        order.
-        """
+        """(later, earlier, delay): start of later >= start of earlier + delay, for chains and FIFO order."""
         counts = self.length[self.after]
         edge = np.repeat(np.arange(len(self.after)), counts)
         i = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -242,9 +240,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
 
 
 class Repeat(NamedTuple):
-    """A part that repeats: for t in first .. last, `microbatches` more operations have started by t + period than by
-    t.
-    """
+    """A part that repeats: for t in first .. last, `microbatches` more operations have started by t + period."""
 
     first: int
     last: int

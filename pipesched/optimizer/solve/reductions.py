@@ -97,9 +97,7 @@ def _operations(problem: Problem, q: int) -> Ints:
 
 
 def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """Merge the W of every rank whose W are alike. The n-th merged W has the n-th smallest low and the n-th smallest
-    high of all W.
-    """
+    """Merge the W of ranks whose W are alike. The n-th merged W has the n-th smallest low and high of all W."""
     groups = _groups(problem)
     inside = {q for group in groups for q in group}
     origin = [(q,) for q in range(problem.sequences) if q not in inside] + groups

@@ -140,9 +140,7 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """Return the fastest choices that fit and pass `keeps`. apart: of choices that agree in these sizes only the
-        first is kept.
-        """
+        """Return the fastest choices that fit and pass `keeps`; of choices that agree in `apart` only the first."""
         found: dict[Hashable, tuple[int, int, int]] = {}
 
         def group(number: int) -> Hashable:

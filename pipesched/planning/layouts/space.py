@@ -191,9 +191,7 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """Return the splits that give all stages but two the same number of layers, with the embedding and the head
-        counted.
-        """
+        """Return the splits that give all stages but two the same number of layers, ends counted."""
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 

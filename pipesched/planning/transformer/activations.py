@@ -68,9 +68,7 @@ def tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """Return the tokens on one rank outside attention and the feed-forward part, which sequence parallelism divides by
-    t.
-    """
+    """Return the tokens on one rank outside attention and feed-forward part, divided by sequence parallelism."""
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
 
 
@@ -150,9 +148,7 @@ def embedding(a: Transformer, x: Training) -> Fraction:
 
 
 def head(a: Transformer, x: Training) -> Fraction:
-    """Return the inputs of the last norm and of the head, and the logits in fp32: 4 s b h / t (1 + V / h), section
-    4.3.
-    """
+    """Return the inputs of the last norm and the head, and the fp32 logits: 4 s b h / t (1 + V / h), section 4.3."""
     return 2 * residual(a, x) + logits(a, x, 4)
 
 
@@ -381,9 +377,7 @@ def _apart(x: Training) -> int:
 
 
 def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the entries per token that the first matrices of the feed-forward part compute, and that experts
-    return.
-    """
+    """Return the entries per token that the first feed-forward matrices compute, and that experts return."""
     ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)

@@ -28,9 +28,7 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """A group of parameters: their number, the number on one rank, whether they belong to experts, and whether they are
-    trained.
-    """
+    """A group of parameters: their number, that on one rank, and whether they are of experts, and trained."""
 
     name: str
     count: int
@@ -65,9 +63,7 @@ def middle(a: Transformer, x: Training, layers: range) -> tuple[Part, ...]:
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Return the last norm, and the matrix that computes logits; if tied, the last stage has a copy of the first
-    stage's matrix.
-    """
+    """Return the last norm, and the matrix of the logits; if tied, the last stage has a copy of the first's."""
     return (_norms(a, 1, a.more.of_head), _vocabulary("head", a, x))
 
 
@@ -163,9 +159,7 @@ def _attention(a: Transformer, x: Training) -> Part:
 
 
 def _latent(a: Transformer, way: Latent, x: Training) -> Part:
-    """Return the parameters of latent attention: every rank has the compressing matrices and their norms; heads are
-    split.
-    """
+    """Return the parameters of latent attention: every rank has the compressing matrices; heads are split."""
     whole = a.hidden * (way.query + way.key_value + way.rope) + way.query + way.key_value
     heads = (
         (way.query or a.hidden) * (way.key + way.rope) + way.key_value * (way.key + way.value) + way.value * a.hidden

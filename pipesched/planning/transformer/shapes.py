@@ -91,9 +91,7 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def machine(device: Device, trainer: str, constants: Constants | None = None) -> Machine | None:
-    """Return the machine of a device and a trainer; None if the device has no figures for shapes. constants: by default
-    the table's.
-    """
+    """Return a device with a trainer; None without figures for shapes. constants: by default the table's."""
     whole = device.hbm and device.multiprocessors and device.gemm
     return Machine(device, TRAINERS[trainer], constants or fitted()) if whole else None
 

@@ -71,9 +71,7 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """Return the seconds of the traffic on a device's links: ranks of a layer are adjacent, then ranks of a sequence,
-    then the copies.
-    """
+    """Return the seconds of the traffic: ranks of a layer are adjacent, then those of a sequence, then copies."""
     return (
         sent.tensor / link(device, x.tensor)
         + sent.context / link(device, x.tensor * x.context)
@@ -82,9 +80,7 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Return the bandwidth of the slowest group of `ranks` adjacent ranks: with groups of 3 on nodes of 8, one spans
-    two nodes.
-    """
+    """Return the bandwidth of the slowest group of adjacent ranks: of groups of 3 on nodes of 8 one spans two."""
     return device.node if device.node_size % ranks == 0 else device.network
 
 
@@ -149,8 +145,6 @@ def between_copies(counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
 
 
 def each_microbatch(x: Training, counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
-    """Return the seconds of ZeRO's messages per microbatch: one gather, which F and I each need, and the scatter of
-    W.
-    """
+    """Return the seconds of ZeRO's messages per microbatch: a gather, for F and I each, and the scatter of W."""
     gather, scatter = between_copies(counts, each) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter

@@ -178,9 +178,7 @@ _SWEEPS = 4  # how often per round narrower windows are passed on to the other r
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """Return the links of the merged problem: the original's links between remaining sequences, and the order of merged
-    ones.
-    """
+    """Return the links of the merged problem: between remaining sequences, and the order of merged ones."""
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
     made = [
         Link(number[x.later], number[x.earlier], x.offset, x.delay)

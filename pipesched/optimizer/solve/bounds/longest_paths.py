@@ -42,9 +42,7 @@ from pipesched.optimizer.solve.reductions import restrict
 
 
 class Link(NamedTuple):
-    """A constraint: operation i of `later` starts at least delay after the start of operation i - offset of
-    `earlier`.
-    """
+    """Operation i of `later` starts at least delay after the start of operation i - offset of `earlier`."""
 
     later: int
     earlier: int
@@ -129,9 +127,7 @@ def _slope(x: _Columns, held: list[int], w: int) -> int:
 
 
 def _precedes(x: _Columns, one: int, two: int) -> bool:
-    """Return True if backward `one` of a microbatch precedes `two`: I precedes backwards of earlier stages, and its own
-    W.
-    """
+    """Return True if backward `one` precedes `two`: I precedes its W and the backwards of earlier stages."""
     return x.op[one] != _W and x.stage[one] >= x.stage[two]
 
 

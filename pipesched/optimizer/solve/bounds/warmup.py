@@ -68,9 +68,7 @@ def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
 
 
 def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[Chunk]:
-    """Yield the chunks of a rank, kinds in chain order. back: times are tails, reversed so that they rise along the
-    microbatches.
-    """
+    """Yield the chunks of a rank, kinds in chain order. back: times are tails, reversed to rise along microbatches."""
     held = problem.on[rank]
     for f in held:
         if problem.op[f] == Op.F:

@@ -123,9 +123,7 @@ def _machine(made: Encoding, held: tuple[int, ...]) -> None:
 
 
 def _during(made: Encoding, q: int, since: int, until: int) -> tuple[int, Ints]:
-    """Return (t0, literals from t0 on): true at t if an operation of q has started by t - since, but not by t -
-    until.
-    """
+    """Return (t0, literals from t0 on): an operation of q has started by t - since, but not by t - until."""
     ops = made.of(q)
     low, high = made.low[ops] + since, made.high[ops] + until
     begin = int(low.min(initial=0))

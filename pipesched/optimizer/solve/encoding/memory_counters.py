@@ -129,9 +129,7 @@ def _shifted(total: Sum, by: int) -> Sum:
 
 
 def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
-    """Return the sum of two, with clauses for: one >= u and two >= v -> sum >= u + v; values up to the floor have no
-    literal.
-    """
+    """Return a sum with clauses for one >= u, two >= v -> sum >= u + v; no literals for values up to the floor."""
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.above(), two.above()
@@ -145,9 +143,7 @@ def _at_least(clauses: Clauses, one: Sum, two: Sum, floor: int) -> Sum:
 
 
 def _at_most(clauses: Clauses, one: Sum, two: Sum, ceiling: int) -> Sum:
-    """Return the sum of two, with clauses for: one <= u and two <= v -> sum <= u + v; values from the ceiling on share
-    a literal.
-    """
+    """Return a sum with clauses for one <= u, two <= v -> sum <= u + v; values from the ceiling on share a literal."""
     if not len(one.values) or not len(two.values):
         return _shifted(two, one.base) if not len(one.values) else _shifted(one, two.base)
     (u, of_one), (v, of_two) = one.below(), two.below()

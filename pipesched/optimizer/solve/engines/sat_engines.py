@@ -81,9 +81,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None without a limit; report: called with the steps so far; seed: the seed of its
-    random choices.
-    """
+    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: of random choices."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None

@@ -80,9 +80,7 @@ def search(pool: Pool, look: int, seed: int = 0) -> Iterator[tuple[str, Orders] 
 
 
 def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
-    """Yield candidates: from the families, then all of the pool compacted together, then from local search and families
-    in turn.
-    """
+    """Yield candidates of the families, of the pool compacted together, then of local search and families in turn."""
     problem, meter = pool.problem, pool.meter
     begun = meter.spent
     justifier = Justifier(problem)

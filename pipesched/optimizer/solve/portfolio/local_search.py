@@ -41,9 +41,7 @@ _NEVER = -(2**60)
 
 
 class Search:
-    """A random walk through the orders of a problem. best, value: the best orders so far, and their objective in
-    ticks.
-    """
+    """A random walk through the orders of a problem. best, value: the best orders so far, and their objective."""
 
     def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
         self.problem, self.meter, self.random = problem, meter or Meter(), random.Random(seed)
@@ -97,9 +95,7 @@ class Search:
         return sorted(turn, key=lambda x: (start[x], depth[x]))
 
     def steps(self, most: int, hot: float, cold: float) -> Iterator[int]:
-        """Make moves, in `most` steps of work, cooling from temperature `hot` to `cold`, in ticks; yield the best value
-        now and then.
-        """
+        """Move in `most` steps of work, cooling from `hot` to `cold`, in ticks; yield the best value now and then."""
         ends, all_of_them = self._pairs()
         work = told = 0
         while work < most:
@@ -258,9 +254,7 @@ class Search:
         return was
 
     def _earlier(self, segment: list[int]) -> list[int] | None:
-        """Return a segment of the turn with its last operation first, after its ancestors; None if any of that rank is
-        one.
-        """
+        """Return a segment with its last operation first, after its ancestors; None if its rank runs one of them."""
         x = segment[-1]
         rank, needed, ahead, others = self.rank[x], {self.needs[x]}, [x], list[int]()
         for y in reversed(segment[:-1]):

@@ -191,9 +191,7 @@ class _Search:
 
 
 def _solved(search: _Search, window: _Window, most: int, limit: float) -> tuple[dict[int, int] | None, float]:
-    """Return (starts of the window for the least objective that was found, at most `most`, or None; deterministic
-    time).
-    """
+    """Return (starts of the window for the least objective found, at most `most`, or None; deterministic time)."""
     from ortools.sat.python import cp_model
 
     duration = search.duration

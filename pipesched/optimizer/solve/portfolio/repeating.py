@@ -128,9 +128,7 @@ class Block:
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
-    """Return the block with these steps between positions and these residues of b, B, A on position 0; None if its
-    slots collide.
-    """
+    """Return the block with these steps and these residues of b, B, A on position 0; None if its slots collide."""
     size = len(steps) + 1
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
     down = -np.arange(size)

@@ -141,9 +141,7 @@ class _Run:
             self._put(1, j)
 
     def _forwards(self, i: int) -> list[bool]:
-        """Choose the positions that run an F in step 2: positions whose successor also runs an F, and positions that
-        must run one.
-        """
+        """Choose the positions that run an F in step 2: those whose successor does too, and those that must."""
         wanted = [self._wants(j) for j in range(self.size)]
         for j in range(self.size - 2, -1, -1):
             wanted[j] = wanted[j] and (wanted[j + 1] or self.done[0][j + 1] >= self.length)

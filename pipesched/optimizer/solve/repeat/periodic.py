@@ -166,9 +166,7 @@ def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
 
 
 def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Periodic | None:
-    """Check the seam at a few sizes; return None if it fails. It counts as optimal if the lower bound grows with m at
-    the same rate.
-    """
+    """Check the seam at a few sizes; None if it fails. It is optimal if the lower bound grows at the same rate."""
     if not all(holds(seam, instance.problem, copies) for copies in (0, 1, 2, 5)):
         return None
     return Periodic(seam, _optimal(instance, seam), bound, found_by, least_rate(instance))
@@ -191,9 +189,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
-    """Return True if a longest path leads from an operation to the one K microbatches later, and takes at least the
-    period.
-    """
+    """Return True if a longest path leads from an operation to the one K later, and takes at least the period."""
     found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)

@@ -76,9 +76,7 @@ class State:
             self.refuted = found
 
     def disbelieve(self) -> None:
-        """Withdraw the largest objective that an engine refuted; a smaller objective that was refuted before
-        remains.
-        """
+        """Withdraw the largest objective that an engine refuted; the one refuted before it remains."""
         self.refuted = self.earlier.pop() if self.earlier else None
 
     def believe_no_engine(self) -> None:
