@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipesched.diagnostics import AnyCode, Diagnostic, Label, PipeschedError
-from pipesched.model.columns import among, computes
+from pipesched.model.columns import Bools, among, computes
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import ranges
 from pipesched.model.ops import Op
@@ -55,14 +55,9 @@ class Feature:
         return self.name
 
 
-def _overlap(schedule: Schedule, costs: Costs) -> Found | None:
-    at = np.flatnonzero(schedule.joined & (schedule.op != Op.W))
-    return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]}", int(at[0]) - 1) if len(at) else None
-
-
-def _weights(schedule: Schedule, costs: Costs) -> Found | None:
-    at = np.flatnonzero(schedule.joined & (schedule.op == Op.W))
-    return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]} with a W", int(at[0]) - 1) if len(at) else None
+def _pairs(schedule: Schedule, which: Bools, more: str = "") -> Found | None:
+    at = np.flatnonzero(schedule.joined & which)
+    return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]}{more}", int(at[0]) - 1) if len(at) else None
 
 
 def _copies(schedule: Schedule, costs: Costs) -> Found | None:
@@ -70,15 +65,6 @@ def _copies(schedule: Schedule, costs: Costs) -> Found | None:
         homes = " and ".join(str(int(schedule.rank[i])) for i in at)
         return Found(f"stage {stage} is on ranks {homes}", at[0])
     return None
-
-
-def _slices(schedule: Schedule, costs: Costs) -> Found | None:
-    return Found(f"every {schedule.slices} microbatches form one sequence") if schedule.slices > 1 else None
-
-
-def _frozen(schedule: Schedule, costs: Costs) -> Found | None:
-    stages = schedule.placement.frozen
-    return Found(f"it has frozen stages: {ranges(stages)}") if stages else None
 
 
 def _empty_ranks(schedule: Schedule, costs: Costs) -> Found | None:
@@ -92,24 +78,29 @@ def _steps(schedule: Schedule, costs: Costs) -> Found | None:
     return Found(f"it has {len(steps)} STEP{'s'[: len(steps) > 1]} inside its order") if steps else None
 
 
-def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
-    uneven = costs.by_microbatch
-    return Found(f"cost {uneven[0]} differs from microbatch to microbatch") if uneven else None
-
-
-OVERLAP = Feature("overlap", _overlap)
-WEIGHTS = Feature("W overlaps", _weights)
+OVERLAP = Feature("overlap", lambda schedule, _: _pairs(schedule, schedule.op != Op.W))
+WEIGHTS = Feature("W overlaps", lambda schedule, _: _pairs(schedule, schedule.op == Op.W, " with a W"))
 COPIES = Feature("copies", _copies)
-SKIPS = Feature("skips", lambda schedule, costs: None if schedule.placement.chain else Found(schedule.placement.skip))
-SLICES = Feature("slices", _slices)
-FROZEN = Feature("frozen", _frozen)
+SKIPS = Feature("skips", lambda schedule, _: None if schedule.placement.chain else Found(schedule.placement.skip))
+SLICES = Feature(
+    "slices",
+    lambda order, _: Found(f"every {order.slices} microbatches form one sequence") if order.slices > 1 else None,
+)
+FROZEN = Feature(
+    "frozen",
+    lambda order, _: Found(f"it has frozen stages: {ranges(x)}") if (x := order.placement.frozen) else None,
+)
 FORWARD_ONLY = Feature(
-    "forward-only",
-    lambda schedule, costs: Found("it has no backward") if len(schedule) and schedule.forward_only else None,
+    "forward-only", lambda order, _: Found("it has no backward") if len(order) and order.forward_only else None
 )
 EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
 STEPS = Feature("STEP inside", _steps)
-UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)
+UNEVEN_COSTS = Feature(
+    "uneven costs",
+    lambda _, costs: (
+        Found(f"cost {x[0]} differs from microbatch to microbatch") if (x := costs.by_microbatch) else None
+    ),
+)
 FEATURES = (OVERLAP, WEIGHTS, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, STEPS, UNEVEN_COSTS)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pipesched.command import flags
@@ -15,7 +13,7 @@ OPTIONS = SIZES
 
 @click.command
 @flags.options("lsp")
-def lsp(**given: Any) -> int:
+def lsp(**given: object) -> int:
     """Serve an editor on stdin and stdout, by the Language Server Protocol.
 
     \b

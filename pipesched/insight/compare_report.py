@@ -12,7 +12,7 @@ requested caps on activations
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -145,39 +145,36 @@ class Comparison:
     def _columns(self) -> tuple[list[str], list[list[str]]]:
         """Return the column heads of the figures, and the figures of every row."""
         cells, headers = [_cells(row, self.unit) for row in self.rows], [*_HEADERS]
-        if self.comm is not None:
-            headers.insert(1, f"makespan under\n{render.clean(self.comm)}")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(1, short(row.queued, self.unit))
-        if any(row.jitter for row in self.rows):
-            headers[1:1] = ["p50", "p95"]
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures[1:1] = [near(x, self.unit) for x in (row.jitter.p50, row.jitter.p95)] if row.jitter else "--"
+        for wanted, before, heads, figures_of in self._more():
+            if wanted:
+                at = headers.index(before)
+                headers[at:at] = heads
+                for row, figures in zip(self.rows, cells, strict=True):
+                    figures[at:at] = figures_of(row)
         if self.explains:
             headers[headers.index("peak")] = "peak,\nactivations"
-        if any(row.bytes for row in self.rows):
-            headers.insert(-3, "bytes of the\nfullest rank")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(-3, gigabytes(max(row.bytes)) if row.bytes else "-")
-        self._add_exposed(headers, cells)
-        self._add_versions(headers, cells)
         return headers, cells
 
-    def _add_exposed(self, headers: list[str], cells: list[list[str]]) -> None:
-        """Insert the figures of communication that compute does not hide, if parts are given."""
-        if any(row.exposed for row in self.rows):
-            at = headers.index("messages")
-            headers[at:at] = ["exposed", "hidden"]
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures[at:at] = row.exposed.cells() if row.exposed else "--"
-
-    def _add_versions(self, headers: list[str], cells: list[list[str]]) -> None:
-        """Insert the largest number of weight versions on a rank, if a schedule has STEPs inside its order."""
-        if any(row.versions for row in self.rows):
-            at = headers.index("messages")
-            headers.insert(at, "weight\nversions")
-            for row, figures in zip(self.rows, cells, strict=True):
-                figures.insert(at, "-" if row.makespan is None else str(row.versions or 1))
+    def _more(self) -> Iterator[tuple[bool, str, list[str], Callable[[Row], Iterable[str]]]]:
+        """Yield columns that are shown only if wanted: the column that they precede, their heads, and their figures."""
+        rows, unit = self.rows, self.unit
+        yield (
+            any(row.jitter for row in rows),
+            "span",
+            ["p50", "p95"],
+            lambda row: [near(x, unit) for x in (row.jitter.p50, row.jitter.p95)] if row.jitter else "--",
+        )
+        queued = f"makespan under\n{render.clean(self.comm or '')}"
+        yield self.comm is not None, "span", [queued], lambda row: [short(row.queued, unit)]
+        fullest = ["bytes of the\nfullest rank"]
+        held = any(row.bytes for row in rows)
+        yield held, "messages", fullest, lambda row: [gigabytes(max(row.bytes)) if row.bytes else "-"]
+        hidden = ["exposed", "hidden"]
+        exposed = any(row.exposed for row in rows)
+        yield exposed, "messages", hidden, lambda row: row.exposed.cells() if row.exposed else "--"
+        alive = any(row.versions for row in rows)
+        versions = ["weight\nversions"]
+        yield alive, "messages", versions, lambda row: ["-" if row.makespan is None else str(row.versions or 1)]
 
     @property
     def explains(self) -> bool:

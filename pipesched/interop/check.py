@@ -23,9 +23,9 @@ from pipesched.interop.trainers.keys import ANY, FLAG
 from pipesched.interop.trainers.marks import others
 from pipesched.interop.trainers.scripts import beside, distinct, of_words
 from pipesched.interop.trainers.settings import Setting, Settings, Unread, Unset
+from pipesched.interop.trainers.torch_names import torch_name
 from pipesched.interop.trainers.trainers import TRAINERS, Trainer, like, named, trainer_of
 from pipesched.interop.trainers.worlds import Outcome, outcome
-from pipesched.interop.verify_line import command
 from pipesched.library.inputs import read_path
 from pipesched.model.torch_versions import TorchVersion
 from pipesched.support.source import Source
@@ -162,7 +162,7 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
         not_judged=made.not_judged,
         possible=made.possible,
         diagnostics=(*made.diagnostics, *_unread(case, made.plan)),
-        command=command(case, made.plan),
+        command=_command(case, made.plan),
     )
 
 
@@ -221,7 +221,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
     told = outcome(row, case, worlds, csv).plan
     plan = replace(told, options=()) if row.ranks and row.ranks in case.settings else Plan()
     notes = (*settings.taken, f"the sizes are read as in {row.name} and its forks; no rules are checked")
-    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=command(case, plan))
+    return Checked(name, plan=plan, diagnostics=error.diagnostics, notes=notes, command=_command(case, plan))
 
 
 def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
@@ -296,3 +296,40 @@ def _with_file(settings: Settings) -> Settings:
         return settings
     own = {setting.key.removeprefix("--").replace("-", "_"): setting for setting in settings}
     return replace(settings, given={**texts.read(read_path(path)).given, **own})
+
+
+def _command(case: Case, plan: Plan) -> str | None:
+    """Return ``pipesched verify …`` for the schedule, or the reason why there is none; None without a pipeline.
+
+    order from      a CSV            the trainer's code   the library          torch only
+    command         verify a.csv …   verify megatron:…    verify interleaved   verify torch:LoopedBFS
+    """
+    if plan.off:
+        return None
+    p, v, m = plan.ranks, plan.chunks, plan.microbatches
+    if p is None or m is None:
+        return f"its {'m' if p else 'p'} is unknown"
+    if plan.csv:
+        stages = f" --stages {plan.stages}" if plan.stages else ""
+        file = beside(case.settings.source.name, str(plan.csv.value)) or str(plan.csv.value)
+        return f"pipesched verify {shlex.quote(file)} --p {p} --m {m}{stages} --torch-version {case.torch}"
+    if v is None:
+        return "its v is unknown"
+    sizes = f"--p {p} --v {v} --m {m}" if v != 1 else f"--p {p} --m {m}"
+    if plan.options:
+        return " -D ".join((f"pipesched verify megatron:interleaved {sizes}", *plan.options))
+    row = torch_name(plan.name)
+    name = row.order if row else plan.name
+    if name is not None and _in_library(name, p, m, torch=row is not None):
+        return f"pipesched verify {name} {sizes if name.startswith('interleaved') else f'--p {p} --m {m}'}"
+    return f"pipesched verify torch:{row.name} {sizes}" if row else "its order is not in the library"
+
+
+def _in_library(name: str, p: int, m: int, *, torch: bool) -> bool:
+    """Return True if the library's schedule of this name has the trainer's order at these sizes."""
+    fits = {
+        "interleaved": not torch or not m % p,
+        "interleaved_overlap": not m % p,
+        "dualpipev": not torch or m >= 2 * p,
+    }
+    return fits.get(name, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
@@ -27,7 +26,7 @@ class _Check(click.Command):
 @click.command(cls=_Check)
 @click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND", required=False)
 @flags.options("check")
-def check(file: str | None, **given: Any) -> int:
+def check(file: str | None, *, dry_run_script: bool, **given: object) -> int:
     """Check the pipeline settings of a trainer: FILE is its TOML, YAML or JSON, or a script with its command line.
 
     \b
@@ -52,13 +51,13 @@ def check(file: str | None, **given: Any) -> int:
     command = click.get_current_context().meta[_BEHIND]
     with flags.output_of(given) as out:
         asked = request(verb.Asked, given)
-        if command and file is None and not given["dry_run_script"]:
+        if command and file is None and not dry_run_script:
             return out.verdict(verb.check_command(command, asked))
         if command or file is None:
             help = "`pipesched check FILE`, or `pipesched check -- torchrun … pretrain_gpt.py …`"
             raise fail(Code.USAGE, "`check` takes one file or command" if command else "there is no FILE", help=help)
         try:
-            made = verb.check_file(file, asked, run=given["dry_run_script"])
+            made = verb.check_file(file, asked, run=dry_run_script)
         except PipeschedError as error:
             made = Checked(file, diagnostics=error.diagnostics)
         return out.verdict(made)

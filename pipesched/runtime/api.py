@@ -98,7 +98,7 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     """
     given, _ = keywords.read("calibrate", {"digits": digits, "parameters": {}})
     from pipesched.runtime import calibrate as verb
-    from pipesched.runtime.measured import trace_files
+    from pipesched.runtime.measured import measured_traces
     from pipesched.runtime.values import files
 
-    return verb.calibrate(trace_files.read(files(traces)), given["digits"])
+    return verb.calibrate(measured_traces.files(files(traces)), given["digits"])

@@ -24,7 +24,7 @@ def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json:
     outliers.
     """
     from pipesched.runtime import calibrate as verb
-    from pipesched.runtime.measured import trace_files
+    from pipesched.runtime.measured import measured_traces
 
     out = found_costs.output(json, color, output)
-    return found_costs.tell(out, verb.calibrate(trace_files.read(traces), digits), output)
+    return found_costs.tell(out, verb.calibrate(measured_traces.files(traces), digits), output)

@@ -4,6 +4,7 @@ cross.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,19 +56,16 @@ def part(made: Examination) -> VersionPart | None:
     return None if found is None else VersionPart(found.steps.rule, found.alive, found.staleness, found.crossed)
 
 
-def alive(made: Analysis) -> tuple[int, ...]:
-    """Return the claim name `versions`: the largest number of versions of a stage alive at once, by rank."""
-    found = made.fact(Versions.of)
-    return (1,) * made.schedule.ranks if found is None else found.alive
+def _by_rank(name: str, without: int) -> Callable[[Analysis], tuple[int, ...]]:
+    """Return a fact of `Versions` by rank. without: its value in an order without a STEP inside."""
+
+    def fact(made: Analysis) -> tuple[int, ...]:
+        found = made.fact(Versions.of)
+        return (without,) * made.schedule.ranks if found is None else getattr(found, name)
+
+    return fact
 
 
-def staleness(made: Analysis) -> tuple[int, ...]:
-    """Return the claim name `staleness`: the version at a STEP less the version that its gradient read, by rank."""
-    found = made.fact(Versions.of)
-    return (0,) * made.schedule.ranks if found is None else found.staleness
-
-
-def crossed(made: Analysis) -> tuple[int, ...]:
-    """Return the claim name `crossed`: the largest number of STEPs between an F and its backward, by rank."""
-    found = made.fact(Versions.of)
-    return (0,) * made.schedule.ranks if found is None else found.crossed
+alive, staleness, crossed = _by_rank("alive", 1), _by_rank("staleness", 0), _by_rank("crossed", 0)
+"""The claim names `versions`, the most versions of a stage alive at once; `staleness`, the version at a STEP less the
+version that its gradient read; `crossed`, the most STEPs between an F and its backward."""

@@ -28,6 +28,7 @@ FILES = ("pipeline_parallel.combined_1f1b", "models.common.model_chunk_schedule_
 LAYERS = 2  # of a chunk, if the option does not say
 _MEETINGS = ("moe_dispatch", "moe_combine")
 Label: TypeAlias = tuple[str, int, int]
+Theirs: TypeAlias = Any  # an object of the release, which has no types here
 Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
@@ -89,15 +90,15 @@ class _Loss:
         return Token()
 
 
-def _plan(core: Core, rank: Rank, passes: Passes, config: Any, layers: Callable[[int], int]) -> type:
+def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callable[[int], int]) -> type:
     """Return the class of plans; its `run` is the release's own. layers: those of a stage."""
-    real: Any = core.plans
-    utils: Any = core.modules["megatron.core.pipeline_parallel.utils"]
+    real: Theirs = core.plans
+    utils: Theirs = core.modules["megatron.core.pipeline_parallel.utils"]
     chunks = int(config.virtual_pipeline_model_parallel_size or 1)
     through = SimpleNamespace(forward=lambda x: x, backward=lambda x: x)
 
     class Plan(real.TransformerModelChunkSchedulePlan):  # type: ignore[misc]
-        def __init__(self, model: Any, label: Label) -> None:
+        def __init__(self, model: Theirs, label: Label) -> None:
             self.label, self.source, self.vp_stage = label, model.input, model.chunk
             self._event, self._model_chunk_state = Event(rank.streams), SimpleNamespace()
             self._transformer_layers = [self._layer(number) for number in range(layers(label[1]))]
@@ -140,7 +141,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: Any, layers: Callable[
                 self.source.grad = gradient
 
         @staticmethod
-        def run(ahead: Any, back: Any, b_grad: object = None, **named: object) -> object:
+        def run(ahead: Theirs, back: Theirs, b_grad: object = None, **named: object) -> object:
             computes = []
             if ahead is not None:
                 kind, stage, microbatch = ahead.label
@@ -167,7 +168,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: Any, layers: Callable[
 def _nothing(*given: object) -> None: ...
 
 
-def _then(run: Any, made: Token) -> Any:
+def _then(run: Callable[[object], object], made: Token) -> Callable[[object], Token]:
     """Return a function that runs a node and returns a token."""
 
     def backward(tensor: object) -> Token:
@@ -178,7 +179,7 @@ def _then(run: Any, made: Token) -> Any:
 
 
 @contextmanager
-def combined(core: Core, rank: Rank, config: Any, layers: Callable[[int], int]) -> Iterator[Any]:
+def combined(core: Core, rank: Rank, config: Theirs, layers: Callable[[int], int]) -> Iterator[Callable[..., object]]:
     """Replace nodes, loss and steps in the release's modules, put these in `sys.modules`, and yield
     `forward_step_func`. layers: those of a stage.
     """
@@ -186,7 +187,7 @@ def combined(core: Core, rank: Rank, config: Any, layers: Callable[[int], int]) 
     vars(core.modules["megatron.core.pipeline_parallel.utils"]).update(_COMP_STREAM=None, _COMM_STREAM=None)
     plan, taken = _plan(core, rank, Passes(rank), config, layers), dict[int, int]()
 
-    def forward_step_func(data: object, model: Any, return_schedule_plan: bool = False) -> tuple[object, None]:
+    def forward_step_func(data: object, model: Theirs, return_schedule_plan: bool = False) -> tuple[object, None]:
         taken[model.chunk] = microbatch = taken.get(model.chunk, -1) + 1
         return plan(model, ("F", model.chunk * rank.ranks + rank.here, microbatch)), None
 

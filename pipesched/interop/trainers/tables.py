@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers.case import Case, Fact, Findings, Note, samples, wrong
 from pipesched.interop.trainers.keys import KINDS, Key, one_of
 from pipesched.interop.trainers.settings import Setting, Unset
 
+Table: TypeAlias = dict[str, Any]  # a table of a TOML file of this folder
 _FILLED = re.compile(r"\{([^{}]+)\}")
 
 
@@ -159,7 +160,7 @@ class _Names(dict[str, object]):
 class Tables:
     """The tables of a trainer. made: the contents of its TOML file."""
 
-    made: Mapping[str, Any]
+    made: Table
 
     @cached_property
     def releases(self) -> tuple[str, ...]:
@@ -191,7 +192,7 @@ class Tables:
         """The rules by group."""
         return tuple(tuple(self._rule(group, row) for row in group.get("rows", ({},))) for group in self.made["groups"])
 
-    def _rule(self, group: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:
+    def _rule(self, group: Table, row: Table) -> Rule:
         said = {"since": self.releases[0], "until": self.releases[-1], **self.made.get("defaults", {}), **group, **row}
         asked = " and ".join(f"({x['when']})" for x in (group, row) if "when" in x) or "True"
         when = compile(asked, asked, "eval")
@@ -226,7 +227,7 @@ def _key(kind: str | list[str] = "any", *, minor: bool = False, optional: bool =
     return Key(own, minor=minor, optional=optional or minor, **row)
 
 
-def data(name: str) -> dict[str, Any]:
+def data(name: str) -> Table:
     """Return the contents of a TOML file of this folder."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
 

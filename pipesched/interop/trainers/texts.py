@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
 from pipesched.interop.codes import InteropCode
@@ -28,6 +28,7 @@ from pipesched.support import budget
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source, Span
 
+Node: TypeAlias = Any  # a node of PyYAML, or its loader, which have no types here
 _LONGEST = 20_000  # most characters of a line
 _MOST = 5_000  # most settings of a text
 _ENDINGS = {x: x for x in ("toml", "yaml", "json")} | {"yml": "yaml", "sh": "shell", "bash": "shell", "py": "python"}
@@ -196,8 +197,8 @@ def _yaml(source: Source) -> Made:
 
 
 def _leaves(
-    yaml: ModuleType, node: Any, path: str, inside: frozenset[int], taken: set[object]
-) -> Iterator[tuple[str, Any, Any]]:
+    yaml: ModuleType, node: Node, path: str, inside: frozenset[int], taken: set[object]
+) -> Iterator[tuple[str, Node, Node]]:
     """Yield path, key and value of every leaf of a mapping; a mapping that contains itself is not entered again.
 
     taken: keys of the mappings into which this one is merged, and mappings that are merged already. A mapping's own key
@@ -206,7 +207,7 @@ def _leaves(
     if not isinstance(node, yaml.MappingNode) or id(node) in inside or id(node) in taken:
         return
     before = frozenset(taken)
-    merged: list[Any] = []
+    merged: list[Node] = []
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.value in before:
             continue
@@ -224,7 +225,7 @@ def _leaves(
         taken.add(id(other))
 
 
-def _scalar(yaml: ModuleType, loader: Any, node: Any) -> object:
+def _scalar(yaml: ModuleType, loader: Node, node: Node) -> object:
     """Return the value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
 
     The value of a node with a tag that is not YAML's own is its text.

@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from pipesched.interop.codes import InteropCode
 from pipesched.interop.trainers import tables
@@ -146,7 +145,8 @@ class Titan(tables.Facts):
     def layers(self) -> int | None:
         """The number of layers of the model, None if no table contains its name."""
         if self.since("0.3.0"):
-            return self.registered.get("layers")
+            known = self.registered.get("layers")
+            return known if isinstance(known, int) else None
         flavor = str(self.value("model.flavor"))
         flavors: dict[str, int] = _LAYERS.get(str(self.value("model.name")), {})
         return flavors.get(flavor, flavors.get(flavor.partition("_")[0]))
@@ -185,10 +185,9 @@ class Titan(tables.Facts):
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
 
     @property
-    def registered(self) -> dict[str, Any]:
+    def registered(self) -> dict[str, object]:
         """The values of the named configuration, empty if it is unknown."""
-        found: dict[str, Any] = _REGISTERED.get(str(self.value(_CONFIG)), {})
-        return found
+        return {**_REGISTERED.get(str(self.value(_CONFIG)), {})}
 
     @property
     def loss_key(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipesched.diagnostics import PipeschedError
 from pipesched.examine import Examination
-from pipesched.runtime.measured import against, measured_traces, trace_files
+from pipesched.runtime.measured import against, measured_traces
 from pipesched.runtime.measured.deviation import Against
 from pipesched.runtime.measured.deviation import against as compared
 from pipesched.views import svg as figures
@@ -20,7 +20,7 @@ def lay(made: Examination, how: Request) -> Laid:
     Raises:
         PipeschedError: if the plan deadlocks; PS816 to PS818, no trace, or a trace of another schedule.
     """
-    plan, fault, traces = made.analysis.having(None), made.report.fault, trace_files.read(how.more["measured"])
+    plan, fault, traces = made.analysis.having(None), made.report.fault, measured_traces.files(how.more["measured"])
     if fault is not None and not plan.finished:
         raise PipeschedError([fault])
     run = compared(plan.schedule, plan.timeline, plan.ticks, measured_traces.read(traces))

@@ -12,16 +12,20 @@ number of steps. Copies of an action that the profiler adds for a device (`gpu_u
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from os import PathLike, fsdecode
 from typing import TypeAlias
 
 import numpy as np
 
-from pipesched.diagnostics import Label, budgeted, fail
+from pipesched.diagnostics import Code, Label, budgeted, fail
+from pipesched.library.inputs import read_path
 from pipesched.model.columns import Column, Ints, makes
 from pipesched.model.ops import LETTERS, MAKERS, Compute, Op, Result
 from pipesched.model.schedule import Schedule
@@ -32,6 +36,7 @@ from pipesched.orders.torch_csv import read_cell
 from pipesched.runtime.codes import RuntimeCode
 from pipesched.runtime.measured.measured_run import Measured
 from pipesched.support import budget
+from pipesched.support import files as opened
 from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
@@ -52,6 +57,27 @@ def read(sources: Sequence[Source]) -> Measured:
     with budgeted("the trace"):
         made = together([record for records, _ in found for record in records])
     return replace(made, kernels=any(kernels for _, kernels in found))
+
+
+def files(given: Iterable[object]) -> list[Source]:
+    """Return the files of a measured run; files that end in ``.gz``, as torch's profiler writes them, are unpacked.
+
+    Raises:
+        PipeschedError: PS809, a file that is missing, wrongly packed, or not text.
+    """
+    paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
+    return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
+
+
+def _unpacked(path: str) -> Source:
+    try:
+        with gzip.open(path, "rb") as stream:
+            return Source(path, opened.text(iter(lambda: stream.read(2**20), b"")).decode("utf-8"))
+    except opened.NotText as error:
+        raise fail(Code.UNREADABLE, f"{path} {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not compressed text"
+        raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
