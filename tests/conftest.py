@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -113,9 +114,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first; tests that measure time last. Nightly tests of a file run where it is named, or with --full."""
-    if os.environ[depth.VARIABLE] == "0":
+    if depth.in_usual_run():
+        if "hypothesis" in sys.modules:  # which would parse all of our files, for constants that it then draws too
+            sys.modules["hypothesis.internal.conjecture.providers"].__dict__["is_local_module_file"] = lambda _: False
         named = {Path(one.partition("::")[0]).resolve() for one in config.args}
         left = [x for x in items if x.get_closest_marker("nightly") and x.path not in named]
         config.hook.pytest_deselected(items=left)

@@ -124,7 +124,7 @@ def test_one_size_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     """A long answer tells how to get the rest, and --all shows everything."""
-    arguments = ["why", "1f1b", "--p", "16", "--m", "32", "--cost", "C=1"]
+    arguments = ["why", "1f1b", "--p", "32", "--m", "32", "--cost", "C=1"]
     assert main(arguments) == 0
     short = capsys.readouterr().out
     assert short.count("(--all)") == 3
@@ -132,7 +132,7 @@ def test_all_of_it_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     whole = capsys.readouterr().out
     _, value = told(arguments[1:], capsys)
     assert "(--all)" not in whole and whole.count(" idles ") == len(value["gaps"])
-    assert sum(line.startswith("rank ") and " idles " not in line for line in whole.splitlines()) == 16
+    assert sum(line.startswith("rank ") and " idles " not in line for line in whole.splitlines()) == 32
 
 
 def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from tests.makers.instances import problem_of
 from tests.oracles.brute import optimum, random_instance, steps
 
 ROWS = json.loads((Path(__file__).parents[1] / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]
-SMALL = [seed for seed in range(deep(450)) if len(steps(random_instance(seed))) <= 14]
+SMALL = [seed for seed in range(deep(450, usual=300)) if len(steps(random_instance(seed))) <= 14]
 
 
 @pytest.fixture(scope="module")

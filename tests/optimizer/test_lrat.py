@@ -108,7 +108,7 @@ def compare(first: int, count: int, objective: str) -> Counter[str]:
 def test_the_clauses_hold_of_exactly_what_can_be_done(objective: str) -> None:
     """The clauses can hold at the best of all schedules, but not one tick below."""
     seen = compare(0, deep(80), objective)
-    assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"], seen["rounded"]) > 4
+    assert min(seen["all"], seen["fused"], seen["split"], 2 * seen["2 routes"], seen["rounded"]) > deep(4)
 
 
 def damaged(steps: list[Step], rng: random.Random) -> list[Step]:

@@ -80,8 +80,8 @@ def look(first: int, count: int, objective: str) -> Counter[str]:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_no_bound_is_above_the_optimum(objective: str) -> None:
     """The first start of a rank is not fixed: for the span nothing is assumed about it."""
-    seen = look(0, 160, objective)
-    assert seen["instances"] > 60 and all(seen[kind] > 100 for kind in ("path", "work"))
+    seen = look(0, deep(160, usual=100), objective)
+    assert seen["instances"] > deep(60) and all(seen[kind] > deep(100) for kind in ("path", "work"))
     assert seen["refuted below"] > 0.9 * seen["instances"]
 
 
@@ -119,7 +119,7 @@ def leave_out(first: int, count: int) -> Counter[str]:
 def test_microbatches_that_are_left_out_take_at_least_what_they_are_apart() -> None:
     """The best of more microbatches, in any order, is at least the best of fewer plus the distance between them."""
     seen = leave_out(0, deep(60))
-    assert seen["met"] > 0.2 * seen["all"] > 10
+    assert seen["met"] > 0.2 * seen["all"] > deep(10)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def pipelines(first: int, count: int) -> Counter[str]:
 
 def test_meetings_are_never_above_the_optimum_of_any_pipeline() -> None:
     """Any costs, messages, caps, release rules and kinds of backward, for makespan and span."""
-    seen = pipelines(0, deep(30))
+    seen = pipelines(0, deep(30, usual=30))
     assert seen["met"] > 0.2 * seen["bounds"] > 2
 
 

@@ -179,10 +179,10 @@ def tried(text: str, seed: int, ranks: int = 6, microbatches: int = 24) -> Count
 def test_nothing_false_is_proved() -> None:
     """A proved property holds at every small size with random costs; a false one is refuted at its smallest size."""
     found: Counter[str] = Counter()
-    for case in range(deep(2)):
+    for case in range(deep(2, usual=2)):
         found += tried(program(case), case, 4, 9)
     quick = (case for case in count() if lines()[case % len(lines())].file in QUICK)
-    for case in islice(quick, deep(3)):
+    for case in islice(quick, deep(3, usual=3)):
         found += tried(mutant(case)[1], case, 4, 9)
     assert found["proved"] and found["false"]
     assert 10 * found["false, refuted at the smallest size"] >= 9 * found["false"], found

@@ -44,7 +44,7 @@ def ranks() -> Iterator[Ranks]:
         yield made
 
 
-@pytest.mark.parametrize("p", some([2, 3, 4], 2))
+@pytest.mark.parametrize("p", some([4, 3, 2], 2, usual=3))
 @pytest.mark.parametrize("order", tuple(ORDERS))
 def test_gradients_and_live_activations(ranks: Ranks, order: str, p: int) -> None:
     """Gradients and loss are those of undivided training; a recomputed F keeps nothing until its R."""

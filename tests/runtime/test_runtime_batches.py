@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pipesched.model.schedule import Program
 from pipesched.orders import order_text, order_write
 from pipesched.stream import BATCH, Stream, StreamError, dumps, loads
 from pipesched.support.source import Source
+from tests.depth import some
 from tests.makers.communication_notation import _list
 from tests.makers.communication_orders import fused_1f1b, torch_1f1b
 from tests.makers.communication_recorded import DUALPIPE
@@ -100,8 +102,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 }
 
 
-@pytest.mark.parametrize("tagged", [True, False], ids=["tags", "order"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "tagged"), some([*itertools.product(PROGRAMS, (True, False))], 1, usual=3))
 def test_a_batch_is_one_call(ranks: Ranks, name: str, tagged: bool) -> None:
     """Gradients are those of undivided training and nothing is left, with tags, and with pairing by order of posts.
 

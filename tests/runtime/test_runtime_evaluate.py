@@ -52,7 +52,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 @pytest.mark.parametrize(
-    ("given", "scored", "alone"), some(list(itertools.product(SIZES, (True, False), (False, True))), 3)
+    ("given", "scored", "alone"), some(list(itertools.product(SIZES, (True, False), (False, True))), 3, usual=5)
 )
 def test_outputs_are_those_of_the_undivided_model(ranks: Ranks, given: str, scored: bool, alone: bool) -> None:
     """With the stream of a training, which trains right before and after, and with a stream of forwards alone.

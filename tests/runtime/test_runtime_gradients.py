@@ -10,7 +10,7 @@ import pytest
 import pipesched
 from pipesched.analysis.holdings import Memory, memory
 from pipesched.model.release import AT_W
-from tests.depth import deep
+from tests.depth import deep, some
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 from tests.runtime.streams import SCHEDULES, stream_of
@@ -65,17 +65,22 @@ SIZES = list(sizes())
 
 @pytest.mark.parametrize(
     ("name", "p", "m", "kind"),
-    [
-        (*size, kind)
-        for kind in TOLERANCE
-        for i, size in enumerate(SIZES)
-        if deep(1) > 1 or i % 3 == (i // 3 + size[1]) % 3 or (kind, size[1]) == ("float64", 2)
-    ],
+    some(
+        [
+            (*size, kind)
+            for i, size in enumerate(SIZES)
+            for kind in TOLERANCE
+            if deep(1) > 1 or i % 3 == (i // 3 + size[1]) % 3 or (kind, size[1]) == ("float64", 2)
+        ],
+        1,
+        usual=3,
+    ),
 )
 def test_gradients_and_live_activations(ranks: Ranks, name: str, p: int, m: int, kind: str) -> None:
     """Gradients and loss are those of undivided training, within the tolerance, with either kind of backward.
 
-    One of three numbers of microbatches in turn; all on two ranks and with ``--depth 2``.
+    With ``--full`` one of three numbers of microbatches in turn, all on two ranks, and a third of these in a usual run;
+    all with ``--depth 2``.
 
     Live activations are the predicted ones, release at W, at their peak and after every compute, and none is left.
     """

@@ -24,7 +24,7 @@ from pipesched.runtime.execute.nets import Net
 from pipesched.stream import loads
 from pipesched.support.source import Source
 from pipesched.verbs.emit import emit
-from tests.depth import deep
+from tests.depth import deep, in_usual_run
 from tests.runtime import cases
 from tests.runtime.harness import Ranks, ranks_of
 
@@ -52,7 +52,14 @@ ONCE: list[tuple[str, dict[str, int]]] = [
     ("interleaved_n", {"p": 2, "v": 2, "m": 5, "n": 3}),
     ("interleaved_overlap", {"p": 2, "v": 2, "m": 4}),
 ]
-CASES = [*(case for i, case in enumerate(ALL) if i in range(0, 15, 3) or case in LARGEST or deep(1) > 1), *ONCE]
+CASES = [
+    *(
+        case
+        for i, case in enumerate(ALL)
+        if i in range(0, 15, 3) or case in LARGEST[:: 2 if in_usual_run() else 1] or deep(1) > 1
+    ),
+    *ONCE,
+]
 HALF = len(LARGEST) // 2 if deep(1) == 1 else 0
 
 

@@ -99,7 +99,9 @@ def test_no_text_of_an_input_makes_a_line(kind: str, tmp_path: Path, monkeypatch
     """The test tries a few texts of each kind, or every text with ``--depth 2``."""
     monkeypatch.chdir(tmp_path)  # where -o writes
     inputs = list(KINDS[kind]())
-    tried = some(inputs, len(inputs) // (2 if kind in LONG else 4) + 1, usual=len(inputs) // 2 + 1)
+    tried = some(
+        inputs, len(inputs) // (2 if kind in LONG else 4) + 1, usual=len(inputs) // (1 if kind in LONG else 2) + 1
+    )
     assert not [fault for one in tried for fault in faults(one, tmp_path)]
 
 
