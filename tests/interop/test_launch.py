@@ -226,7 +226,7 @@ def judged(made: Launch, folder: Path) -> Any:
 def test_check_passes_and_every_dimension_is_read_back(trainer: str, tmp_path: Path) -> None:
     """For random plans of six models: `check` finds nothing, and another reader finds every size of the choice."""
     dice, seen = random.Random(27), set[tuple[str, int, int]]()
-    for _ in range(deep(20)):
+    for _ in range(deep(20, usual=14)):
         space, choice = random_choice(dice, trainer)
         made = launcher(trainer).launch(space, choice)
         found = judged(made, tmp_path)

@@ -19,7 +19,7 @@ from tests.oracles.torch_runtime import Runtime
 
 FOLDER = Path(__file__).parents[1] / "torch_fixtures"
 LOOP, VEE = (0, 1, 0, 1), (0, 1, 1, 0)
-MUTANTS = deep(20)
+MUTANTS = deep(20, usual=14)
 
 BASES = {
     "ok_1f1b_comms": ((0, 1), 3, False),
