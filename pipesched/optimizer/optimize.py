@@ -116,7 +116,8 @@ def _optimized(request: Request, progress: Callable[[State], None], meter: Meter
     meter.spend(_ANSWER + (_PRINTING + _FRAME * frames) * problem.operations)
     repeated, interrupted = _repeated(request, target, progress, meter)
     if repeated is not None:
-        target = _resized(target, repeated)
+        m = repeated.reachable(target.instance.placement.microbatches)
+        target = replace(target, instance=target.instance.at(m), sizes={**target.sizes, "m": m})
         problem = target.instance.problem()
     known: list[Known] = []
     played = _baselines(target, problem, known, meter)
@@ -224,9 +225,3 @@ def _formula(instance: Instance, problem: Problem) -> int:
     """Return the lower bound by the checker's formula of `meetings`, in ticks."""
     value, _ = meetings(whole(instance))
     return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)
-
-
-def _resized(target: Target, repeated: Periodic) -> Target:
-    """Change the target to the smallest number of microbatches that the seam can reach, at least the requested one."""
-    microbatches = repeated.reachable(target.instance.placement.microbatches)
-    return replace(target, instance=target.instance.at(microbatches), sizes={**target.sizes, "m": microbatches})

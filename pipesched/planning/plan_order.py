@@ -92,7 +92,7 @@ def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Or
     if (find := service("order")) is None:
         raise fail(Code.USAGE, "no installed extension can optimize")
     choice, problem = best.choice, plan.problem
-    again = choice.training.recompute != "none" or not _splits(plan)
+    fused = plan.request.trainer and not plan.request.trainer.startswith("torchtitan")
     try:
         found = find(
             choice.schedule,
@@ -100,15 +100,10 @@ def _ordered(plan: Outcome, number: int, best: Prediction, seconds: float) -> Or
             trained=(problem.space.transformer, choice.training),
             device=problem.device,
             cap=Bytes(problem.cap),
-            backward="fused" if again else "split",
+            backward="fused" if fused or choice.training.recompute != "none" else "split",
             seconds=seconds,
             efficiency=problem.efficiency,
         )
     except PipeschedError as error:
         return Ordered(None, None, None, error.diagnostics[0].message, number)
     return replace(cast("Ordered", found), row=number)
-
-
-def _splits(plan: Outcome) -> bool:
-    """Return True if the plan's trainer accepts I and W: torchtitan, or no trainer in particular."""
-    return not plan.request.trainer or plan.request.trainer.startswith("torchtitan")

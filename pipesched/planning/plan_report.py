@@ -61,7 +61,8 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
     """Return the request, the table with its commands, rules, explanation and assumptions; verbose: all of these."""
     lines = list(facts(plan))
     if plan.best is not None:
-        lines += ["", _table(plan), _legend(plan), *_bars(plan), "", *_commands(plan)]
+        legend = "  ".join(f"{name} {LEGEND[name]}" for name in (*_shown(plan), "m") if name in LEGEND)
+        lines += ["", _table(plan), legend, *_bars(plan), "", *_commands(plan)]
         lines += ["", *(one.text() for one in plan.ordered), *filter(None, [fastest(plan)])] if plan.ordered else []
         lines += ["", *plan_launch.text(plan)] if plan.request.trainer else []
         lines += ["", *(f"- {one.text(plan.best)}" for one in plan.rules)] if plan.best.trust.timed else []
@@ -141,11 +142,6 @@ def _bars(plan: Outcome) -> Iterator[str]:
     for found in dict.fromkeys(one.trust for one in plan.rows if one.trust.why):
         bar = f"± {found.why}" if found.percent is not None else found.why
         yield bar if found.timed else f"{found.why}; the rows are in the predicted order"
-
-
-def _legend(plan: Outcome) -> str:
-    """Return the meaning of the letters of the table."""
-    return "  ".join(f"{name} {LEGEND[name]}" for name in (*_shown(plan), "m") if name in LEGEND)
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:

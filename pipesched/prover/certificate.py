@@ -170,14 +170,11 @@ class Checker:
         if not question.model.varying:
             raise self.damaged(f"{before}given", "all parameters have fixed values")
         findings = tuple(self._findings(said, question, f"{before}findings"))
-        if first and [x.name for x in findings] not in ([_ORDER], self._expected(findings)):
+        open = findings[0].outcome == OPEN if findings else False  # then it says nothing about deadlock
+        expected = [self._names[0], *self._names[2:]] if open else self._names
+        if first and [x.name for x in findings] not in ([_ORDER], expected):
             raise self.refused(f"{before}findings", "it does not list every property, in the order of the file")
         return Answer(values(question), domain_of(question), findings, question)
-
-    def _expected(self, findings: tuple[Finding, ...]) -> list[str]:
-        """Return the properties that an answer covers: deadlock only if completeness is settled."""
-        open = findings[0].outcome == OPEN if findings else False
-        return [self._names[0], *self._names[2:]] if open else self._names
 
     def _given(self, given: Mapping[str, object], place: str) -> dict[str, int]:
         known = {x.name.id for x in self.file.parameters}

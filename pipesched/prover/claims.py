@@ -210,11 +210,6 @@ class Proof:
         return names
 
 
-def _names_peak(node: ast.Expression) -> bool:
-    """Return True for ``peak(r)``."""
-    return isinstance(node, ast.Call) and node.function.id == "peak"
-
-
 def _grows(node: ast.Binary) -> bool:
     """Return True if a claim is a lower bound on the makespan or on the idle time."""
     sides = {">=": (node.left, node.right), "<=": (node.right, node.left)}.get(node.operator)
@@ -316,8 +311,8 @@ class _Part:
             scope.values |= {name: self._figure(of, at) for name, of in figures.items()}
             for rank in _variables(self.question):
                 scope.values[rank] = self.facts.space.named("r")
-            if self.even:
-                self._require_even(costs)
+            if self.even and not self.facts.alike(f"work at {shown(costs)} is that of all ranks", self._work(costs)):
+                raise Unsettled("ranks have unequal work, so that the bubble is not idle / makespan")
             holds = self._holding(scope, costs.get(UNIT))
             for condition in self.ranks:
                 holds = holds.union(scope.holding(evaluate(condition, scope)).complement())
@@ -331,7 +326,10 @@ class _Part:
             return scope.holding(evaluate(self.node, scope))
         of_costs = [_weighed(x, scope, unit) for x in _sides(self.node)[0]]
         of_sizes = [scope.lifted(evaluate(x, scope)) for x in _sides(self.node)[1]]
-        return self._equal(*of_costs, *of_sizes) if of_sizes else self._compared(*of_costs)
+        if of_sizes:
+            return self._equal(*of_costs, *of_sizes)
+        left, right = of_costs
+        return getattr(left, _COMPARES[self.node.operator])(right)
 
     def _least(self, of: Set) -> dict[str, int]:
         """Return the smallest size in a set: the smallest p + m, then the fewest ranks."""
@@ -343,10 +341,6 @@ class _Part:
         else:
             point = smallest(of, len(model.parameters))
         return {**self.question.given, **model.known_at(point)}
-
-    def _compared(self, left: PwAff, right: PwAff) -> Set:
-        """Return the set where the comparison holds."""
-        return getattr(left, _COMPARES[self.node.operator])(right)
 
     def _equal(self, a: PwAff, b: PwAff, c: PwAff, d: PwAff) -> Set:
         """Return the set where ``a / b == c / d``, with b and d above 0: where the polynomial ``a d - b c`` is 0."""
@@ -361,11 +355,6 @@ class _Part:
             lambda: [[digit.intersect_domain(ranks) for digit in space.digits(x)] for x in (a, d, b, c)],
         )
         return b.pos_set().intersect(d.pos_set())
-
-    def _require_even(self, costs: Costs) -> None:
-        """Require that every rank has the same work; raise Unsettled otherwise."""
-        if not self.facts.alike(f"work at {shown(costs)} is that of all ranks", self._work(costs)):
-            raise Unsettled("ranks have unequal work, so that the bubble is not idle / makespan")
 
     def _figures(self, name: str) -> Sequence[PwAff]:
         """Return a figure (peak, makespan, …) at each generator, by rank."""
@@ -390,7 +379,7 @@ class _Part:
         """Return the formula that the claim gives for the peak of every rank or of all ranks; None for none."""
         node, facts = self.node, self.facts
         facts.of_all = isinstance(node.left, ast.Name) and node.left.id == "peak"
-        known = facts.of_all or _names_peak(node.left)
+        known = facts.of_all or (isinstance(node.left, ast.Call) and node.left.function.id == "peak")
         if node.operator != "==" or not known or ast.names_in(node.right) & set(FIGURES):
             return None
         scope = self.question.model.sized(facts.space, self.question.model.ranks)

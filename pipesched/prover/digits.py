@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from math import lcm
 from typing import Any, TypeAlias
 
@@ -383,7 +383,4 @@ def _times(bounds: tuple[Fraction, Fraction], factor: Fraction) -> tuple[Fractio
 
 
 def _union(sets: Iterator[Set]) -> Set:
-    found = next(sets)
-    for each in sets:
-        found = found.union(each)
-    return found
+    return reduce(lambda one, other: one.union(other), sets)

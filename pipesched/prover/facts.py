@@ -210,11 +210,11 @@ class Facts:
                 raise Unsettled("peak: a rank may have frozen stages and others")
             frozen = rel.model.lifted(rel.model.frozen_ranks[0])
             counts = {name: case(frozen, one, x) for name, x in counts.items()}  # an F there keeps nothing
-        return [{name: self._of_size(x, costs) for name, x in counts.items()} for costs in generators]
-
-    def _of_size(self, count: PwAff, costs: Costs) -> PwAff:
-        """Return the memory of some activations."""
-        return count if costs["M"] == 1 else count.scale_val(self.rel.space.value(costs["M"]))
+        sizes = [costs["M"] for costs in generators]
+        return [
+            counts if size == 1 else {name: x.scale_val(self.rel.space.value(size)) for name, x in counts.items()}
+            for size in sizes
+        ]
 
     def _of(self, letters: str) -> list[Statement]:
         return [x for x in self.rel.statements if x.letter in letters]

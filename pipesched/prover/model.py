@@ -90,13 +90,10 @@ class Model:
             if isinstance(item, ast.Require):
                 scope = self.names(space, made)
                 made = made.intersect(scope.holding(evaluate(item.condition, scope)))
-        self._require_values(self.names(space, made))
-        return made.params().coalesce()
-
-    def _require_values(self, scope: Scope) -> None:
-        """Require that top-level values exist at all sizes; raise NotAffine for a division by one that varies."""
-        for node in [*scope.definitions.values()]:
+        scope = self.names(space, made)
+        for node in [*scope.definitions.values()]:  # values exist at all sizes, or a division by one that varies raises
             define(node, scope)
+        return made.params().coalesce()
 
     @cached_property
     def placing(self) -> Placing:

@@ -258,7 +258,7 @@ class Relations:
             Unsettled: the microbatch of an instance is not proved.
         """
         found: dict[str, Map] = {}
-        for of in self._classes():
+        for of in self._grouped(_class):
             named = {x.microbatch is not None for x in of}
             if len(named) > 1:
                 raise Unsettled(f"{words(of)}: some name their microbatch, and others take the next one")
@@ -273,11 +273,8 @@ class Relations:
                 self._prove_drained(x)
         return found
 
-    def _classes(self) -> list[list[Statement]]:
-        """Return the statements that take turns or name their microbatch, by chunk: the F, the I and B."""
-        return self._grouped(_class)
-
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
+        """Return the statements by class and chunk. kind: the class of a statement, None to leave it out."""
         found: dict[tuple[str, object], list[Statement]] = {}
         for x in self.statements:
             if (name := kind(x)) is not None:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from itertools import product
 
 from pipesched.language import ast
@@ -176,24 +177,12 @@ def _call(node: ast.Call, scope: Scope) -> Value:
     return evaluate(found.value, scope.inner(**bound))
 
 
-def _least(first: Value, *others: Value) -> Value:
-    for other in others:
-        first = first.min(other)
-    return first
-
-
-def _largest(first: Value, *others: Value) -> Value:
-    for other in others:
-        first = first.max(other)
-    return first
-
-
-def _size(value: Value) -> Value:
-    return value.max(value.neg())
-
-
 _BUILT_IN: Mapping[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
-_EXTREME: Mapping[str, Callable[..., Value]] = {"min": _least, "max": _largest, "abs": _size}
+_EXTREME: Mapping[str, Callable[..., Value]] = {
+    "min": lambda *values: reduce(lambda one, other: one.min(other), values),
+    "max": lambda *values: reduce(lambda one, other: one.max(other), values),
+    "abs": lambda value: value.max(value.neg()),
+}
 
 
 def _logical(node: ast.Binary, scope: Scope) -> Value:

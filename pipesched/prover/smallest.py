@@ -43,6 +43,7 @@ PATIENCE = 9_000_000  # of them left when the prover is asked
 _A_REPORT, _A_LOOK = 5_000, 200  # steps, whatever the size: for a verdict, and for a size that the file does not accept
 _ANY, _EACH = 10_000, 50  # most operations of a tried size: in total, and per stage and microbatch
 _NEAR = 64  # most sizes to try for a size that the file accepts
+_TOO_LARGE = (Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS)
 _NOT_JUDGED = {str(Code.REQUIRE), str(Code.TOO_MANY_OPERATIONS), str(Code.TOO_MANY_STEPS)}
 Size = Mapping[str, int]
 Fault = tuple[str, str]
@@ -177,7 +178,7 @@ class _Search:
                 return report, f"{self._head(size)}; {self._all(tried)}"
             if self.left < 0:
                 return self._halved(tried, sum(size.values()))
-            if report is not None and _too_many(report):
+            if report is not None and any(found.code in _TOO_LARGE for found in report.diagnostics):
                 self.long += 1
             elif report is not None:
                 tried += 1
@@ -262,10 +263,6 @@ class _Search:
             if near != size and takes(self.file, self.parameters(near)):
                 return near
         return None
-
-
-def _too_many(report: Report) -> bool:
-    return any(found.code in (Code.TOO_MANY_OPERATIONS, Code.TOO_MANY_STEPS) for found in report.diagnostics)
 
 
 def _smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> Size | None:

@@ -103,8 +103,10 @@ def verify(source: Source, options: Options) -> Report:
         )
     certificate = read(source)
     theorems, shown = check(certificate, keeps=asked.second_opinion)
-    theorems = _derived(theorems)
-    found = [*_changed(certificate), *_refuted(theorems)]
+    answers = (replace(x, findings=tuple(map(_own, x.findings))) for x in theorems.answers)
+    theorems = replace(theorems, answers=tuple(answers))
+    findings = [x for answer in theorems.answers for x in answer.findings]
+    found = _changed(certificate) + [x.counterexample.found for x in findings if x.counterexample is not None]
     opinion = judged(shown) if asked.second_opinion else None
     claims = tuple(
         Claim(x.name, holds=x.outcome == "proved") for x in theorems.answers[0].findings if x.outcome != OPEN
@@ -121,12 +123,8 @@ def verify(source: Source, options: Options) -> Report:
     )
 
 
-def _derived(theorems: Theorems) -> Theorems:
-    """Return the theorems with our own wording for each property that the certificate leaves open."""
-    return replace(theorems, answers=tuple(replace(x, findings=tuple(map(_own, x.findings))) for x in theorems.answers))
-
-
 def _own(finding: Finding) -> Finding:
+    """Return a finding with our own wording if the certificate leaves it open."""
     return replace(finding, detail="the certificate does not prove it") if finding.outcome == OPEN else finding
 
 
@@ -146,12 +144,6 @@ def _changed(certificate: Certificate) -> list[Diagnostic]:
     message = f"{name} is not the text of which {certificate.name} is a certificate: line {at} differs"
     help = f"prove it again: `pipesched prove {name} --json -o {certificate.name}`"
     return [Diagnostic(ProverCode.OTHER_TEXT, message, help=help)]
-
-
-def _refuted(theorems: Theorems) -> list[Diagnostic]:
-    return [
-        x.counterexample.found for answer in theorems.answers for x in answer.findings if x.counterexample is not None
-    ]
 
 
 def require_certificate(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:

@@ -115,7 +115,7 @@ def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tup
         return lambda split: _listed(costs(split)[kind], stages)
 
     made = {kind: parts_of(column(kind), layers, stages, Fraction(1, _NANO)) for kind in kinds}
-    rounded = {kind: _rounded(parts, lambda x: Fraction(round(x * _NANO), _NANO)) for kind, parts in made.items()}
+    rounded = {kind: Parts(*map(_nano, (one.layer, one.first, one.last))) for kind, one in made.items()}
     found = costs(two_splits(layers, stages)[0])
     message = found["C"]
     return rounded, message if message is not None else Fraction(0), found
@@ -182,8 +182,8 @@ def _up(share: Fraction) -> Fraction:
     return max(Fraction(0), Fraction(ceil(_FINE * share), _FINE))
 
 
-def _rounded(parts: Parts, way: Callable[[Fraction], Fraction]) -> Parts:
-    return Parts(*(max(Fraction(0), way(x)) for x in (parts.layer, parts.first, parts.last)))
+def _nano(x: Fraction) -> Fraction:
+    return max(Fraction(0), Fraction(round(x * _NANO), _NANO))
 
 
 def _listed(cost: Cost | None, stages: int) -> Sequence[Fraction]:

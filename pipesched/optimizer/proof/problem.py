@@ -114,7 +114,7 @@ def problem(terms: Terms) -> Problem:
     shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
     kept, trained = placement.wants[Result.GRADIENT].tolist(), placement.wants[Result.WEIGHTS].tolist()
     fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
-    made.cap = _whole_caps(terms, fine)
+    made.cap = [None if cap is None else int(cap * fine // 1) for cap in terms.caps or [None] * placement.ranks]
     back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
     for route in filter(lambda route: counts[route], range(placement.routes)):
         forward, chain, weights = _lines(route, placement.stages, back)
@@ -131,11 +131,6 @@ def problem(terms: Terms) -> Problem:
         made.arcs += [(Line(Op.I, route, line.stage), line, 0, 0) for line in weights]
         made.arcs += [arc for line in forward for arc in _memory(made, line, back)]
     return made
-
-
-def _whole_caps(terms: Terms, fine: int) -> list[int | None]:
-    """Return the caps of the ranks in units of 1 / `fine`, rounded down; None for a rank without one."""
-    return [None if cap is None else int(cap * fine // 1) for cap in terms.caps or [None] * terms.placement.ranks]
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:

@@ -65,13 +65,6 @@ def _copies(placement: Placement) -> dict[Stage, int]:
     return {(route, s): n for route, n in enumerate(counts) if n for s in range(placement.stages)}
 
 
-def _caps(terms: Terms, fine: int) -> list[int | None]:
-    """Return the cap of each rank in units of 1 / fine; None without caps."""
-    if terms.caps is None:
-        return [None] * terms.placement.ranks
-    return [int(cap * fine // 1) for cap in terms.caps]
-
-
 def _wrong(terms: Terms) -> str:
     """Return the reason why the clauses do not describe these terms; empty if they do."""
     title = "pairs are" if terms.pairs else "recomputation is"
@@ -145,7 +138,8 @@ class Question:
         fine = self.fine = lcm(*(x.denominator for x in (*sizes, *less)))
         self.takes = {q: int(sizes[q[1]] * fine) for q in self.all}
         self.drops = {q: int(less[q[1]] * fine) for q in self.all}
-        self.cap = _caps(terms, fine)
+        ranks = terms.placement.ranks
+        self.cap = [None if cap is None else int(cap * fine // 1) for cap in terms.caps or [None] * ranks]
 
     def heads(self) -> dict[tuple[Op, Stage], int]:
         """Return the least start of the first F and the first I or B of each stage, by chains."""

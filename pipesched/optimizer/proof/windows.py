@@ -15,18 +15,13 @@ starts no sooner than the n-th of their earliest starts, and the n-th I waits un
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pipesched.model.ops import Op
 from pipesched.optimizer.proof.problem import Arc, Line, Problem, Times, longest, mirror, mirrored
 
 _NEEDS = {Op.F: None, Op.I: Op.F, Op.B: Op.F, Op.W: Op.I}
 _ROUNDS = 16  # most rounds over the ranks, before windows are merged
-
-
-def _feeds(line: Line, kind: Op, needed: Container[tuple[int, int]]) -> bool:
-    """Return True if operations of a kind on some routes and stages need this line on their rank."""
-    return line.op == _NEEDS[kind] and (line.route < 0 or line[1:] in needed)
 
 
 class Windows:
@@ -50,17 +45,13 @@ class Windows:
         self.arcs += [(line, line, 1, 0) for line in self.inputs]
         self.order = list(self.rank)
 
-    def _same(self, lines: Sequence[Line]) -> bool:
-        """Return True if the operations of these lines take the same time and memory."""
-        return len({(self.work[line], self.gains[line]) for line in lines}) == 1
-
     def _merge(self, kind: Op, rank: int) -> None:
-        """Merge the operations of a kind on a rank if they are alike: the n-th window has the n-th smallest earliest
-        and the n-th smallest latest start.
+        """Merge the operations of a kind on a rank if they take the same time and memory: the n-th window has the n-th
+        smallest earliest and the n-th smallest latest start.
         """
         mine = [line for line in self.rank if self.rank[line] == rank]
         alike = [line for line in mine if line.op == kind]
-        if len(alike) < 2 or not self._same(alike):
+        if len(alike) < 2 or len({(self.work[line], self.gains[line]) for line in alike}) > 1:
             return
         all_of_them, needed = Line(kind, -1, rank), {(x.route, x.stage) for x in alike}
         for table in (self.low, self.high):
@@ -68,7 +59,8 @@ class Windows:
         self.length[all_of_them] = sum(self.length.pop(line) for line in alike)
         for facts in (self.rank, self.work, self.gains):
             facts[all_of_them] = [facts.pop(line) for line in alike][-1]
-        self.inputs[all_of_them] = [line for line in mine if _feeds(line, kind, needed)]
+        inputs = (line for line in mine if line.op == _NEEDS[kind])
+        self.inputs[all_of_them] = [line for line in inputs if line.route < 0 or line[1:] in needed]
 
     def possible(self) -> bool:
         return all(low <= high for line in self.low for low, high in zip(self.low[line], self.high[line], strict=True))

@@ -109,7 +109,8 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
     first = np.array([group[0] for group in origin], dtype=np.int64)
     part = _with(problem, first, (before, after, problem.lag[kept]))
     part = replace(part, length=np.array([problem.length[list(group)].sum() for group in origin], dtype=np.int64))
-    joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in _numbered(origin, groups)]
+    merged = enumerate(groups, len(origin) - len(groups))
+    joins = [(number_of, tuple(number[producer[w]] for w in group)) for number_of, group in merged]
     early = [_spread(_sorted(problem, group, low), problem, group) for group in origin]
     late = [-_spread(-_sorted(problem, group, high)[::-1], problem, group)[::-1] for group in origin]
     none = np.zeros(0, dtype=np.int64)
@@ -119,13 +120,6 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
 def unmerged(problem: Problem, low: Ints, high: Ints) -> Merged:
     """Wrap a problem without merging anything."""
     return Merged(problem, low, high, (), tuple((q,) for q in range(problem.sequences)))
-
-
-def _numbered(
-    origin: Sequence[tuple[int, ...]], groups: Sequence[tuple[int, ...]]
-) -> list[tuple[int, tuple[int, ...]]]:
-    offset = len(origin) - len(groups)
-    return [(offset + i, group) for i, group in enumerate(groups)]
 
 
 def _groups(problem: Problem) -> list[tuple[int, ...]]:

@@ -104,7 +104,9 @@ def total(a: Transformer) -> int:
     """Return the parameters of the model, each counted once."""
     every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
     every += middle(a, ALONE, range(a.layers))
-    return sum(part.count for part in every) + sum(_of_layer(a, index) for index in range(a.layers))
+    for index in range(a.layers):
+        every += layer(a, ALONE, index)
+    return sum(part.count for part in every)
 
 
 def active(a: Transformer) -> int:
@@ -129,10 +131,6 @@ def counts(parts: Sequence[Part]) -> Counts:
     """Return the numbers of parameters on one rank."""
     one, other = (on_rank(parts, of_experts=kind, trained=True) for kind in (False, True))
     return one, other, on_rank(parts, trained=False)
-
-
-def _of_layer(a: Transformer, index: int) -> int:
-    return sum(part.count for part in layer(a, ALONE, index))
 
 
 def _norms(a: Transformer, count: int, more: int) -> Part:

@@ -111,7 +111,8 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
         if slope <= 0 or cap < least:
             continue
         offset = (cap - least) // slope + 1
-        if not any(_precedes(x, w, link.earlier) and link.offset <= offset for link in made):
+        precedes = (link for link in made if x.op[w] != _W and stage[w] >= stage[link.earlier])
+        if not any(link.offset <= offset for link in precedes):
             made.append(Link(f, w, offset, x.duration[w]))
     return made
 
@@ -124,11 +125,6 @@ def _slope(x: _Columns, held: list[int], w: int) -> int:
         return sum(x.takes[q] for q in held)
     own = [q for q in held if x.stage[q] == x.stage[w]]
     return min(x.frees[w], x.takes[own[0]]) if own else 0
-
-
-def _precedes(x: _Columns, one: int, two: int) -> bool:
-    """Return True if backward `one` precedes `two`: I precedes its W and the backwards of earlier stages."""
-    return x.op[one] != _W and x.stage[one] >= x.stage[two]
 
 
 _NEVER = np.int64(-(2**40))

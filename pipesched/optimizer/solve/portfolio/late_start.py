@@ -29,7 +29,7 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
     start: the starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
     begin with microbatch 0 everywhere. The choice is then improved rank by rank.
     """
-    entries = _late_ranks(problem, orders)
+    entries = [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:
         return orders, 0
     words = [problem.sequence[np.asarray(order, dtype=np.int64)] for order in orders]
@@ -47,11 +47,6 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
                     best, improved, chosen = (spans, made), True, {**chosen, rank: first}
     own, found = convert.value(problem, orders), convert.value(problem, best[1])
     return (orders if own is not None and (found is None or own <= found) else best[1]), tried + 2
-
-
-def _late_ranks(problem: Problem, orders: Orders) -> list[int]:
-    """Return the ranks whose first operation waits for another rank."""
-    return [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
 
 
 def _spans(problem: Problem, orders: Orders) -> list[int]:

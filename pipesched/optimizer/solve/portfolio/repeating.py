@@ -156,6 +156,9 @@ def _after(residue: int, least: int) -> int:
     return least + (residue - least) % PERIOD
 
 
+_NAMES = {frozenset({1}): "V-Min", frozenset({2}): "V-Half"}
+
+
 def blocks(size: int) -> list[Block]:
     """Return all blocks whose step changes at most once, without duplicates; blocks that hold most come first.
 
@@ -165,15 +168,12 @@ def blocks(size: int) -> list[Block]:
     for first, then in product(range(1, PERIOD), repeat=2):
         for turn in range(size if first > then and size <= FEW else first == then):
             steps = tuple(first if j < turn else then for j in range(size - 1))
+            name = _NAMES.get(frozenset(steps), "V building block")
             for starts in permutations(range(1, PERIOD), 3):
-                made = block(_name(steps), steps, starts)
+                made = block(name, steps, starts)
                 if made is not None:
                     found.setdefault(made.slots.tobytes(), made)
     return sorted(found.values(), key=lambda b: (-b.chunks, int(b.slots.max())))
-
-
-def _name(steps: tuple[int, ...]) -> str:
-    return {frozenset({1}): "V-Min", frozenset({2}): "V-Half"}.get(frozenset(steps), "V building block")
 
 
 def slots(problem: Problem, made: Block) -> Ints:

@@ -138,7 +138,8 @@ def _first(
             else:
                 pool.listen(_WAIT)
                 answers |= pool.arrived()
-                progress(State(one.problem, one.bound, doing=_named(one)))
+                name = f"m={one.problem.placement.microbatches}, period {one.problem.said(one.period)} for {one.every}"
+                progress(State(one.problem, one.bound, doing=name))
         return None
     finally:
         for ticket, _ in asked:
@@ -150,10 +151,6 @@ def _question(one: Try, limits: Limits, meter: Meter) -> Question:
     engine = "z3" if limits.engine == "z3" else "cadical"
     steps = min(meter.left, _LIMIT + _LOADING * one.problem.operations * one.objective)
     return Question(one.problem, one.objective, engine, repeat=asked, limit=int(steps), seed=limits.seed)
-
-
-def _named(one: Try) -> str:
-    return f"m={one.problem.placement.microbatches}, period {one.problem.said(one.period)} for {one.every}"
 
 
 def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:

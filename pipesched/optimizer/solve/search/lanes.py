@@ -102,7 +102,8 @@ class Lanes:
                 del self._since[first]
                 return Answered(first, self._answers.pop(first))
             else:
-                self._listen(_WAIT)
+                self.pool.listen(_WAIT)
+                self._answers.update(self.pool.arrived())
             tick()
         if self._found is not None:  # a result at the limit counts, even if another lane is late
             return self._slice()
@@ -118,10 +119,6 @@ class Lanes:
         """Return the time at which a question ended, or until which it certainly runs."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
-
-    def _listen(self, timeout: float) -> None:
-        self.pool.listen(timeout)
-        self._answers.update(self.pool.arrived())
 
     def _slice(self) -> Found | None:
         """Return the orders of the last slice if their time has come; otherwise run one more slice and return None."""
