@@ -20,7 +20,7 @@ from pipesched.model.units import NO_UNIT, UNITS, Unit
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.twins import single
 from pipesched.planning.byte_counts import Bytes, in_bytes
-from pipesched.support.foreign import json_of, once, real
+from pipesched.support.foreign import json_of, real
 from pipesched.support.source import Source
 
 _OBJECTIVES = ("makespan", "span")
@@ -60,7 +60,7 @@ def read(source: Source) -> Answer:
     """
     try:
         with budgeted(source):
-            entries = json_of(source.text, object_pairs_hook=once)
+            entries = json_of(source.text, object_pairs_hook=_once)
     except ValueError:
         raise _none(source) from None
     try:
@@ -81,6 +81,13 @@ def read(source: Source) -> Answer:
 def _none(source: Source) -> PipeschedError:
     what = f"{source.name} is not an optimizer answer with a schedule and a certificate"
     return fail(OptimizerCode.CERTIFICATE, what, help="give the output of `pipesched optimize --json`")
+
+
+def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
+    """Build an object; raise ValueError if a name occurs twice, since readers differ in the value they keep."""
+    if len(dict(entries)) != len(entries):
+        raise ValueError
+    return dict(entries)
 
 
 def _a(kind: type[Kind], value: object) -> Kind:

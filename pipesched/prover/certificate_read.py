@@ -14,7 +14,7 @@ from typing import TypeVar
 from pipesched.diagnostics import PipeschedError, budgeted, fail
 from pipesched.prover.codes import ProverCode
 from pipesched.prover.prove_report import VERSION
-from pipesched.support.foreign import json_of, once, real
+from pipesched.support.foreign import json_of, real
 from pipesched.support.source import Source
 
 LARGEST = 10**12
@@ -43,7 +43,7 @@ def read(source: Source) -> Certificate:
     """
     try:
         with budgeted(source):
-            found = json_of(source.text, object_pairs_hook=once, parse_float=_none, parse_constant=_none)
+            found = json_of(source.text, object_pairs_hook=_once, parse_float=_none, parse_constant=_none)
     except ValueError as error:
         raise damaged(source.name, "", str(error) or "an entry occurs twice, or is not a whole number") from None
     entries = _real(found)
@@ -78,6 +78,13 @@ def damaged(name: str, place: str, reason: str) -> PipeschedError:
     at = f" at {place}" if place else ""
     help = "create it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)
+
+
+def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
+    """Build an object; raise ValueError if a name occurs twice, since readers differ in the value they keep."""
+    if len(dict(entries)) != len(entries):
+        raise ValueError
+    return dict(entries)
 
 
 def _none(_: str) -> object:

@@ -116,13 +116,6 @@ def json_of(
         raise _as_of_3_13(error) from None
 
 
-def once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Build an object of JSON; raise ValueError if a name occurs twice, since readers differ in the value they keep."""
-    if len(dict(entries)) != len(entries):
-        raise ValueError
-    return dict(entries)
-
-
 def _as_of_3_13(error: json.JSONDecodeError) -> json.JSONDecodeError:
     """Return the error of Python 3.13, which reports a trailing comma at the comma; other errors do not change."""
     before = error.doc[: error.pos].rstrip(" \t\r\n")
