@@ -44,7 +44,7 @@ def same(one: pipesched.Schedule, other: pipesched.Schedule) -> bool:
     return all((getattr(one, x) == getattr(other, x)).all() for x in ("op", "stage", "microbatch", "start"))
 
 
-@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 3), (8, 16), (64, 8)])
+@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 3), (8, 16), pytest.param(64, 8, marks=pytest.mark.nightly)])
 def test_its_training_is_1f1b(p: int, m: int) -> None:
     """TrainSchedule agrees with 1F1B, operation for operation."""
     assert same(pipesched.load("deepspeed:TrainSchedule", p=p, m=m, **WHERE), pipesched.load("1f1b", p=p, m=m))

@@ -137,6 +137,7 @@ def test_every_release_at_more_sizes() -> None:
             assert option in ("lowered", "defer_pp_recv") or right == every
 
 
+@pytest.mark.nightly
 def test_as_a_command_it_points_into_torch() -> None:
     """PS403, at the pass that moved the receive and the line that made the send, with the version."""
     report = pipesched.verify("torch:ZBVZeroBubble", p=2, m=4, defer_pp_recv=True)

@@ -341,7 +341,7 @@ if __name__ == "__main__":
     ("sizes", "own", "model"),
     [
         ((2, 1, 4), {}, "strict"),
-        ((3, 2, 6), {}, "strict"),
+        pytest.param((3, 2, 6), {}, "strict", marks=pytest.mark.nightly),
         ((2, 2, 4), {"batch_p2p_comm": False, "overlap_p2p_comm": True, "overlap_p2p_comm_warmup_flush": True}, "one"),
     ],
 )

@@ -63,7 +63,7 @@ def taken(name: str, p: int, m: int, *, compiled: bool) -> bool:
 def test_what_torch_does_not_build_is_an_error_and_nothing_else_is(name: str) -> None:
     """The rule agrees at every size, and with a compiled model, a compiled loss alone, or neither."""
     found = set()
-    for p, m in some(SIZES, 2):
+    for p, m in some(SIZES, 2, usual=5):
         for text, compiled in (
             ("", False),
             ("enable = false\n", False),

@@ -80,7 +80,7 @@ def test_what_it_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
     point, and its claims hold.
     """
     picture, folder = tmp_path / "front.svg", tmp_path / "orders"
-    words = ["--p", "2", "--m", "3", "--v", "2", "--placement", "any", "--front", "--plot", str(picture)]
+    words = ["--p", "2", "--m", "2", "--v", "2", "--placement", "any", "--front", "--plot", str(picture)]
     words += ["-o", f"{folder}/"]
     status, front = told(capsys, *words)
     assert status == 0 and front["ok"] and all(point["proved"] for point in front["front"])

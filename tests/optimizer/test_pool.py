@@ -88,7 +88,9 @@ if sys.argv[1] == "wait":
 """
 
 
-@pytest.mark.parametrize("end", ["return", pytest.param("raise", marks=pytest.mark.nightly), "interrupt", "kill"])
+@pytest.mark.parametrize(
+    "end", ["return", *(pytest.param(x, marks=pytest.mark.nightly) for x in ("raise", "interrupt")), "kill"]
+)
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's end by a signal on Linux only")
 def test_no_worker_outlives_its_parent(end: str) -> None:
     """However the parent ends, both workers, in the middle of a question, end too."""

@@ -324,7 +324,7 @@ LINKS = [
 ]
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", depth.some(LINKS, 1, usual=2))
 def test_a_link_shows_what_was_shown(visit: Any, link: str) -> None:
     """The page gives a link to what it shows, and the link shows the same: schedules, sizes, costs, moves, files."""
     page = visit("" if link == "csv" else link)

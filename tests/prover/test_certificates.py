@@ -64,7 +64,9 @@ def accepted(entries: object) -> bool:
     return verdict(entries).exit_status in (0, 3)
 
 
-@pytest.mark.parametrize("name", ["1f1b", pytest.param("gpipe", marks=pytest.mark.nightly), "forward_only"])
+@pytest.mark.parametrize(
+    "name", ["1f1b", *(pytest.param(x, marks=pytest.mark.nightly) for x in ("gpipe", "forward_only"))]
+)
 def test_what_is_written_is_accepted(name: str) -> None:
     """Indented, and with its names in another order, it is accepted; sizes and properties equal the output of
     `prove`."""

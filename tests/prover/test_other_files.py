@@ -27,7 +27,10 @@ QUICK = {"even_odd", "frugal", "gpipe_recompute", "first_chunk_first"}
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(x, marks=pytest.mark.nightly if x.stem == "gpipe_recompute" else (), id=x.stem) for x in FILES],
+    [
+        pytest.param(x, marks=pytest.mark.nightly if x.stem in ("gpipe_recompute", "frugal") else (), id=x.stem)
+        for x in FILES
+    ],
 )
 def test_what_is_proved_is_so_and_what_is_false_is_refuted(path: Path) -> None:
     """At p = 1 .. 4, m = 1 .. 7 and several costs, no proved property is false, and each false one is refuted at the

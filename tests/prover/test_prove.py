@@ -301,7 +301,7 @@ claim work(r) == m * tF
 """
 
 
-@pytest.mark.parametrize("members", [2, 3, 4])
+@pytest.mark.parametrize("members", [2, 3, pytest.param(4, marks=pytest.mark.nightly)])
 def test_a_family_of_routes_is_known_by_its_members(members: int) -> None:
     """Any number of copies of a stage; a rank with fewer stages of one member is an error of every size."""
     found = theorems(FAMILY, n=members).answers[0]
@@ -366,7 +366,7 @@ def test_sizes_with_other_rounds_are_cases_at_one_p() -> None:
     ]
 
 
-@pytest.mark.parametrize("m", [SINGLE[-1], 25])
+@pytest.mark.parametrize("m", [SINGLE[-1], pytest.param(25, marks=pytest.mark.nightly)])
 def test_a_claim_that_is_false_in_one_case_is_refuted_there(m: int) -> None:
     """One size in any of the cases makes a claim false; the others stay proved."""
     found = theorems(ROUNDS.replace("m * tM", f"(m + (if m == {m} then 1 else 0)) * tM"), p=5)
