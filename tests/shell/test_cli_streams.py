@@ -104,7 +104,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_a_full_disk_is_told_in_a_line() -> None:
     """An output that cannot be written is an error: one line, status 2."""
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*COMMAND, "list"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run([*COMMAND, "explain"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 2 and re.fullmatch(rb"error: cannot write: [^\n]+\n", done.stderr)
 
 
