@@ -38,9 +38,8 @@ def to_json(plan: Outcome, one: Prediction) -> dict[str, object] | None:
 
 def named(made: Launch, path: str) -> dict[str, str]:
     """Return the files named after the first file; the other files keep their endings."""
-    at, names = PurePath(path), {}
-    for name in made.files:
-        names[name] = path if name == made.main else str(at.with_suffix(PurePath(name).suffix))
+    at = PurePath(path)
+    names = {name: str(at.with_suffix(PurePath(name).suffix)) for name in made.files} | {made.main: path}
     found = {}
     for name, content in made.files.items():
         for other in made.files:

@@ -16,7 +16,7 @@ operation is rounded to the picosecond, so that sums are whole numbers and the s
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
@@ -116,8 +116,8 @@ def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on
 
 @dataclass(frozen=True)
 class Layer:
-    """Picoseconds of one layer and microbatch on one rank. again: the time that recomputation adds to an I, with its
-    messages.
+    """Picoseconds of one layer, the embedding or the head, and one microbatch on one rank. again: the time that
+    recomputation adds to an I, with its messages.
 
     tensor, context, experts: messages of a forward that do not overlap compute.
     """
@@ -125,10 +125,10 @@ class Layer:
     forward: Picoseconds
     input: Picoseconds
     weights: Picoseconds
-    again: Picoseconds
-    tensor: Picoseconds
-    context: Picoseconds
-    experts: Picoseconds
+    again: Picoseconds = 0
+    tensor: Picoseconds = 0
+    context: Picoseconds = 0
+    experts: Picoseconds = 0
 
 
 @dataclass
@@ -338,30 +338,21 @@ def _ring(on: Machine, a: Transformer, x: Training, n: int) -> Picoseconds:
     return round(PICO * 2 * n * kept * (x.context - 1) / rate * on.constants["context_shown"])
 
 
-@dataclass(frozen=True)
-class End:
-    """Picoseconds of the embedding, or of the head and its loss."""
-
-    forward: Picoseconds
-    input: Picoseconds
-    weights: Picoseconds
-
-
 @lru_cache(maxsize=1024)
-def embedding(a: Transformer, x: Training, on: Machine) -> End:
+def embedding(a: Transformer, x: Training, on: Machine) -> Layer:
     """Return the times of the embedding: rows are read, and gradients are added to them."""
     moved = round(PICO * token_count(a, x) * a.hidden * 2 / on.memory_rate)
-    return End(2 * moved, 0, 0 if x.lora else 3 * moved)
+    return Layer(2 * moved, 0, 0 if x.lora else 3 * moved)
 
 
 @lru_cache(maxsize=1024)
-def head(a: Transformer, x: Training, on: Machine) -> End:
-    """Return the times of the head, in 16 bit, and of cross entropy in fp32."""
+def head(a: Transformer, x: Training, on: Machine) -> Layer:
+    """Return the times of the head, in 16 bit, and of its loss, cross entropy in fp32."""
     made = _Sum(on, False, 4 if a.dtype == "fp32" and not x.autocast else 2, frozen=bool(x.lora))
     n, size = token_count(a, x), -(-a.vocabulary // x.tensor)
     made.product(n, a.hidden, size)
     made.moved(n * size * 10, n * size * 12)
-    return End(made.forward, made.input, made.weights)
+    return Layer(made.forward, made.input, made.weights)
 
 
 def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picoseconds:
@@ -393,20 +384,13 @@ class Stage:
 def stage(a: Transformer, x: Training, on: Machine, layers: range, *, first: bool, last: bool) -> Stage:
     """Return the times of a stage, from the times of each kind of layer and of its ends."""
     way = replace(x, batch=None, data=1, zero=0, layout=None)
-    forward = back = weights = again = tensor = context = experts = 0
-    for kind, count in Counter(map(a.kind, layers)).items():
-        one = layer(a.at(kind), way, on, experts=a.has_experts(kind))
-        forward += count * one.forward
-        back += count * one.input
-        weights += count * one.weights
-        again += count * one.again
-        tensor += count * one.tensor
-        context += count * one.context
-        experts += count * one.experts
-    for held, part, of in ((first, a.at(0), embedding), (a.joins(layers)[1], a, embedding), (last, a, head)):
-        if held:
-            end = of(part, way, on)
-            forward, back, weights = forward + end.forward, back + end.input, weights + end.weights
-    there, behind = tensor + context + experts, tensor + 2 * context + experts
-    parts = forward + back + weights, again, 2 * tensor, 3 * context, 2 * experts
-    return Stage(forward + there, back + again + behind, weights, parts)
+    each = [
+        (count, layer(a.at(k), way, on, experts=a.has_experts(k))) for k, count in Counter(map(a.kind, layers)).items()
+    ]
+    ends = (first, a.at(0), embedding), (a.joins(layers)[1], a, embedding), (last, a, head)
+    each += [(1, of(part, way, on)) for held, part, of in ends if held]
+    whole = Layer(*(sum(count * getattr(one, field.name) for count, one in each) for field in fields(Layer)))
+    there, behind = whole.tensor + whole.context + whole.experts, whole.tensor + 2 * whole.context + whole.experts
+    compute = whole.forward + whole.input + whole.weights
+    parts = compute, whole.again, 2 * whole.tensor, 3 * whole.context, 2 * whole.experts
+    return Stage(whole.forward + there, whole.input + whole.again + behind, whole.weights, parts)
