@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from pipesched.command import flags
-from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE
+from pipesched.command.options import COLOR, FILE, FORMAT, JSON, VERBOSE, Given
 from pipesched.command.terminal import replace_file, writable
 from pipesched.command.values import seconds, text, whole
 from pipesched.common.values import texts
@@ -64,7 +64,7 @@ PLAN = (
     replace(FILE, help="Write to FILE instead of stdout; FILE.html is a page."),
 )
 
-_CONTRADICTIONS: tuple[tuple[Callable[[Mapping[str, Any]], object], str, str], ...] = (
+_CONTRADICTIONS: tuple[tuple[Callable[[Given], object], str, str], ...] = (
     (
         lambda x: x["plot"] is not None and not x["plot"].lower().endswith(".svg"),
         "a plot is an SVG file, but the file name does not end in .svg",

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any
 
+from pipesched.command.options import Given
 from pipesched.diagnostics import Code, fail
 from pipesched.planning import plan_launch, plan_page, plan_report
 from pipesched.planning.codes import PlanningCode
@@ -131,7 +131,7 @@ def _value(name: str, text: str) -> Size:
     raise fail(PlanningCode.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
 
 
-def request(given: Mapping[str, Any]) -> Request:
+def request(given: Given) -> Request:
     """Build the request from a command line's options, or from keywords.
 
     Raises:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from math import lcm
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from pipesched.prover.presburger import PwAff, Set, Space, TooHard, case, denominator, isl, spend
+from pipesched.prover.presburger import PwAff, Set, Space, TooHard, Value, case, denominator, isl, spend
 
 CARRIES = 64  # most distinct carries
 PIECES = 48  # most cases of a number with distinct carries, for each pair of carries
@@ -83,7 +83,7 @@ class DigitSpace(Space):
         """Return the number with these digits."""
         return Number(self, digits[0], digits[1], (Fraction(0), Fraction(1)))
 
-    def polynomial(self, value: Number, on: Set) -> Any:
+    def polynomial(self, value: Number, on: Set) -> Value:
         """Return a number as a polynomial of sizes."""
         first, last, p = (
             isl().PwQPolynomial.from_pw_aff(x.intersect_domain(on)) for x in (value.first, value.last, self.raw("p"))
@@ -140,14 +140,14 @@ class Number:
         """Return the difference."""
         return self.add(other.neg())
 
-    def scale_val(self, by: Any) -> Number:
+    def scale_val(self, by: Value) -> Number:
         """Return a multiple."""
         factor = Fraction(str(by))
         return self._made(
             self.first.scale_val(by), self.last.scale_val(by), self.bounds and _times(self.bounds, factor)
         )
 
-    def scale_down_val(self, by: Any) -> Number:
+    def scale_down_val(self, by: Value) -> Number:
         """Return a quotient, which may be a fraction."""
         return self.scale_val(self.space.value(1 / Fraction(str(by))))
 

@@ -128,8 +128,8 @@ class Space:
         object.__setattr__(self, "universe", isl().Set.universe(made))
         object.__setattr__(self, "local", isl().LocalSpace.from_space(made))
 
-    universe: Any = None
-    local: Any = None
+    universe: Set = None
+    local: Value = None
 
     def number(self, value: int | Fraction) -> Value:
         """Return a constant value."""
@@ -139,7 +139,7 @@ class Space:
         """Return a constant expression."""
         return isl().PwAff.from_aff(isl().Aff.val_on_domain(self.local, self.value(value)))
 
-    def value(self, value: int | Fraction) -> Any:
+    def value(self, value: int | Fraction) -> Value:
         """Convert a number to an isl value."""
         return isl().Val(str(value), self.context)
 
@@ -166,7 +166,7 @@ class Space:
         """Return the value with these digits."""
         return digits[0]
 
-    def polynomial(self, value: Value, on: Set) -> Any:
+    def polynomial(self, value: Value, on: Set) -> Value:
         """Return a value as a polynomial of sizes."""
         return isl().PwQPolynomial.from_pw_aff(value.intersect_domain(on))
 
@@ -186,7 +186,7 @@ class Space:
         """Return the map from a value to all that are not smaller."""
         return isl().Map.lex_le(self._values())
 
-    def _values(self) -> Any:
+    def _values(self) -> Value:
         return isl().Space.create_from_names(self.context, set=[f"d{k}" for k in range(self.width)])
 
     def combination(self, weights: list[Fraction], of: list[Value]) -> Value:

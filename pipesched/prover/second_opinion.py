@@ -69,10 +69,10 @@ def _listed(names: Sequence[str]) -> str:
 class _Steps:
     """Z3's remaining step budget, shared by all inclusion checks."""
 
-    def __init__(self, z3: Any) -> None:
+    def __init__(self, z3: Term) -> None:
         self.z3, self.left = z3, IN_ALL
 
-    def check(self, solver: Any) -> Any:
+    def check(self, solver: Term) -> Term:
         """Return a solver's answer within the remaining steps; Z3 counts them from its start."""
         if self.left <= 0:
             return self.z3.unknown
@@ -83,7 +83,7 @@ class _Steps:
         return found
 
     @staticmethod
-    def _spent(solver: Any) -> int:
+    def _spent(solver: Term) -> int:
         counted = solver.statistics()
         return int(counted.get_key_value("rlimit count")) if "rlimit count" in [*counted.keys()] else 0
 
@@ -91,7 +91,7 @@ class _Steps:
 class _Question:
     """An inclusion in terms of Z3. steps: the remaining steps."""
 
-    def __init__(self, z3: Any, steps: _Steps | None = None) -> None:
+    def __init__(self, z3: Term, steps: _Steps | None = None) -> None:
         self.z3, self.quotients, self.steps = z3, 0, steps or _Steps(z3)
 
     def answer(self, shown: Shown) -> bool | None:
