@@ -1,21 +1,30 @@
-"""Recognizes a CSV with another layout than torch's: one finding for the whole file instead of one per cell.
+"""Recognizes one mistake throughout a file: one finding instead of one per cell or operation.
 
-    0,0F0,0F1,0B0,0B1     column 1 is an index
+    0,0F0,0F1,0B0,0B1     another layout than torch's CSV: column 1 is an index
+    F0.0 B0.0 W0.0        the letters of the zero-bubble papers, where B is our I
 
-A layout is named only if the repaired text can be read.
+A mistake is named only if the repaired file can be read, or is complete and ends.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from pathlib import PurePath
 from typing import NamedTuple
 
+import numpy as np
+
+from pipesched.check.checks import Subject
+from pipesched.check.complete import check_complete
 from pipesched.diagnostics import Code, Diagnostic, Label, PipeschedError
 from pipesched.explain.codes import ExplainCode
+from pipesched.model.ops import Op
+from pipesched.model.schedule import Schedule
+from pipesched.schedule_analysis import Analysis
 from pipesched.support.source import Source
 
 LONGEST = 100_000  # most characters of a file that is read repeatedly
@@ -62,3 +71,18 @@ def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Se
         help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"
         return [Diagnostic(ExplainCode.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)]
     return found
+
+
+_HELP = "zero-bubble papers call the backward for the input B; here it is I, and B means I and W: write I for every B"
+
+
+def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:
+    """Replace the findings by a single one if the file writes B instead of I throughout."""
+    op, letters = schedule.op, set(np.unique(schedule.op).tolist())
+    if not found or len(schedule) > 20_000 or not letters >= {Op.B, Op.W} or Op.I in letters:
+        return found
+    made = Analysis(replace(schedule, op=np.where(op == Op.B, Op.I, op).astype(op.dtype)))
+    if any(check_complete(Subject(made))) or not made.finished:
+        return found
+    place = schedule.origin.place(int(np.argmax(op == Op.W))).span
+    return [replace(next((x for x in found if place and x.where == place), found[0]), notes=(), help=_HELP)]

@@ -5,7 +5,7 @@ resumes where the next statement or item begins, in the innermost state that acc
 paired beforehand. Each statement is reported at most once.
 
     let x 3                  expected `=` or `(` after `x`, found `3`      the incomplete let is dropped at `repeat`
-    repeat x { F ) }         found `)`, which closes no bracket it is left out
+    repeat x { F ) }         found `)`, which closes no bracket           it is left out
     claim a == b c           expected an operator or a line after `b`      continues to the end
 """
 

@@ -26,7 +26,7 @@ ROWS = (
     *(Hint(on, Lazy(f"explain.names:{on}")) for on in ("name", "parameter", "model", "sizes", "ranks")),
     Hint("ps", Lazy("explain.misread:not_a_schedule")),
     Hint("torch-csv", Lazy("explain.misread:meant")),
-    Hint("order", Lazy("explain.misnamed:one_slip")),
+    Hint("order", Lazy("explain.misread:one_slip")),
     Hint("cell", Lazy("explain.cells:cell")),
     *(Hint(on, Lazy(f"explain.remedies:{on}")) for on in ("cycle", "deadlock")),
 )

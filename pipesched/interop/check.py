@@ -307,8 +307,10 @@ def _command(case: Case, plan: Plan) -> str | None:
     if plan.off:
         return None
     p, v, m = plan.ranks, plan.chunks, plan.microbatches
-    if p is None or m is None:
-        return f"its {'m' if p else 'p'} is unknown"
+    if p is None:
+        return "its p is unknown"
+    if m is None:
+        return "its m is unknown"
     if plan.csv:
         stages = f" --stages {plan.stages}" if plan.stages else ""
         file = beside(case.settings.source.name, str(plan.csv.value)) or str(plan.csv.value)

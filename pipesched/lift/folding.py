@@ -194,8 +194,10 @@ def _squares(word: Word) -> Ends:
 
 # The order of a rank with a kernel (`lift.kernel`): prefix, kernel ..., suffix. The shortest root u of the kernel also
 # spells the letters before and after it, as far as its period continues, so all of these form one loop. The loop may
-# begin anywhere within the period; the cheapest spelling of the rest decides. F F F | F I W | F I W I W I W prefix ends
-# with the kernel, repeated or not; the suffix continues it F F F ( F I W )^(2 + copies) I W I W
+# begin anywhere within the period; the cheapest spelling of the rest decides.
+#
+#     F F F | F I W | F I W I W I W          the suffix continues the kernel F I W
+#     F F F ( F I W )^(2 + copies) I W I W
 
 
 def grown(folder: Folder, prefix: Word, kernel: Word, suffix: Word) -> Tree:

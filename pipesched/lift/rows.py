@@ -16,7 +16,7 @@ ROWS = (
         "ps",
         "the computes as a .ps file with loops; also for an order with errors",
         ".ps",
-        Lazy("lift.target:LANGUAGE"),
+        Lazy("lift.writer:LANGUAGE"),
         messages=False,
         judged=False,
         place=60,

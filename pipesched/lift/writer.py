@@ -17,6 +17,7 @@ from fractions import Fraction
 from itertools import groupby
 
 from pipesched.diagnostics import Code, fail
+from pipesched.formats.targets import Head, Writer
 from pipesched.language.tokens import LONGEST, too_long
 from pipesched.lift import placement_writer
 from pipesched.lift.folding import LETTER, LOOP, Count, Folder, Loop, Node, Tree, Word, grown
@@ -28,7 +29,7 @@ from pipesched.model.cost_values import Cost
 from pipesched.model.costs import KEYS, UNIT, Costs
 from pipesched.model.grid import Grid
 from pipesched.model.numbers import shown
-from pipesched.model.schedule import Schedule
+from pipesched.model.schedule import Program, Schedule
 
 _CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
@@ -81,6 +82,23 @@ def write(
     for part in filter(None, parts[1:]):
         part[0].blank_before = True
     return "".join(f"{line}\n" for line in rendered([line for part in parts for line in part]))
+
+
+class Language(Writer):
+    """The writer of the language."""
+
+    def require(self, schedule: Schedule, program: Program | None) -> None:
+        """Do nothing: the writer refuses features that the language cannot express."""
+
+    def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        assert isinstance(order, Schedule)
+        yield write(order, documentation=head.documentation, costs=head.costs, statements=head.statements)
+
+    def by_rank(self, order: Schedule | Program, head: Head) -> Iterator[str]:
+        raise fail(Code.USAGE, "a .ps file contains the programs of all ranks", help="-o FILE.ps writes it")
+
+
+LANGUAGE = Language()
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:

@@ -1,7 +1,7 @@
 """torch's pipeline CSV: one row per rank, one cell per action, no header.
 
-    compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles       -> Schedule
-    compute_comms 0F0,0SEND_F0,0RECV_B0,0B0,… instructions, so no empty cells  -> Program
+    compute_only     0F0,0F1,,0B0,0B1               empty cells are bubbles           -> Schedule
+    compute_comms    0F0,0SEND_F0,0RECV_B0,0B0,…    instructions, so no empty cells   -> Program
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 

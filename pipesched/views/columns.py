@@ -35,13 +35,8 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
     return found
 
 
-def held(chart: Chart, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Return a rank's activations after each operation (for an F, from its start); each value is formatted once."""
-    return amounts(chart, chart.analysis.memory.held, written)
-
-
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Format a column of parts in the unit of peaks."""
+    """Format a column of parts in the unit of peaks; each value is formatted once."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

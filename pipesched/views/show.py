@@ -112,8 +112,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
     Raises:
         PipeschedError: as `load`; PS222, PS225, options that do not apply to it; PS815, a file that cannot be drawn;
-            PS816 to
-            PS818, an unreadable trace, or one of another schedule; PS820, no cairosvg, or no program `dot`.
+            PS816 to PS818, an unreadable trace, or one of another schedule; PS820, no cairosvg, or no program `dot`.
     """
     made, above = examined(source, asked), overlay(how)
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)

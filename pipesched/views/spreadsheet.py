@@ -22,7 +22,7 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Op
 from pipesched.views.chart.chart import Chart
-from pipesched.views.columns import held, producers
+from pipesched.views.columns import amounts, producers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,7 +53,7 @@ def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> d
         "second": schedule.second.tolist(),
         "start": start,
         "end": end,
-        "held": held(chart, written),
+        "held": amounts(chart, chart.analysis.memory.held, written),
     }
 
 

@@ -260,26 +260,18 @@ def size(document: str) -> tuple[int, int]:
     return width, height
 
 
-FORMATS = ("pdf", "png")
 _SCALE = 2  # pixels of a PNG per pixel of the figure, so that it is sharp on paper
 _LARGEST = 32_000  # most pixels of a side, cairo's limit
 
 
 def written(document: str, format: str) -> str | bytes:
-    """Return a document as ``svg``, ``pdf`` or ``png``.
-
-    Raises:
-        PipeschedError: as for `printed`.
-    """
-    return document if format == "svg" else printed(document, format)
-
-
-def printed(document: str, format: str) -> bytes:
-    """Convert one of our SVG documents to ``pdf`` or ``png``.
+    """Return one of our SVG documents as ``svg``, ``pdf`` or ``png``.
 
     Raises:
         PipeschedError: PS820, cairosvg or the library cairo is not installed; PS815, too large for a PNG.
     """
+    if format == "svg":
+        return document
     cairo = _cairo(format)
     if format == "pdf":
         return _pdf(cairo, document)

@@ -36,7 +36,7 @@ from pipesched.views import marks
 from pipesched.views.causes import critical_path
 from pipesched.views.chart.caption import cost
 from pipesched.views.chart.chart import Chart
-from pipesched.views.columns import amounts, causes_of, delays, held, producers
+from pipesched.views.columns import amounts, causes_of, delays, producers
 
 COMPUTE, MESSAGES, COPIES = 0, 1, 10_000
 
@@ -80,7 +80,7 @@ class _Trace:
         self.start, self.end = ([self.tick * x for x in ticks.tolist()] for ticks in (times.start, times.end))
         self.names = [f"{op}{stage}.{microbatch}" for op, stage, microbatch in columns]
         self.about = [f'"op":"{op}","stage":{stage},"microbatch":{microbatch}' for op, stage, microbatch in columns]
-        self.held = held(chart, _number)
+        self.held = amounts(chart, chart.analysis.memory.held, _number)
         self.kept = amounts(chart, chart.analysis.memory.kept, _number)
         self.needs = producers(chart)
         self.critical = frozenset(critical_path(times, causes_of(chart)))

@@ -250,7 +250,7 @@ def test_a_wait_that_orders_queues_only(monkeypatch: pytest.MonkeyPatch) -> None
 
     going = [Message("F", 0, 0, i, 0, 1) for i in range(3)]
     for message in going:
-        line.send(message, (torch.zeros(1),))
+        line.post({message: (torch.zeros(1),)}, {})
     made[3].done = made[2].done = True
     line.sweep()
     assert list(line._sent) == going[2:]

@@ -56,7 +56,6 @@ class OnHost(TorchDispatchMode):
         self._known: dict[int, weakref.ref[UntypedStorage]] = {}
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now. counts: whether later allocations count."""
         self.peak, self._counts = self.now, counts
 
     def __torch_dispatch__(
@@ -105,16 +104,13 @@ class OnDevice:
 
     @property
     def now(self) -> int:
-        """Bytes allocated now."""
         return torch.cuda.memory_allocated(self._device)
 
     @property
     def peak(self) -> int:
-        """Largest number of bytes allocated at once since `restart`."""
         return torch.cuda.max_memory_allocated(self._device)
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now."""
         torch.cuda.reset_peak_memory_stats(self._device)
 
 

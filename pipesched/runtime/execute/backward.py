@@ -8,10 +8,10 @@ torch's own stage backward does the split. It is wrong or raises an error in fou
 
 - a stage whose inputs have no gradient (usually the first stage) has nothing to split: I does nothing, W is B;
 - weights that no input reaches (an output that depends only on weights) are missed by the split, and weights that a
-  stage uses several times are counted twice before torch 2.13: they get their gradient at I; - the graph is kept until
-  all of W is done, so that layers applied several times share it safely; - a stage that cannot be split runs a full
-  backward at I, with a warning, and W does nothing: reentrant and selective checkpointing, which have a single
-  backward, and compiled graphs, which torch would run twice.
+  stage uses several times are counted twice before torch 2.13: they get their gradient at I;
+- the graph is kept until all of W is done, so that layers applied several times share it safely;
+- a stage that cannot be split runs a full backward at I, with a warning, and W does nothing: reentrant and selective
+  checkpointing, which have a single backward, and compiled graphs, which torch would run twice.
 
 I frees all values that W does not need, and keeps the gradients with which W begins; W frees the rest. Other activation
 checkpointing inside a stage yields correct gradients, but its W runs the forward once per group of weights.
@@ -31,6 +31,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from pipesched.runtime.execute.replicas import trained
 
 _ENTER = "__enter__"
 _VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -95,14 +97,14 @@ def for_weights(saved: Saved, module: nn.Module) -> None:
     if saved.groups is None:
         full(saved)
         return
-    stage_backward_weight(_each(saved.weights or _weights(module)), saved.groups, retain_graph=True)
+    stage_backward_weight(_each(saved.weights or trained(module)), saved.groups, retain_graph=True)
 
 
 def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
     """Run torch's backward for the input. Return the reason if it fails, else None; the graph survives that."""
     edges = [get_gradient_edge(root) for root, _ in roots]
     arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
-    weights = saved.weights or _weights(module)
+    weights = saved.weights or trained(module)
     try:
         _, groups = stage_backward_input([r for r, _ in roots], arrived, list(saved.inputs), _each(weights))
     except (RuntimeError, AttributeError) as error:
@@ -184,10 +186,6 @@ def _nodes(roots: list[Node]) -> Iterator[Node]:
 
 def _each(weights: Sequence[Tensor]) -> Iterator[nn.Parameter]:
     return cast("Iterator[nn.Parameter]", iter(weights))  # torch accepts all leaves
-
-
-def _weights(module: nn.Module) -> list[nn.Parameter]:
-    return [weight for weight in module.parameters() if weight.requires_grad]
 
 
 def _taken(inputs: tuple[Tensor, ...]) -> Gradients:

@@ -15,8 +15,8 @@ from pipesched.runtime.execute.errors import BOUNDARY, UNSUPPORTED, Fault, Place
 from pipesched.runtime.execute.exchange import everybody
 from pipesched.runtime.execute.messages import Message
 from pipesched.runtime.execute.passed import home
-from pipesched.runtime.execute.reduce import Held, holders
-from pipesched.runtime.execute.replicas import replicated
+from pipesched.runtime.execute.reduce import holders
+from pipesched.runtime.execute.replicas import Held, replicated
 from pipesched.runtime.execute.shapes import Boundary, TensorSpec, dry_forward, entering, specs, taken, tensors_of, text
 from pipesched.runtime.execute.supported import unsupported
 from pipesched.runtime.execute.tied import Note, Parameter, Shown, Tied, shown

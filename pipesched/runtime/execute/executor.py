@@ -42,15 +42,21 @@ from pipesched.runtime.execute.building import (
 )
 from pipesched.runtime.execute.errors import BOUNDARY, Fault, Place, RunError
 from pipesched.runtime.execute.fingerprints import agree
-from pipesched.runtime.execute.frozen import check_frozen, wanting
 from pipesched.runtime.execute.imitated import Imitated
-from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, Tags
+from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, Tags, receives
 from pipesched.runtime.execute.passed import read_by
-from pipesched.runtime.execute.reduce import Held, Reduction
-from pipesched.runtime.execute.replicas import check_replicas, replicated
+from pipesched.runtime.execute.reduce import Reduction
+from pipesched.runtime.execute.replicas import Held, check_replicas, replicated
 from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.execute.stages import Keywords, Loss, Score, Stage
-from pipesched.runtime.execute.supported import check_left_out, check_one_holder, check_passed, check_supported
+from pipesched.runtime.execute.supported import (
+    check_frozen,
+    check_left_out,
+    check_one_holder,
+    check_passed,
+    check_supported,
+    wanting,
+)
 from pipesched.runtime.execute.tied import Note, Tied, exchanged, plain
 from pipesched.runtime.execute.transport import Channels
 from pipesched.runtime.execute.weights import Weights, batches
@@ -317,12 +323,7 @@ class Runtime:
         self._keywords = split_keywords(keywords, count, {held: x.module for held, x in self._stages.items()})
         self.losses, self._outputs, self._evaluates = {}, {}, evaluates
         self.instructions = instructions
-        self._receives = [
-            (index, Message.of(x, self.rank))
-            for index, instruction in enumerate(instructions)
-            for x in instruction.messages
-            if x.op.startswith("RECV")
-        ]
+        self._receives = receives(instructions, self.rank)
         self._due = self._posted = 0
         if not evaluates:
             self._reduction.begin()

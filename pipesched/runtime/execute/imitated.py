@@ -44,7 +44,7 @@ class Imitated(Channels):
         for message, boundary in receives.items():
             self._received[message] = _Posted(tuple(spec.empty(self.device) for spec in boundary), [])
 
-    def _release(self, message: Message) -> None:
+    def sent(self, message: Message) -> None:
         pass
 
 

@@ -13,6 +13,7 @@ checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipesched.runtime.execute.passed import read_by
@@ -75,6 +76,12 @@ class Message:
         number = f" {self.microbatch}" if self.microbatch >= 0 else ""
         far = f" for stage {self.other}" if self.other >= 0 else ""
         return f"{_WORDS[self.kind]}{number} of stage {self.stage}{far}, rank {self.source} to rank {self.target}"
+
+
+def receives(instructions: Sequence[Instruction], rank: int) -> list[tuple[int, Message]]:
+    """Return the messages that a rank receives, each with the index of its instruction, in the order of the list."""
+    parts = ((index, x) for index, instruction in enumerate(instructions) for x in instruction.messages)
+    return [(index, Message.of(x, rank)) for index, x in parts if x.op.startswith("RECV")]
 
 
 @dataclass(frozen=True, slots=True)

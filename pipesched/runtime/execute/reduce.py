@@ -21,13 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from pipesched.runtime.execute.messages import SYNC, TIED, Message
-from pipesched.runtime.execute.replicas import Replica, replicated
+from pipesched.runtime.execute.replicas import Held, Replica, replicated, trained
 from pipesched.runtime.execute.shapes import TensorSpec
 from pipesched.runtime.execute.tied import Tied, Weight
 from pipesched.runtime.execute.transport import Channels
 from pipesched.stream import Stream
-
-Held = tuple[int, int]  # route, stage
 
 
 class Reduction:
@@ -40,7 +38,7 @@ class Reduction:
         self._replicas = {held: [Replica(x) for x in replicated(module)] for held, module in modules.items()}
         self._holders: dict[nn.Parameter, set[Held]] = {}
         for held, module in modules.items():
-            for weight in _weights(module):
+            for weight in trained(module):
                 self._holders.setdefault(weight, set()).add(held)
         self._unreduced: dict[nn.Parameter, set[Held]] = {}
         self._synced: set[tuple[nn.Parameter, int]] = set()
@@ -53,7 +51,7 @@ class Reduction:
         self._before = {weight: weight.grad for weight in self._holders if weight.grad is not None}
         for held, parts in self._replicas.items():
             if any(part.views for part in parts):  # the next average will overwrite this memory
-                self._before |= {w: self._before[w].clone() for w in _weights(self._modules[held]) if w in self._before}
+                self._before |= {w: self._before[w].clone() for w in trained(self._modules[held]) if w in self._before}
         for weight in self._before:
             weight.grad = None
 
@@ -61,7 +59,7 @@ class Reduction:
     def reduce(self, stage: int) -> None:
         """Run REDUCE_GRAD: divide and average every copy of a stage here. A collective of its replicas."""
         for held in [held for held in self._modules if held[1] == stage]:
-            for weight in _weights(self._modules[held]):
+            for weight in trained(self._modules[held]):
                 left = self._unreduced[weight]
                 if held in left:
                     left.discard(held)
@@ -80,7 +78,7 @@ class Reduction:
         copies = self._stream.copies(stage)
         whole, mine_at, at = 1 << len(copies).bit_length() >> 1, copies.index(self._rank), copies.index(peer)
         takes = max(mine_at, at) >= whole and abs(mine_at - at) != whole  # the higher one takes the sum of the lower
-        for weight in _weights(self._modules[held]):
+        for weight in trained(self._modules[held]):
             if (weight, peer) not in self._synced:
                 self._synced.add((weight, peer))
                 mine = torch.zeros_like(weight) if weight.grad is None else weight.grad
@@ -135,7 +133,3 @@ class Reduction:
 def holders(stream: Stream, group: Sequence[Weight]) -> list[int]:
     """Return the ranks that hold a weight of a tied group, ascending."""
     return sorted({route.ranks[stage] for route in stream.placement for stage, _ in group})
-
-
-def _weights(module: nn.Module) -> list[nn.Parameter]:
-    return [weight for weight in module.parameters() if weight.requires_grad]

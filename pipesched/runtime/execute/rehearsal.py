@@ -22,6 +22,7 @@ from pipesched.runtime.execute.allocated import Bytes, counter
 from pipesched.runtime.execute.backward import NotSplit
 from pipesched.runtime.execute.executor import Runtime
 from pipesched.runtime.execute.imitated import drawn
+from pipesched.runtime.execute.replicas import trained
 from pipesched.runtime.execute.shapes import Boundary, dry_forward, gradients, specs
 from pipesched.runtime.execute.stage_bytes import LOST, StageBytes, predicted
 from pipesched.runtime.execute.stages import Stage
@@ -169,7 +170,7 @@ class _Measured:
 
     def __init__(self, stage: Stage, part: Part, count: Bytes) -> None:
         self._stage, self._part, self._count = stage, part, count
-        self._weights = [weight for weight in stage.module.parameters() if weight.requires_grad]
+        self._weights = trained(stage.module)
         self.entering = () if stage.number == 0 else stage.entering[0]
         self.leaving = () if stage.leaving is None else gradients(stage.leaving[0])
         self.kept: dict[str, int] = {}

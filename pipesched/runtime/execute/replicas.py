@@ -27,14 +27,16 @@ from pipesched.runtime.execute.exchange import everybody
 from pipesched.stream import Stream
 
 Held = tuple[int, int]  # route, stage
-
-
 _Card: TypeAlias = tuple[str, int, int, int]  # fingerprint, rank, route, stage
 
 
 def replicated(module: nn.Module) -> tuple[DistributedDataParallel, ...]:
     """Return the DDP wrappers of a stage: usually the stage itself, or some of its parts."""
     return tuple(part for part in module.modules() if isinstance(part, DistributedDataParallel))
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    return [weight for weight in module.parameters() if weight.requires_grad]
 
 
 @contextmanager
@@ -64,7 +66,7 @@ class Replica:
 
     def __init__(self, wrapper: DistributedDataParallel) -> None:
         self._wrapper = wrapper
-        self._weights = [weight for weight in wrapper.module.parameters() if weight.requires_grad]
+        self._weights = trained(wrapper.module)
         self._behind = False
         if wrapper.static_graph:
             self._begin()

@@ -25,8 +25,8 @@ from pipesched.runtime.execute.errors import (
     STEPS_DIFFER,
     Fault,
     Place,
+    fields,
     printable,
-    table,
     whole,
 )
 from pipesched.runtime.execute.fingerprints import ranks_text
@@ -62,15 +62,9 @@ class Beat:
             ValueError: if the data are not a beat.
         """
         try:
-            known = table(data)
-            state = next(state for state in (IDLE, RUNNING, DONE) if state == known["state"])
-            place, moves, steps, at = (
-                Place.of(known["place"]),
-                whole(known["moves"]),
-                whole(known["steps"]),
-                known["at"],
-            )
-            return cls(place, moves, steps, state, printable(at), outside=bool(known["outside"]))
+            place, moves, steps, at, outside, said = fields(data, "place", "moves", "steps", "at", "outside", "state")
+            state = next(state for state in (IDLE, RUNNING, DONE) if state == said)
+            return cls(Place.of(place), whole(moves), whole(steps), state, printable(at), outside=bool(outside))
         except (TypeError, KeyError, StopIteration) as error:
             raise ValueError("this is not the report of a rank") from error
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message
+from pipesched.runtime.execute.messages import ACTIVATION, GRADIENT, Message, receives
 from pipesched.runtime.execute.passed import read_by
 from pipesched.stream import BATCH, COMPUTES, Instruction, Stream
 
@@ -115,17 +115,12 @@ def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> in
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """
     instructions = stream.ranks[rank]
-    receives = [
-        (index, Message.of(x, rank))
-        for index, instruction in enumerate(instructions)
-        for x in instruction.messages
-        if x.op.startswith("RECV")
-    ]
+    incoming = receives(instructions, rank)
     found, due, posted = _Rank(stream, rank, stages), 0, 0
     for index, instruction in enumerate(instructions):
-        while due < len(receives) and receives[due][0] <= index:
+        while due < len(incoming) and incoming[due][0] <= index:
             due += 1
-        for at, message in receives[posted : due + AHEAD]:
+        for at, message in incoming[posted : due + AHEAD]:
             if at > index and instructions[at].op == BATCH:
                 break
             found.has(message, found.size(message))

@@ -218,7 +218,7 @@ class _Model:
             else:
                 group += [weight for weight in (one, other) if weight not in group]
         one, other = groups[0][:2]
-        where = "" if self._rank(one) != self._rank(other) else ", andare two tensors"
+        where = "" if self._rank(one) != self._rank(other) else ", and are two tensors"
         message = f"{_both(one, other)} begin with the same values{where}, but are not declared as tied"
         note = "each is trained on its own part of the gradient, so they diverge"
         help = f"`Runtime(tied={groups})` trains them as one weight; `tied=()` declares them separate"

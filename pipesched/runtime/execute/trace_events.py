@@ -20,28 +20,16 @@ Steps = Sequence[Sequence[Sequence[float]]]
 `recorder.Recorder.steps`."""
 
 
-def trace(stream: Stream, ranks: Mapping[int, Steps]) -> dict[str, object]:
-    """Return the trace of some ranks, with times relative to the first instruction of them all."""
-    return {**_head(stream), "traceEvents": _all_events(stream, ranks)}
-
-
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
-    """Return the trace as JSON, one event per line. base: nanoseconds of its first instruction on a clock that several
-    files share.
+    """Return the trace of some ranks as JSON, one event per line, with times relative to the first instruction of all.
+
+    base: nanoseconds of its first instruction on a clock that several files share.
     """
-    head = _head(stream) | ({"baseTimeNanoseconds": base} if base else {})
-    events = ",\n".join(map(json.dumps, _all_events(stream, ranks)))
-    return json.dumps(head)[:-1] + ', "traceEvents": [\n' + events + "\n]}\n"
-
-
-def _head(stream: Stream) -> dict[str, object]:
     about = {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint}
-    return {"displayTimeUnit": "ms", "otherData": about}
-
-
-def _all_events(stream: Stream, ranks: Mapping[int, Steps]) -> list[dict[str, object]]:
+    head = {"displayTimeUnit": "ms", "otherData": about, **({"baseTimeNanoseconds": base} if base else {})}
     zero = min((step[0][1] for steps in ranks.values() for step in steps if step), default=0.0)
-    return [event for rank, steps in sorted(ranks.items()) for event in _events(stream, rank, steps, zero)]
+    events = (json.dumps(x) for rank, steps in sorted(ranks.items()) for x in _events(stream, rank, steps, zero))
+    return json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(events) + "\n]}\n"
 
 
 def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[dict[str, object]]:

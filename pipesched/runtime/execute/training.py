@@ -38,13 +38,13 @@ from pipesched.runtime.execute.guard import LATE, Guard, finite
 from pipesched.runtime.execute.launch import START, Compared, Job, Measured
 from pipesched.runtime.execute.nets import Net
 from pipesched.runtime.execute.recorder import Recorder
+from pipesched.runtime.execute.replicas import Held
 from pipesched.stream import Instruction, Stream, loads
 
 _GROUP_TIMEOUT = timedelta(minutes=30)  # longer than the watchdog and the supervisor wait
 RATE = 0.05
 """The learning rate of plain gradient descent, in both kinds of training."""
 
-Held = tuple[int, int]
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
 """A step of an engine: takes inputs on ranks with stages that read them, and targets on the rank of the last stage;

@@ -143,32 +143,27 @@ class Channels:
         del self._received[message]
         return tuple(tensor.to(self.device) for tensor in posted.tensors)
 
-    def send(self, message: Message, tensors: Sequence[Tensor]) -> None:
-        """Post a send; with `blocking`, wait until it is received. The tensors must not change afterwards."""
-        self.post({message: tensors}, {})
-
     def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
-        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of the messages."""
+        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of the messages.
+
+        The tensors must not change afterwards.
+        """
         self._post(sends, receives)
         for message in receives if self.blocking else ():
             self._await(message, self._received[message])
         for message in sends if self.blocking else ():
-            self._release(message)
+            self.sent(message)
 
     def deliver(self, message: Message, tensors: Sequence[Tensor]) -> None:
         """Send a message, and wait until it is received."""
         self._post({message: tensors}, {})
-        self._release(message)
-
-    def sent(self, message: Message) -> None:
-        """Wait until a message has been received, if it is still in transit."""
-        self._release(message)
+        self.sent(message)
 
     def exchange(self, outgoing: Message, incoming: Message, tensor: Tensor) -> Tensor:
         """Swap tensors with another rank: post both, then wait for both."""
         self._post({outgoing: (tensor,)}, {incoming: (TensorSpec.of(tensor),)})
         (theirs,) = self.take(incoming)
-        self._release(outgoing)
+        self.sent(outgoing)
         return theirs
 
     def sweep(self) -> None:
@@ -181,7 +176,7 @@ class Channels:
     def finish(self) -> None:
         """Wait until all sent messages have been received."""
         for message in list(self._sent):
-            self._release(message)
+            self.sent(message)
 
     def _post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
         made: dict[Message, _Posted] = {}
@@ -220,8 +215,8 @@ class Channels:
         for number, posted in enumerate(owners):
             posted.works += works[number : number + 1] if len(works) == len(owners) else works
 
-    def _release(self, message: Message) -> None:
-        """Wait for a send, if it is still known, and release its tensors."""
+    def sent(self, message: Message) -> None:
+        """Wait until a message has been received, if it is still in transit, and release its tensors."""
         posted = self._sent.get(message)
         if posted is None:
             return
