@@ -8,6 +8,7 @@ ended without a result, the others have a few seconds. An empty line every secon
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import math
 import multiprocessing
@@ -37,6 +38,7 @@ def main() -> None:
     """Read jobs from stdin, one per line, and write one outcome per line to stdout, until stdin ends."""
     from pipesched.runtime.execute import training  # imports torch, once for all ranks
 
+    gc.freeze()  # a collection in a rank would copy every page of what is imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in _lines():
         job = Job.loads(line)
