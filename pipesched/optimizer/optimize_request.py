@@ -143,21 +143,26 @@ def target_of(request: Request) -> Target:
     return _target(request, placement, costs, bool(request.fused), None, sizes)
 
 
+def loaded(source: Source, request: Request) -> Loaded:
+    """Load the schedule of a request at its sizes."""
+    return load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
+
+
 def _target_at(source: Source, request: Request) -> Target:
     """Make the target from a schedule: its placement, sizes, costs and kind of backward."""
-    loaded = load(source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
-    schedule = loaded.schedule
+    found = loaded(source, request)
+    schedule = found.schedule
     if request.placement is not None:
         raise fail(Code.USAGE, "a placement is given, but the schedule has its own", help="leave one of them out")
-    require_costs(loaded)
-    costs = costs_of(request, schedule.placement, loaded.own_costs)
+    require_costs(found)
+    costs = costs_of(request, schedule.placement, found.own_costs)
     with_r = replace(SEARCHED, help="`--recompute any` decides R too") if (schedule.op == Op.R).any() else SEARCHED
     with_r.require(schedule, costs)
     require_right(schedule)
     if schedule.forward_only and request.fused is not None:
         raise fail(Code.USAGE, f"{schedule.name} has no backward", help="leave out --backward")
     fused = not schedule.forward_only and (not schedule.split if request.fused is None else request.fused)
-    return _target(request, whole(schedule), costs, fused, loaded, loaded.sizes)
+    return _target(request, whole(schedule), costs, fused, found, found.sizes)
 
 
 def whole(schedule: Schedule) -> Placement:

@@ -97,7 +97,7 @@ class Searcher:
             if best.value is not None and bound >= best.value:
                 break
             if n and self.meter.late:
-                best.stopped = f"time limit of {self.limits.seconds:g} s"
+                best.stopped = self.limits.reached
                 break
             if choice != best.choice and self._too_busy(choice, best):
                 best.proofs[choice] = ""

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipesched.common.library import sized
-from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, fail
 from pipesched.formats.readers import Loaded
 from pipesched.library.inputs import library
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Nowhere
-from pipesched.model.numbers import Value, plain, shown
+from pipesched.model.numbers import Value, plain
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.model.release import caps_by_rank
@@ -27,7 +26,7 @@ from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.baselines import relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
-from pipesched.optimizer.optimize_request import costs_of, require_costs, require_right, whole
+from pipesched.optimizer.optimize_request import costs_of, loaded, require_costs, require_right, whole
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.own.search import Search
 from pipesched.optimizer.proof.judge import judge
@@ -53,9 +52,9 @@ def only_by_order(request: Request) -> Loaded | None:
     """
     if request.source is None or request.placement is not None:
         return None
-    loaded = load(request.source, Options(request.parameters, max_ops=MAX_OPS, settings=request.settings))
-    schedule = loaded.schedule
-    costs = costs_of(request, schedule.placement, loaded.own_costs)
+    found = loaded(request.source, request)
+    schedule = found.schedule
+    costs = costs_of(request, schedule.placement, found.own_costs)
     if schedule.placement.left_out or not OPTIMIZER.takes(schedule, costs):  # no printed file leaves out a stage
         return None
     if SEARCHED.takes(schedule, costs):
@@ -68,7 +67,7 @@ def only_by_order(request: Request) -> Loaded | None:
     for what in _not_decided(request):
         message = f"for {schedule.name} only the order of its own operations is decided, without {what}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
-    return loaded
+    return found
 
 
 def _not_decided(request: Request) -> Iterator[str]:
@@ -121,7 +120,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
         return Optimum(
             instance, impossible=bool(search.impossible), reason=why, least=lower, least_by="the longest path"
         )
-    stopped = stopped or f"time limit of {shown(Fraction(request.limits.seconds))} s"
+    stopped = stopped or request.limits.reached
     said = [f"only the order of the operations of {called} is decided"]
     if search.given is not None and search.given > search.value:
         value = instance.costs.unit.text(Fraction(search.given, made.ticks.scale))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipesched.compile import Options, load
 from pipesched.diagnostics import Code, fail
 from pipesched.model.costs import UNIT, Costs
 from pipesched.model.numbers import plain, shown
@@ -27,7 +26,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
-from pipesched.optimizer.optimize_request import require_costs
+from pipesched.optimizer.optimize_request import costs_of, loaded, require_costs
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
 from pipesched.optimizer.proof.judge import judge
 from pipesched.optimizer.proof.slot_terms import Question
@@ -38,9 +37,8 @@ from pipesched.optimizer.slots.starts import starts
 from pipesched.optimizer.slots.windows import Window, fixed, is_mirrored, kept_slots, mirror
 from pipesched.optimizer.solve.engines.lrat import refutation
 from pipesched.optimizer.solve.engines.sat_engines import Effort, UnknownError, by_cadical
-from pipesched.optimizer.solve.instance import BOUNDED, MAX_OPS, Instance, placement_at, sizes_of
+from pipesched.optimizer.solve.instance import BOUNDED, Instance, placement_at, sizes_of
 from pipesched.optimizer.solve.meter import SECOND, Meter
-from pipesched.planning.workload import own_costs
 from pipesched.schedule_analysis import Analysis
 
 if TYPE_CHECKING:
@@ -200,8 +198,7 @@ def in_slots(request: Request, meter: Meter) -> Optimum:
     """
     given = None
     if request.source is not None:
-        options = Options(request.parameters, max_ops=MAX_OPS, settings=request.settings)
-        given = load(request.source, options)
+        given = loaded(request.source, request)
         require_costs(given)
         placement, own = given.schedule.placement, given.own_costs
         request = replace(request, fused=not given.schedule.split if request.fused is None else request.fused)
@@ -226,7 +223,7 @@ def in_slots(request: Request, meter: Meter) -> Optimum:
         search.offer(schedule, name)
     search.run(asked.sums()[0] * asked.tick)
     if search.best is None:
-        reason = "no order is within the caps" if search.impossible else _stopped(request)
+        reason = "no order is within the caps" if search.impossible else request.limits.reached
         least = Fraction(search.refuted[0] if search.refuted else 0, asked.scale)
         return Optimum(instance, impossible=search.impossible, reason=reason, least=least, least_by="a proof")
     return _answer(request, instance, search)
@@ -241,17 +238,12 @@ def _too_large(asked: Question) -> str:
     return ""
 
 
-def _stopped(request: Request) -> str:
-    return f"time limit of {shown(Fraction(request.limits.seconds))} s"
-
-
 def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
     """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
     if request.workload.cap is not None:
         option = "--overlap" if request.overlap else "--recompute"
         raise fail(Code.USAGE, f"with {option} a cap counts activations", help="give a number, such as --mem-cap 5")
-    costs = own_costs(request.workload, placement, own)
-    costs = costs if request.costs is None else request.costs.over(costs)
+    costs = costs_of(request, placement, own)
     costs.require_fit(placement.stages)
     costs = _as_printed(costs)
     caps = caps_by_rank(request.mem_cap, placement.ranks, zero=False)
@@ -282,7 +274,7 @@ def _answer(request: Request, instance: Instance, search: Search) -> Optimum:
     written: dict[str, object] = {"objective": "makespan", "backward": backward, "bound": None, "every": None}
     written |= {"recompute": instance.again} if instance.again else {}
     written |= {"schedule": plain(Fraction(search.value, scale)), "refuted": refuted}
-    told, stopped = judge(schedule, instance, written).accepted(), _stopped(request)
+    told, stopped = judge(schedule, instance, written).accepted(), request.limits.reached
     return answered(
         request, instance, schedule, written, told, source=search.source, stopped=stopped, said=search.notes
     )

@@ -230,11 +230,6 @@ class Stages:
         parts = tuple(map(sum, zip(*(parts for _, parts in made), strict=True)))
         return Times(forward, back, weights, self._messages(choice), parts)
 
-    def _between(self, zero: int) -> Device:
-        """Return the device with the rates that messages between copies reach."""
-        on = self.problem.on
-        return self._remembered(("between", zero), lambda: on.between(zero) if on else self.problem.device)
-
     def _remembered(self, key: Hashable, make: Callable[[], Made]) -> Made:
         if key not in self.memo:
             self.memo[key] = make()
@@ -243,7 +238,8 @@ class Stages:
     def _copies(self, x: Training) -> traffic.Shares:
         """Return the seconds of messages between copies for each parameter of a rank."""
         key = "copies", x.tensor, x.context, x.data, x.expert, x.zero
-        return self._remembered(key, lambda: traffic.shares(self.model, x, self._between(x.zero)))
+        on, device = self.problem.on, self.problem.device
+        return self._remembered(key, lambda: traffic.shares(self.model, x, on.between(x.zero) if on else device))
 
     def _flat(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
         """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies."""

@@ -79,7 +79,7 @@ def search(
     except KeyboardInterrupt:
         state.stopped = INTERRUPTED
     if not state.proved and not state.stopped:
-        state.stopped = f"time limit of {limits.seconds:g} s" if meter.late else "nothing is left to try"
+        state.stopped = limits.reached if meter.late else "nothing is left to try"
     return state
 
 

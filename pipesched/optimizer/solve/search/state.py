@@ -31,6 +31,11 @@ class Limits:
     workers: int = 2
     seed: int = 0
 
+    @property
+    def reached(self) -> str:
+        """The reason why a search stopped at its limit."""
+        return f"time limit of {self.seconds:g} s"
+
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
