@@ -215,6 +215,10 @@ class Terms:
         """Make terms with the placement and kind of backward of a schedule."""
         return cls(schedule.placement, costs, release, caps, bool((schedule.op == Op.B).any()), objective)
 
+    def whole_caps(self, parts: int) -> list[int | None]:
+        """Return the cap of each rank in 1 / `parts` of its unit, rounded down; None for a rank without one."""
+        return [None if cap is None else int(cap * parts // 1) for cap in self.caps or [None] * self.placement.ranks]
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of operations that run, by the names of their costs; without overlap slots."""

@@ -114,7 +114,7 @@ def problem(terms: Terms) -> Problem:
     shares = {Op.F: Fraction(1), Op.I: -release.at_input, Op.W: -release.at_weight, Op.B: Fraction(-1)}
     kept, trained = placement.wants[Result.GRADIENT].tolist(), placement.wants[Result.WEIGHTS].tolist()
     fine = lcm(*((x * y).denominator for x in sizes for y in shares.values()))
-    made.cap = [None if cap is None else int(cap * fine // 1) for cap in terms.caps or [None] * placement.ranks]
+    made.cap = terms.whole_caps(fine)
     back, counts = Op.B if terms.fused else Op.I, np.bincount(placement.route_of, minlength=placement.routes).tolist()
     for route in filter(lambda route: counts[route], range(placement.routes)):
         forward, chain, weights = _lines(route, placement.stages, back)

@@ -138,8 +138,7 @@ class Question:
         fine = self.fine = lcm(*(x.denominator for x in (*sizes, *less)))
         self.takes = {q: int(sizes[q[1]] * fine) for q in self.all}
         self.drops = {q: int(less[q[1]] * fine) for q in self.all}
-        ranks = terms.placement.ranks
-        self.cap = [None if cap is None else int(cap * fine // 1) for cap in terms.caps or [None] * ranks]
+        self.cap = terms.whole_caps(fine)
 
     def heads(self) -> dict[tuple[Op, Stage], int]:
         """Return the least start of the first F and the first I or B of each stage, by chains."""

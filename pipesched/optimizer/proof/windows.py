@@ -53,14 +53,14 @@ class Windows:
         alike = [line for line in mine if line.op == kind]
         if len(alike) < 2 or len({(self.work[line], self.gains[line]) for line in alike}) > 1:
             return
-        all_of_them, needed = Line(kind, -1, rank), {(x.route, x.stage) for x in alike}
+        all_of_them, needed = Line(kind, -1, rank), {line[1:] for line in alike}
         for table in (self.low, self.high):
             table[all_of_them] = sorted(x for line in alike for x in table.pop(line))
         self.length[all_of_them] = sum(self.length.pop(line) for line in alike)
         for facts in (self.rank, self.work, self.gains):
             facts[all_of_them] = [facts.pop(line) for line in alike][-1]
-        inputs = (line for line in mine if line.op == _NEEDS[kind])
-        self.inputs[all_of_them] = [line for line in inputs if line.route < 0 or line[1:] in needed]
+        needed.add(all_of_them[1:])
+        self.inputs[all_of_them] = [line for line in mine if line.op == _NEEDS[kind] and line[1:] in needed]
 
     def possible(self) -> bool:
         return all(low <= high for line in self.low for low, high in zip(self.low[line], self.high[line], strict=True))
