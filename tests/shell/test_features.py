@@ -77,7 +77,7 @@ def refusals(consumer: str, text: str) -> list[tuple[Code, str]]:
         if consumer in COMMANDS:
             pipesched.emit(source, to=COMMANDS[consumer])
         else:
-            pipesched.optimize(source, time_limit=2)
+            pipesched.optimize(source, time_limit=0)
     except PipeschedError as error:
         return [(d.code, d.message) for d in error.diagnostics]
     return []
