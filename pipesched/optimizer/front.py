@@ -219,11 +219,7 @@ def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, mete
 
 
 def _steps(free: Optimum) -> Iterator[Fraction]:
-    """Yield the relevant caps, from the least cap with a schedule to the peak of the answer without a cap.
-
-    Raises:
-        PipeschedError: PS225, they are too many.
-    """
+    """Yield the relevant caps, from the least with a schedule to the peak without a cap; raise PS225 for too many."""
     instance = free.instance
     problem, grain = instance.problem(), instance.grain
     least, most = int(least_cap(problem).max()) * problem.part, max(free.peak, default=Fraction(0))

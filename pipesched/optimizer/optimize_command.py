@@ -127,11 +127,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _folder(path: str | None) -> str | None:
-    """Return the folder of -o, created if it does not exist; None for a file.
-
-    Raises:
-        PipeschedError: PS225, if it cannot be made, or if the file holds a schedule.
-    """
+    """Return the folder of -o, created if absent; None for a file. Raises PS225 for a .ps file, or if it fails."""
     if path and path.endswith(".ps"):
         message = f"{path} can hold only one schedule, but each cap has its own"
         raise fail(Code.USAGE, message, help="-o DIR/ writes all of them; or name a .json or .txt file")
@@ -187,11 +183,7 @@ def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
 
 
 def _sizes(given: Given) -> dict[str, Value]:
-    """Return the value of each parameter.
-
-    Raises:
-        PipeschedError: PS225, if a parameter has several values.
-    """
+    """Return the value of each parameter; raise PipeschedError, PS225, if one has several values."""
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     return {**parameters, **one("optimize", flags.grid({**given, **dict.fromkeys(parameters)}))}
 

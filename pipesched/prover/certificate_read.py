@@ -92,11 +92,7 @@ def _none(_: str) -> object:
 
 
 def _real(tree: object) -> object:
-    """Return a value with its strings as they are in the file.
-
-    Raises:
-        PipeschedError: if a number is too large.
-    """
+    """Return a value with its strings as they are in the file; raise PS720 if a number is too large."""
     match tree:
         case str():
             return real(tree)

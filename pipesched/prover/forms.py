@@ -135,11 +135,7 @@ def _scaled(found: list[tuple[list[Form], Form]], number: Fraction) -> list[tupl
 
 
 def _constant(node: ast.Expression, scope: Scope) -> Form:
-    """Return an expression without costs as a form.
-
-    Raises:
-        NotAffine: its value is not a number.
-    """
+    """Return an expression without costs as a form; raise NotAffine if its value is not a number."""
     value = evaluate(node, scope)
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         return {UNIT: Fraction(value)} if value else {}

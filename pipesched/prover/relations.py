@@ -215,11 +215,7 @@ class Relations:
         return self.rank.reverse().apply_range(turn)
 
     def _drained(self, drain: Statement) -> Set:
-        """Return the points of a drain; its loop runs once for each earlier I without a W.
-
-        Raises:
-            Unsettled: the numbers of I and W are not proved.
-        """
+        """Return the points of a drain, whose loop runs once for each earlier I without a W; else raise Unsettled."""
         if drain.loops != 1:
             raise Unsettled("a `drain` in a loop")
         before = [x for x in self.statements if first(x) < first(drain) and _alike(x, drain)]

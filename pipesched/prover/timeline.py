@@ -205,11 +205,7 @@ class Timeline:
         return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
-        """Return the slots at the end of a path of tight edges from a slot that starts at 0.
-
-        Raises:
-            Unsettled: the set is not complete after some rounds.
-        """
+        """Return the slots at the end of a path of tight edges from a slot at 0; raise Unsettled after some rounds."""
         found = zero.union(tight.range())
         for _ in range(ROUNDS):
             fewer = zero.union(tight.intersect_domain(found).range())

@@ -65,11 +65,7 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
 
 
 def _answered(decision: Partition, request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
-    """Find the best alternative and its best order, and have the checker judge both.
-
-    Raises:
-        PipeschedError: PS702, no alternative has a schedule within the caps.
-    """
+    """Find the best alternative and its best order, and have the checker judge both; raise PS701 if none fits."""
     with meter.part(_SEARCH) as part:
         best = Searcher(decision, request.limits, progress, part).run()
     if best.choice is None or best.state is None or best.state.best is None:
@@ -195,11 +191,7 @@ def _layers(request: Request) -> int:
 
 
 def _scalar(key: str, cost: Cost | None) -> Fraction:
-    """Return the cost of one layer.
-
-    Raises:
-        PipeschedError: PS716, it is given by stage.
-    """
+    """Return the cost of one layer; raise PipeschedError, PS716, if it is given by stage."""
     if isinstance(cost, tuple | Grid) or cost is None:
         message = f"the cost {key} is given by stage, but stages follow from the partition"
         raise fail(
