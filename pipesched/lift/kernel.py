@@ -12,11 +12,11 @@ correct, and how long they take.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints, fresh, packed, places
+from pipesched.model.columns import Column, fresh, packed, places
 from pipesched.model.schedule import Schedule
 
 
@@ -49,7 +49,7 @@ class Kernel:
             return f"a kernel needs {schedule.ranks} ranks, at least one microbatch, and a nonnegative number of copies"
         if bool(schedule.second.any()):
             return "a kernel must not have overlap pairs"
-        if not np.array_equal(_in_order(schedule.op, schedule.stage), schedule.microbatch):
+        if not np.array_equal(in_order(schedule.op, schedule.stage), schedule.microbatch):
             return "the operations of a kind and stage are not in microbatch order"
         key = packed(schedule.stage, schedule.op)
         for rank in range(schedule.ranks):
@@ -65,35 +65,7 @@ class Kernel:
         return ""
 
 
-def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
-    """Return the schedule of m0 + copies * K microbatches: every rank runs its kernel `copies` more times.
-
-    Raises:
-        ValueError: if it is not a kernel of this schedule (`Kernel.fault`).
-    """
-    if fault := kernel.fault(schedule):
-        raise ValueError(fault)
-    pieces: list[Ints] = []
-    for rank in range(schedule.ranks):
-        order = np.arange(int(schedule.start[rank]), int(schedule.start[rank + 1]))
-        low, high = kernel.low[rank], kernel.high[rank]
-        pieces.append(np.concatenate([order[:high], np.tile(order[low:high], copies), order[kernel.after(rank) :]]))
-    at = np.concatenate(pieces)
-    m = kernel.least(schedule) + copies * kernel.microbatches
-    old = schedule.placement
-    op, stage = schedule.op[at], schedule.stage[at]
-    return replace(
-        schedule,
-        placement=replace(old, route_of=np.zeros(m, dtype=np.int32)),
-        op=op,
-        stage=stage,
-        microbatch=_in_order(op, stage),
-        second=np.zeros(len(at), dtype=np.bool_),
-        start=np.cumsum([0] + [len(x) for x in pieces], dtype=np.int64),
-    )
-
-
-def _in_order(op: Column, stage: Column) -> Column:
+def in_order(op: Column, stage: Column) -> Column:
     """Return the microbatch of every operation if the operations of each kind and stage run in microbatch order."""
     key = packed(stage, op)
     by_key = np.argsort(key, kind="stable")

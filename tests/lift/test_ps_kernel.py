@@ -14,13 +14,41 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.diagnostics import PipeschedError
 from pipesched.lift import writer
-from pipesched.lift.kernel import Kernel, unrolled
+from pipesched.lift.kernel import Kernel, in_order
 from pipesched.model.ops import Compute, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers.ps_texts import laws, read
 from tests.makers.strategies import SEEDS
+
+
+def unrolled(schedule: Schedule, kernel: Kernel, copies: int) -> Schedule:
+    """Return the schedule of m0 + copies * K microbatches: every rank runs its kernel `copies` more times.
+
+    Raises:
+        ValueError: if it is not a kernel of this schedule (`Kernel.fault`).
+    """
+    if fault := kernel.fault(schedule):
+        raise ValueError(fault)
+    pieces = []
+    for rank in range(schedule.ranks):
+        order = np.arange(int(schedule.start[rank]), int(schedule.start[rank + 1]))
+        low, high = kernel.low[rank], kernel.high[rank]
+        pieces.append(np.concatenate([order[:high], np.tile(order[low:high], copies), order[kernel.after(rank) :]]))
+    at = np.concatenate(pieces)
+    m = kernel.least(schedule) + copies * kernel.microbatches
+    old = schedule.placement
+    op, stage = schedule.op[at], schedule.stage[at]
+    return replace(
+        schedule,
+        placement=replace(old, route_of=np.zeros(m, dtype=np.int32)),
+        op=op,
+        stage=stage,
+        microbatch=in_order(op, stage),
+        second=np.zeros(len(at), dtype=np.bool_),
+        start=np.cumsum([0] + [len(x) for x in pieces], dtype=np.int64),
+    )
 
 
 def in_turn(words: list[str], ranks_of: list[int]) -> Schedule:

@@ -23,7 +23,6 @@ RANK_LOST = "PS823"
 BOUNDARY = "PS824"  # shapes or dtypes differ between two stages
 RAISED = "PS825"
 NOT_FINITE = "PS826"
-GRADIENTS_DIFFER = "PS827"
 UNSUPPORTED = "PS831"  # a module that would be trained wrongly, or not trained
 STEPS_DIFFER = "PS836"
 OUTSIDE = "PS837"  # a collective that is not part of the pipeline

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 BATCH, WIDTH, TOKENS, WORDS, HEADS = 4, 16, 6, 13, 2
-NETS = ("mlp", "transformer")
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
