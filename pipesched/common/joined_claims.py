@@ -38,7 +38,8 @@ class Number(Record):
     below: Values = _ONE
 
     def __getitem__(self, index: Ints) -> Number:
-        return Number(self.above[index], self.below[index])
+        of = (Values(x.of[index], x.least, x.most) if x.varies else x for x in (self.above, self.below))
+        return Number(*of)
 
     @property
     def whole(self) -> Values:

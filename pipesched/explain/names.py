@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from pipesched.common.library import takes
 from pipesched.diagnostics import Diagnostic
-from pipesched.language.evaluate import takes
 from pipesched.language.typecheck import Checked
 from pipesched.model.numbers import Value
 from pipesched.model.placement import Placement

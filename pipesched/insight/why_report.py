@@ -18,7 +18,6 @@ from pipesched.examine import Examination
 from pipesched.insight.batches import batch_of
 from pipesched.insight.period import Period
 from pipesched.insight.recognize import Known
-from pipesched.model.lists import Sited
 from pipesched.model.numbers import exact, ranges
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
@@ -29,6 +28,7 @@ from pipesched.support.record import Record
 from pipesched.support.source import Span
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, Causes, Gaps, Split, critical_path
+from pipesched.views.places import Sited
 from pipesched.views.tables import ratio, table
 
 TITLES = ("warm-up", "cool-down", "waits for\ncomputes", "waits for\nmessages", "imbalance")

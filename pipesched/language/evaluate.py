@@ -40,7 +40,6 @@ from pipesched.model.schedule import Schedule, Steps
 MAX_OPS = 2_000_000
 DIGITS = 30  # most digits of a parameter, as on the command line
 NOT_GIVEN = Costs()  # one for all, which keeps its ticks
-_A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,14 @@ def at_size(
         PipeschedError: PS2xx, with the place and the bindings.
     """
     with reported(checked.file.span.source):
-        names, values, placement = _placed(checked, parameters, max_ops)
+        names, values, placement = evaluated(checked, parameters, max_ops)
         costs = _costs(checked, names, placement)
         placement = replace(placement, slices=_slices(checked, names, placement))
         stated = (row for row in rows(Statement) if checked.items(getattr(ast, row.node)))
         owned = tuple(row.read.load()(checked, names, placement) for row in stated)
         programs = Programs(checked, names, placement, max_ops, deciding or costs)
-        keys, second = programs.run()
-    op, start = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)[programs.sites], programs.start
-    inside, steps = np.flatnonzero(op == Op.STEP), None
+        (op, keys, second), start = programs.run(), programs.start
+    inside, steps = np.flatnonzero(op == int(Op.STEP)), None
     if placement.frozen or len(inside):
         stepped, ranks = keys[inside] // placement.microbatches, np.searchsorted(start, inside, side="right") - 1
         op, kept = _wanted(checked, placement, op, programs.sites, keys)
@@ -92,15 +90,16 @@ def at_size(
         steps = Steps(ranks, stepped, np.searchsorted(kept, inside), _rule(checked, names), origin=origin)
         steps = steps if len(inside) and not steps.final(placement, op, start) else None
     m = placement.microbatches
-    narrow = keys.astype(np.int32) if placement.stages * m < 2**31 else keys  # numpy divides 32 bits much faster
+    narrow = keys.astype(np.int32, copy=False) if placement.stages * m < 2**31 else keys  # 32 bits divide much faster
     stage = narrow // m
+    narrow -= stage * m
     schedule = Schedule(
         checked.file.name.id,
         values,
         placement,
         op=op,
         stage=stage.astype(np.int32, copy=False),
-        microbatch=(narrow - stage * m).astype(np.int32, copy=False),
+        microbatch=narrow.astype(np.int32, copy=False),
         second=second,
         start=start,
         origin=programs,
@@ -118,28 +117,18 @@ def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, key
     return np.where(named & (wanted < 0), op, wanted), np.flatnonzero(named | (wanted >= 0))
 
 
-def placement_at(checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS) -> Placement:
-    """Return the placement of a checked file at a size, without running its order.
-
-    Raises:
-        PipeschedError: PS2xx, with the place.
-    """
-    with reported(checked.file.span.source):
-        return _placed(checked, parameters, max_ops)[2]
-
-
-def _placed(
+def evaluated(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
 ) -> tuple[Names, dict[str, Value], Placement]:
     """Evaluate everything before the order: the known names, the parameters, the placement."""
     names = Names(Budget.of(max_ops), checked.code)
-    values = _parameters(checked, parameters, names, max_ops)
-    if refused := _refused(checked, names):
+    values = parameters_of(checked, parameters, names, max_ops)
+    if refused := refusal(checked, names):
         raise PipeschedError(explained("sizes", [_requires(refused, names, checked)], checked, parameters, values))
     return names, values, place(checked, names, max_ops)
 
 
-def _refused(checked: Checked, names: Names) -> ast.Require | None:
+def refusal(checked: Checked, names: Names) -> ast.Require | None:
     """Evaluate lets and requirements, up to the first requirement that does not hold."""
     routes = dict.fromkeys(line.route.id for line in checked.items(ast.Stages) if line.route)
     for number, name in enumerate(routes):
@@ -150,15 +139,6 @@ def _refused(checked: Checked, names: Names) -> ast.Require | None:
         elif isinstance(item, ast.Require) and not names.number(item.condition):
             return item
     return None
-
-
-def takes(checked: Checked, parameters: Mapping[str, Value]) -> bool:
-    """Return True if the requirements of a file hold at a size; its placement and order are not run."""
-    names = Names(Budget.of(_A_LOOK), checked.code)
-    with suppress(PipeschedError), reported(checked.file.span.source):
-        _parameters(checked, parameters, names, _A_LOOK)
-        return _refused(checked, names) is None
-    return False
 
 
 def require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
@@ -179,7 +159,7 @@ def require_parameters(checked: Checked, given: Mapping[str, Value]) -> None:
         raise fail(Code.USAGE, f"parameter `{long[0]}` has more than {DIGITS} digits")
 
 
-def _parameters(checked: Checked, given: Mapping[str, Value], names: Names, max_ops: int) -> dict[str, Value]:
+def parameters_of(checked: Checked, given: Mapping[str, Value], names: Names, max_ops: int) -> dict[str, Value]:
     require_parameters(checked, given)
     values: dict[str, Value] = {}
     for name, declared in checked.parameters.items():

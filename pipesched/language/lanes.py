@@ -3,20 +3,20 @@
     rank r { let w = min(p - 1 - r, m)  repeat w { F }  for k in w .. m { F  B } }
 
         lanes                  0 1 2 3            one rank each
-        of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is carried along, `k` counts
-        F, B                   index in the iteration, of the iteration in the loop, of the loop in the rank
+        of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is repeated, `k` counts
+        F  B                   F B F B F B …      what an iteration writes, after one another: what the loop writes
 
-Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have bounds, so that only
-numbers that might exceed 62 bits are inspected. The arrays reproduce the operations of `operations` for programs that
-do not depend on what has run (`turns`). Any unusual program, above all one with a mistake, raises `Unsuited`; the
-programs then run operation by operation and report the mistake.
+Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have bounds: only numbers that
+might exceed 62 bits are inspected, and most take 32 bits. The arrays reproduce the operations of `operations` for
+programs that do not depend on what has run (`turns`). Any unusual program, above all one with a mistake, raises
+`Unsuited`; the programs then run operation by operation and report the mistake.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,13 @@ import numpy as np
 from pipesched.language import ast
 from pipesched.language.execution import WIDEST, Names
 from pipesched.language.translate import OPERATORS
-from pipesched.model.columns import Ints
+from pipesched.model.columns import Bools, Ints
 from pipesched.support.record import Record
 
 MOST = 1 << 22  # most lanes at a time
+NONE = -1  # the chunk or microbatch of an operation that does not name it
+_NARROW = 2**31
+_LONG = 64  # operations of a lane from which they are copied lane by lane
 
 
 class Unsuited(Exception):
@@ -41,8 +44,9 @@ class Values(Record):
     least: int = 0
     most: int = 1
 
-    def __getitem__(self, index: Ints) -> Values:
-        return replace(self, of=self.of[index]) if self.varies else self
+    def repeat(self, times: Ints | Bools) -> Values:
+        """Repeat the value of each lane the given number of times."""
+        return Values(np.repeat(self.of, times), self.least, self.most) if self.varies else self
 
     @property
     def varies(self) -> bool:
@@ -64,6 +68,13 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
     return min(ends), max(ends)
 
 
+def alike(*parts: Values) -> list[Any]:
+    """Return what the values are, in 64 bits if one of them may need them."""
+    if all(-_NARROW < part.least <= part.most < _NARROW for part in parts):
+        return [part.of for part in parts]
+    return [part.of.astype(np.int64, copy=False) if part.varies else part.of for part in parts]
+
+
 def arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a sum, a difference or a product."""
     least, most = _corners(by, a, b)
@@ -72,19 +83,17 @@ def arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
         least, most = _corners(by, a, b)
         if not -WIDEST < least <= most < WIDEST:
             raise Unsuited
-    return Values(by(a.of, b.of), least, most)
+    return Values(by(*alike(a, b, Values(0, least, most))[:2]), least, most)
 
 
 def division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
     """Return a quotient or a remainder, rounded down."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
-    narrow = all(-(2**31) < x.least <= x.most < 2**31 for x in (a, b))  # numpy divides 32 bits much faster than 64
-    quotient, of = (x.of.astype(np.int32) if narrow and x.varies else x.of for x in (a, b))
-    quotient = quotient // of
-    quotient = quotient.astype(np.int64) if isinstance(quotient, np.ndarray) else quotient
+    dividend, divisor = alike(a, b)
+    quotient = dividend // divisor
     if by is operator.mod:
-        return Values(a.of - quotient * b.of, min(b.least + 1, 0), max(b.most - 1, 0))
+        return Values(dividend - quotient * divisor, min(b.least + 1, 0), max(b.most - 1, 0))
     if b.least == b.most:
         return Values(quotient, *_corners(by, a, b))
     widest = max(abs(a.least), abs(a.most))
@@ -95,7 +104,7 @@ def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any],
     """Return the smallest or the largest of several values."""
     made = parts[0]
     for part in parts[1:]:
-        of = one_by_one(made.of, part.of) if made.varies or part.varies else by(made.of, part.of)
+        of = (one_by_one if made.varies or part.varies else by)(*alike(made, part))
         made = Values(of, by(made.least, part.least), by(made.most, part.most))
     return made
 
@@ -104,26 +113,22 @@ def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any],
 class Lanes:
     """Iterations side by side, and the names that are visible in them.
 
-    above: the enclosing lanes; iteration i belongs to lane index[i] there; index is None if they are the same lanes.
+    above: the enclosing lanes; times: how many of these lanes each of them has, None if they are the same lanes.
     """
 
     count: int
     names: Names
     functions: dict[str, ast.Let]
     above: Lanes | None = None
-    index: Ints | None = None
+    times: Ints | Bools | None = None
     values: dict[str, Values] = field(default_factory=dict)
-
-    def within(self, count: int, index: Ints | None) -> Lanes:
-        """Return lanes nested in these."""
-        return Lanes(count, self.names, self.functions, self, index)
 
     def value(self, name: str) -> Values:
         """Return the value of a name in each lane."""
         if name not in self.values:
             if self.above is not None:
                 value = self.above.value(name)
-                self.values[name] = value if self.index is None else value[self.index]
+                self.values[name] = value if self.times is None else value.repeat(self.times)
             elif isinstance(known := self.names.get(name), int):
                 self.values[name] = one(known)
             else:
@@ -150,7 +155,7 @@ class Lanes:
                 a, b = self.term(node.left), self.term(node.right)
                 _, makes, by = OPERATORS[sign]
                 if makes == "boolean":
-                    return Values(by(a.of, b.of))
+                    return Values(by(*alike(a, b)))
                 return division(by, a, b) if sign in ("//", "%") else arithmetic(by, a, b)
             case ast.Conditional():
                 return self._conditional(node)
@@ -161,7 +166,7 @@ class Lanes:
         if not condition.varies:
             return self.term(node.yes if condition.of else node.no)
         yes, no = self.term(node.yes), self.term(node.no)
-        made = np.where(condition.of, yes.of, no.of)
+        made = np.where(condition.of, *alike(yes, no))
         return Values(made, min(yes.least, no.least), max(yes.most, no.most))
 
     def _entry(self, entries: object, index: Values) -> Values:
@@ -174,101 +179,83 @@ class Lanes:
     def _call(self, name: str, parts: list[Values]) -> Values:
         if name in self.functions:
             made = self.functions[name]
-            inside = self.within(self.count, None)
-            inside.values = {x.id: part for x, part in zip(made.parameters or (), parts, strict=True)}
-            return inside.term(made.value)
-        if name == "min":
-            return chosen(min, np.minimum, parts)
-        if name == "max":
-            return chosen(max, np.maximum, parts)
+            values = {x.id: part for x, part in zip(made.parameters or (), parts, strict=True)}
+            return Lanes(self.count, self.names, self.functions, self, values=values).term(made.value)
         if name == "abs":
-            return chosen(max, np.maximum, [parts[0], arithmetic(operator.mul, parts[0], one(-1))])
-        raise Unsuited
+            parts = [parts[0], arithmetic(operator.mul, parts[0], one(-1))]
+        if name not in ("min", "max", "abs"):
+            raise Unsuited
+        return chosen(min, np.minimum, parts) if name == "min" else chosen(max, np.maximum, parts)
 
 
-class Batch(Record):
-    """The operations of one site: in which lanes (None: all), at which index, and their chunk and microbatch.
+class Written(Record):
+    """The operations of lanes, lane by lane: their number in each, or in all, and their columns.
 
-    second: the other part of the pair precedes it. drain: it stands for all missing W.
+    columns: sites, chunks and microbatches; a number stands for a column of it, None for a column of NONE.
     """
 
-    site: int
-    at: Any
-    lane: Ints | None = None
-    chunk: Values | None = None
-    microbatch: Values | None = None
-    second: bool = False
-    drain: bool = False
-
-    def behind(self, count: Any) -> Batch:
-        """Return the same operations, after `count` others in each lane."""
-        more = count if isinstance(count, int) or self.lane is None else count[self.lane]
-        return replace(self, at=self.at + more)
-
-    def around(self, index: Ints, before: Any) -> Batch:
-        """Return the same operations in the enclosing lanes. before: each lane's number of earlier operations."""
-        moved = self.behind(before)
-        return replace(moved, lane=index if self.lane is None else index[self.lane])
+    count: Any
+    columns: tuple[Any, ...] = (None, None, None)
 
 
 class Expansion:
     """Executes the statements of a program over lanes.
 
     sites: the operation that ends at each offset of the text. weights: the cost of an iteration of a loop, by id.
-    spent: the total cost of all runs.
+    spent: the total cost of all runs. second, drains: the sites of second parts of pairs, and of `drain W`.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:
         self.sites, self.weights = sites, weights
-        self.spent = 0
+        self.types: tuple[Any, ...] = np.min_scalar_type(-len(sites)), np.int16, np.int32
+        self.spent, self.second, self.drains = 0, set[int](), set[int]()
 
-    def block(self, statements: Iterable[ast.Statement], lanes: Lanes) -> tuple[Any, list[Batch]]:
-        """Return the number of operations that each lane writes, and the operations."""
-        count: Any = 0
-        made: list[Batch] = []
+    def block(self, statements: Iterable[ast.Statement], lanes: Lanes) -> Written:
+        """Return the operations that each lane writes."""
+        made: list[Written] = []
         for node in statements:
             match node:
                 case ast.Let(name=name, parameters=None):
                     lanes.values[name.id] = lanes.term(node.value)
-                    continue
                 case ast.Let(name=name):
                     lanes.functions[name.id] = node
-                    continue
                 case ast.Operation() | ast.Drain():
-                    more, batches = 1, [self._operation(node, lanes)]
+                    made.append(self._operation(node, lanes))
                 case ast.Overlap():
-                    second = replace(self._operation(node.second, lanes), at=1, second=True)
-                    more, batches = 2, [self._operation(node.first, lanes), second]
+                    made += self._operation(node.first, lanes), self._operation(node.second, lanes)
+                    self.second.add(self.sites[node.second.span.end])
                 case ast.For() | ast.Repeat():
-                    more, batches = self._loop(node, lanes)
+                    made.append(self._loop(node, lanes))
                 case ast.If():
-                    more, batches = self._if(node, lanes)
+                    made.append(self._if(node, lanes))
                 case _:
                     raise Unsuited
-            made += [batch.behind(count) for batch in batches]
-            count = count + more
-        return count, made
+        return self._joined(made, lanes.count)
 
-    def _operation(self, node: ast.Operation | ast.Drain, lanes: Lanes) -> Batch:
-        site, named = self.sites[node.span.end], node.microbatch if isinstance(node, ast.Operation) else None
-        chunk, microbatch = (None if part is None else lanes.term(part) for part in (node.chunk, named))
-        return Batch(site, 0, None, chunk, microbatch, drain=isinstance(node, ast.Drain))
+    def _operation(self, node: ast.Operation | ast.Drain, lanes: Lanes) -> Written:
+        site = self.sites[node.span.end]
+        if isinstance(node, ast.Drain):
+            self.drains.add(site)
+        named = node.microbatch if isinstance(node, ast.Operation) else None
+        both = zip((node.chunk, named), self.types[1:], strict=True)
+        return Written(1, (site, *(None if part is None else _index(lanes.term(part), type) for part, type in both)))
 
-    def _if(self, node: ast.If, lanes: Lanes) -> tuple[Any, list[Batch]]:
+    def _if(self, node: ast.If, lanes: Lanes) -> Written:
         condition = lanes.term(node.condition)
         if not condition.varies:
             return self.block(node.yes if condition.of else node.no, lanes)
-        count, made = np.zeros(lanes.count, dtype=np.int64), list[Batch]()
+        made = []
         for which, body in ((condition.of, node.yes), (~condition.of, node.no)):
-            index = np.flatnonzero(which)
-            if len(index) and body:
-                count[index], batches = self.block(body, lanes.within(len(index), index))
-                made += [batch.around(index, 0) for batch in batches]
-        return count, made
+            if body and (some := int(np.count_nonzero(which))):
+                part = self.block(body, Lanes(some, lanes.names, lanes.functions, lanes, which))
+                count = np.zeros(lanes.count, dtype=np.int64)
+                count[which] = part.count
+                made.append(Written(count, part.columns))
+        return self._joined(made, lanes.count)
 
-    def _loop(self, node: ast.For | ast.Repeat, lanes: Lanes) -> tuple[Any, list[Batch]]:
-        ends = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
-        low, high = (lanes.term(end) for end in ends)
+    def _loop(self, node: ast.For | ast.Repeat, lanes: Lanes) -> Written:
+        bounds = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
+        low, high = (lanes.term(bound) for bound in bounds)
         length = chosen(max, np.maximum, [arithmetic(operator.sub, high, low), one(0)])
         trips = np.broadcast_to(np.asarray(length.of, dtype=np.int64), lanes.count)
         if length.most * lanes.count > MOST and (length.most >= MOST or int(trips.sum()) > MOST):
@@ -276,17 +263,66 @@ class Expansion:
         total = int(trips.sum())
         self.spent += lanes.count + total * self.weights[id(node)]
         if not total:
-            return 0, []
-        index = np.repeat(np.arange(lanes.count), trips)
-        first = np.cumsum(trips) - trips
-        turn = np.arange(total) - first[index]
-        inside = lanes.within(total, index)
+            return Written(0)
+        inside, ends = Lanes(total, lanes.names, lanes.functions, lanes, trips), np.append(0, np.cumsum(trips))
         if isinstance(node, ast.For):
-            inside.values[node.variable.id] = arithmetic(operator.add, low[index], Values(turn, 0, length.most - 1))
-        each, batches = self.block(node.body, inside)
-        if isinstance(each, int):
-            before, count = turn * each, trips * each
-        else:
-            written = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
-            before, count = written[:-1] - written[first][index], written[first + trips] - written[first]
-        return count, [batch.around(index, before) for batch in batches]
+            turn = np.arange(total, dtype=np.int32) - np.repeat(ends[:-1].astype(np.int32), trips)
+            turns = Values(turn, 0, length.most - 1)
+            inside.values[node.variable.id] = arithmetic(operator.add, low.repeat(trips), turns)
+        made = self.block(node.body, inside)
+        each = made.count
+        count = trips * each if isinstance(each, int) else np.diff(np.append(0, np.cumsum(each))[ends])
+        return Written(_even(count), made.columns)
+
+    def _joined(self, parts: Sequence[Written], lanes: int) -> Written:
+        """Return the operations of statements that follow each other in each lane."""
+        parts = [part for part in parts if not isinstance(part.count, int) or part.count]
+        if len(parts) < 2:
+            return parts[0] if parts else Written(0)
+        count = sum(part.count for part in parts)
+        even = isinstance(count, int)
+        shape: tuple[int, ...] = (lanes, count) if even else (int(count.sum()),)
+        at: Any = 0 if even else np.cumsum(count) - count
+        runs = []
+        for part in parts:
+            runs.append(
+                [(np.s_[:, at : at + part.count], ...)] if even else _runs(at, np.broadcast_to(part.count, lanes))
+            )
+            at = at + part.count
+        columns = zip(zip(*(part.columns for part in parts), strict=True), self.types, strict=True)
+        return Written(_even(count), tuple(_filled(shape, type, values, runs) for values, type in columns))
+
+
+def _filled(shape: tuple[int, ...], type: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
+    """Return a column of the operations of several statements, each of which has runs of it; None if all are NONE."""
+    if all(value is None for value in values):
+        return None
+    column = np.empty(shape, dtype=type)
+    for value, places in zip(values, runs, strict=True):
+        value = NONE if value is None else value
+        for to, of in places:
+            column[to] = value.reshape(*shape[:-1], -1)[of] if isinstance(value, np.ndarray) else value
+    return column.reshape(-1)
+
+
+def _index(value: Values, type: Any) -> Any:
+    """Return chunks or microbatches; raise Unsuited if a column of the type cannot hold them."""
+    value = value.looked_at
+    if value.least < 0 or value.most > np.iinfo(type).max:
+        raise Unsuited
+    return value.of
+
+
+def _even(count: Any) -> Any:
+    """Return one number if all lanes have equally many operations."""
+    return count if isinstance(count, int) or (count != count[0]).any() else int(count[0])
+
+
+def _runs(begin: Ints, times: Ints) -> list[tuple[Any, Any]]:
+    """Return where the operations of a part go, and which of the part they are: lane by lane if a lane has many."""
+    end = np.cumsum(times)
+    first = end - times
+    if len(begin) * _LONG > end[-1]:
+        return [(np.repeat(begin - first, times) + np.arange(end[-1]), ...)]
+    rows = zip(begin.tolist(), first.tolist(), times.tolist(), strict=True)
+    return [(slice(to, to + many), slice(of, of + many)) for to, of, many in rows]

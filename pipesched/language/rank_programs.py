@@ -22,6 +22,7 @@ from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
+from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
 
@@ -50,16 +51,16 @@ class Programs:
         self.letters = frozenset(site.op for site in self.checked.sites)
         self.again = Budget.of(self.max_ops)  # for runs that only find places
 
-    def run(self) -> tuple[Ints, Bools]:
-        """Return the keys (stage * microbatches + microbatch) and overlap flags of all ranks.
+    def run(self) -> tuple[Column, Column, Bools]:
+        """Return the kinds, keys (stage * microbatches + microbatch) and overlap flags of all ranks.
 
         Raises:
             PipeschedError: PS2xx, from the file's own operations.
         """
         assigned = self._assign()
         self.functions = [self._function(item) for item in assigned]
-        self.sites, keys, flags, self.start = self._beside(assigned) or self._one_by_one()
-        return keys, flags
+        self.sites, op, keys, flags, self.start = self._beside(assigned) or self._one_by_one()
+        return op, keys, flags
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
         """Return the programs of all ranks as arrays; None if arrays cannot reproduce them."""
@@ -73,6 +74,7 @@ class Programs:
     def _one_by_one(self) -> Expanded:
         """Return the programs of all ranks, one rank after another."""
         sites, keys, second = [], [], []
+        kinds = np.array([Op[site.op] for site in self.checked.sites], dtype=np.int8)
         start = np.zeros(self.placement.ranks + 1, dtype=np.int64)
         for rank, emitter in enumerate(self._emitters()):
             sites.append(np.array(emitter.sites, dtype=np.int32))
@@ -84,7 +86,8 @@ class Programs:
                 raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[np.concatenate(second)] = True
-        return np.concatenate(sites), np.concatenate(keys), flags, start
+        site = np.concatenate(sites)
+        return site, kinds.take(site), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterable[Emitter]:
         """Run the programs of all ranks, one after the other; a rule completes or moves their operations afterwards."""

@@ -8,8 +8,7 @@ than such counts is `Unsuited`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
@@ -17,44 +16,33 @@ import numpy as np
 
 from pipesched.language import ast
 from pipesched.language.execution import Names
-from pipesched.language.lanes import Batch, Expansion, Lanes, Unsuited, Values
+from pipesched.language.lanes import NONE, Expansion, Lanes, Unsuited, Values
 from pipesched.language.typecheck import Checked
-from pipesched.model.columns import Bools, Column, Ints, among, fresh, small
+from pipesched.model.columns import Bools, Column, Ints, fresh, small
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
 from pipesched.support.record import Record
 
-AT_ONCE = 1 << 16  # operations that are written side by side, approximately
-NONE = -1
+AT_ONCE = 1 << 18  # operations of ranks whose programs run side by side, approximately
+_CACHED = 1 << 16  # operations that are sorted at once, approximately
 
-Expanded: TypeAlias = tuple[Column, Ints, Bools, Ints]
-"""Sites, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the offsets by rank."""
+Expanded: TypeAlias = tuple[Column, Column, Column, Bools, Ints]
+"""Sites, kinds, keys (stage * microbatches + microbatch) and overlap flags of all ranks, and the offsets by rank."""
 
 
 class Columns(Record):
-    """The operations of consecutive ranks: site, chunk, microbatch as columns, NONE if not named.
+    """The operations of consecutive ranks: their number by rank; site, chunk and microbatch, NONE if not named."""
 
-    microbatch: None if no operation names its microbatch. second: the second operation of a pair. start: the offsets by
-        rank.
-    """
-
+    lengths: Ints
     site: Column
     chunk: Column
-    microbatch: Column | None
-    second: Bools
-    start: Ints
+    microbatch: Column
 
     def repeat(self, times: Ints) -> Columns:
         """Repeat each operation the given number of times."""
-        site, chunk, second = (np.repeat(column, times) for column in (self.site, self.chunk, self.second))
-        microbatch = None if self.microbatch is None else np.repeat(self.microbatch, times)
-        return Columns(site, chunk, microbatch, second, _ends(times)[self.start])
-
-    @cached_property
-    def lengths(self) -> Ints:
-        """The number of operations by rank."""
-        return np.diff(self.start)
+        columns = (np.repeat(column, times) for column in (self.site, self.chunk, self.microbatch))
+        return Columns(np.diff(_ends(times)[_ends(self.lengths)]), *columns)
 
 
 class Chunks(Record):
@@ -64,31 +52,35 @@ class Chunks(Record):
     """
 
     first: Ints
-    low: Ints
-    end: Ints
-    key: Ints
+    low: Column
+    end: Column
+    key: Column
 
     @classmethod
     def of(cls, placement: Placement, ranks: Sequence[int]) -> Chunks:
-        """Return the chunks of these ranks in a placement."""
-        held = [placement.chunks(rank) for rank in ranks]
-        m, each = placement.microbatches, (one for chunks in held for one in chunks)
-        rows = [(*placement.ranges[route], stage * m) for route, stage in each]
-        low, end, key = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-        return cls(_ends(np.array([len(chunks) for chunks in held])), low, end, key)
+        """Return the chunks of these consecutive ranks in a placement."""
+        order, first = placement.by_rank
+        first = first[ranks[0] : ranks[-1] + 2]
+        route, stage = np.divmod(order[first[0] : first[-1]], placement.stages)
+        narrow = placement.stages * placement.microbatches < 2**31  # numpy divides 32 bits much faster
+        low, end = np.array(placement.ranges, dtype=np.int32 if narrow else np.int64).T[:, route]
+        return cls(first - first[0], low, end, (stage * placement.microbatches).astype(low.dtype))
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
         """Return each operation's chunk, and the queue from which a W takes the oldest: of its chunk or its rank."""
-        many, bare = np.diff(self.first), made.chunk == NONE
-        count = many[:1] if (many == many[0]).all() else np.repeat(many, made.lengths)
-        of_all = weights & bare & (count > 1)
-        if (made.chunk >= count).any() or (bare & ~of_all & (count != 1)).any():
+        many, first = small(np.diff(self.first)), np.repeat(small(self.first)[:-1], made.lengths)
+        if (made.chunk >= np.repeat(many, made.lengths)).any():
             raise Unsuited
-        first = np.repeat(small(self.first[:-1]), made.lengths)
-        unit = small(first + np.maximum(made.chunk, 0))
-        if of_all.any() and (weights & ~bare & (count > 1)).any():
+        unit = made.chunk.astype(first.dtype)
+        unit += first
+        if not (bare := made.chunk == NONE).any():
+            return unit, unit
+        unit[bare] = first[bare]
+        odd, several = (np.repeat(which, made.lengths) for which in (many != 1, many > 1))
+        of_all = weights & bare & several
+        if (bare & ~of_all & odd).any() or (of_all.any() and (weights & ~bare & several).any()):
             raise Unsuited
-        return unit, small(first) if of_all.any() else unit
+        return unit, first if of_all.any() else unit
 
 
 def functions_of(checked: Checked) -> dict[str, ast.Let]:
@@ -102,7 +94,8 @@ class Arrays:
     def __init__(self, checked: Checked, names: Names, placement: Placement, most: int) -> None:
         self.names, self.placement, self.most = names, placement, most
         self.ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
-        self.kinds = {Op(kind) for kind in self.ops.tolist()}
+        turns = ([op in kinds for kinds in (*_TURNS, [op])].index(True) for op in map(Op, self.ops.tolist()))
+        self.turns = np.array([*turns, len(_TURNS) + 1])
         self.functions = functions_of(checked)
         sites = {site.span.end: number for number, site in enumerate(checked.sites)}
         self.expansion = Expansion(sites, checked.weights)
@@ -113,46 +106,57 @@ class Arrays:
         Raises:
             Unsuited: if they must run operation by operation; nothing is charged then.
         """
-        parts = [self._beside(programs[ranks[0]], ranks) for ranks in self._ranges(programs)]
-        if self.expansion.spent > self.names.budget.left or sum(len(keys) for _, keys in parts) > self.most:
+        few, parts = self._few(AT_ONCE), list[tuple[Column, ...]]()
+        for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
+            parts += self._beside(programs, list(ranks))
+        site, op, keys, lengths = map(np.concatenate, zip(*parts, strict=True))
+        if self.expansion.spent > self.names.budget.left or len(site) > self.most:
             raise Unsuited
         self.names.budget.pay(self.expansion.spent)
-        site = np.concatenate([made.site for made, _ in parts])
-        second = np.concatenate([made.second for made, _ in parts])
-        start = _ends(np.concatenate([made.lengths for made, _ in parts]))
-        return site, np.concatenate([keys for _, keys in parts]), second, start
+        return site, op, keys, self._among(self.expansion.second, site), _ends(lengths)
 
-    def _ranges(self, programs: Sequence[ast.Rank]) -> Iterator[list[int]]:
-        """Yield groups of consecutive ranks with the same program, small enough for their columns to stay in caches."""
+    def _few(self, operations: int) -> int:
+        """Return the number of ranks that have so many operations, approximately, if the ranks have equally many."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
-        few = max(AT_ONCE // max(each, 1), 1)
-        for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
-            yield list(ranks)
+        return max(operations // max(each, 1), 1)
 
-    def _beside(self, item: ast.Rank, ranks: list[int]) -> tuple[Columns, Ints]:
-        """Return the operations of consecutive ranks, and their keys."""
+    def _beside(self, programs: Sequence[ast.Rank], ranks: list[int]) -> Iterator[tuple[Column, ...]]:
+        """Yield the operations of consecutive ranks of one program: sites, kinds, keys, and the number by rank."""
+        item = programs[ranks[0]]
         lanes = Lanes(len(ranks), self.names, dict(self.functions))
         if isinstance(item.rank, ast.Name) and id(item.rank) not in self.names.code:
-            lanes.values[item.rank.id] = Values(np.array(ranks, dtype=np.int64), ranks[0], ranks[-1])
+            lanes.values[item.rank.id] = Values(np.array(ranks, dtype=np.int32), ranks[0], ranks[-1])
         self.expansion.spent += self.expansion.weights[id(item)] * len(ranks)
-        count, batches = self.expansion.block(item.body, lanes)
-        start = _ends(np.broadcast_to(count, len(ranks)))
+        written = self.expansion.block(item.body, lanes)
+        start = _ends(np.broadcast_to(written.count, len(ranks)))
         if start[-1] > self.most:
             raise Unsuited
-        made, chunks = _gathered(batches, start), Chunks.of(self.placement, ranks)
-        if any(batch.drain for batch in batches):
-            drain = np.zeros(len(self.ops), dtype=np.bool_)
-            drain[[batch.site for batch in batches if batch.drain]] = True
-            made = made.repeat(self._drained(made, chunks, drain[made.site]))
-            if made.start[-1] > self.most:
-                raise Unsuited
-        return made, self._keys(made, chunks)
+        columns = zip(written.columns, self.expansion.types, strict=True)
+        filled = (np.asarray(NONE if x is None else x, dtype=type) for x, type in columns)
+        whole = [np.broadcast_to(column, start[-1]) for column in filled]
+        few = self._few(_CACHED)
+        for low in range(0, len(ranks), few):
+            cut = start[low : low + few + 1]
+            made = Columns(np.diff(cut), *(column[cut[0] : cut[-1]] for column in whole))
+            chunks = Chunks.of(self.placement, ranks[low : low + few])
+            if self.expansion.drains:
+                made = made.repeat(self._drained(made, chunks, self._among(self.expansion.drains, made.site)))
+                if len(made.site) > self.most:
+                    raise Unsuited
+            op = self.ops.take(made.site)
+            yield made.site, op, self._keys(made, chunks, op), made.lengths
+
+    def _among(self, sites: Collection[int], column: Column) -> Bools:
+        """Return a mask of the operations of these sites."""
+        if not sites:
+            return np.zeros(len(column), dtype=np.bool_)
+        return np.isin(np.arange(len(self.ops)), list(sites)).take(column)
 
     def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
         """Return 1 per operation; for a drain, the number of I before it without a W or an earlier drain."""
-        op = self.ops[made.site]
-        _, unit = chunks.units(made, weights := op == Op.W)
-        change = (op == Op.I).astype(np.int64) - (weights & ~drains)
+        op = self.ops.take(made.site)
+        _, unit = chunks.units(made, weights := op == int(Op.W))
+        change = (op == int(Op.I)).astype(np.int64) - (weights & ~drains)
         order = np.argsort(unit, kind="stable")
         total = np.cumsum(change[order])
         here = np.flatnonzero(drains[order])
@@ -166,40 +170,48 @@ class Arrays:
         times[order[here]] = length
         return times
 
-    def _keys(self, made: Columns, chunks: Chunks) -> Ints:
+    def _keys(self, made: Columns, chunks: Chunks, op: Column) -> Column:
         """Return stage * microbatches + microbatch for each operation."""
-        op = self.ops[made.site]
-        unit, of_weights = chunks.units(made, op == Op.W)
-        keys = np.zeros(len(op), dtype=np.int64)
-        for kinds, mirror in zip(_TURNS, (False, self.placement.slices > 1), strict=True):
-            self._turn(made, chunks, unit, np.flatnonzero(among(op, self.kinds & kinds)), keys, mirror)
+        unit, of_weights = chunks.units(made, op == int(Op.W))
+        keys = self._turns(made, chunks, unit)
         for kind, oldest in OLDEST.items():
-            if kind not in self.kinds or not len(at := np.flatnonzero(op == kind)):
+            at, source = (np.flatnonzero(op == int(x)) for x in (kind, oldest))
+            if not len(at):
                 continue
-            source, named = np.flatnonzero(op == oldest), made.microbatch
-            if self.placement.slices > 1 and kind in RESTORES:
-                raise Unsuited
-            if named is not None and ((named[at] != NONE).any() or len(np.unique(keys[source])) < len(source)):
+            twice = (made.microbatch[source] != NONE).any() and len(np.unique(keys[source])) < len(source)
+            if twice or (made.microbatch[at] != NONE).any() or (self.placement.slices > 1 and kind in RESTORES):
                 raise Unsuited
             _follow(at, source, of_weights if kind is Op.W else unit, keys)
         return keys
 
-    def _turn(self, made: Columns, chunks: Chunks, unit: Column, at: Ints, keys: Ints, mirror: bool) -> None:
-        """Fill in the keys of operations that take their chunk's next microbatch, or all name their microbatch."""
-        of = unit[at]
-        if made.microbatch is not None and (named := made.microbatch[at] != NONE).any():
-            microbatch = made.microbatch[at]
-            if not (named & (chunks.low[of] <= microbatch) & (microbatch < chunks.end[of])).all():
+    def _turns(self, made: Columns, chunks: Chunks, unit: Column) -> Column:
+        """Return the keys of operations that take their chunk's next microbatch, or name one; others have any key.
+
+        The operations are sorted by what takes turns (`_TURNS`, then others) and chunk.
+        """
+        size, others = len(chunks.low), len(_TURNS)
+        of = small(self.turns * size).take(made.site)
+        if (named := made.microbatch != NONE).any():
+            if any(len(np.unique(named[of == turn * size])) > 1 for turn in range(others)):
                 raise Unsuited
-            keys[at] = chunks.key[of] + microbatch
-            return
-        count = np.bincount(of, minlength=len(chunks.low))
-        if (count > chunks.end - chunks.low).any():
+            of[named] = others * size
+        of += unit
+        count = np.bincount(of, minlength=(others + 1) * size)
+        if (count[: others * size] > np.tile(chunks.end - chunks.low, others)).any():
             raise Unsuited
-        turn = np.arange(len(at)) + np.repeat(chunks.low - np.cumsum(count) + count, count)
-        if mirror:
-            turn = mirrored(turn, self.placement.slices)
-        keys[at[np.argsort(of, kind="stable")]] = turn + np.repeat(chunks.key, count)
+        begin = np.cumsum(count) - count
+        turn = np.arange(len(of), dtype=chunks.key.dtype)
+        turn -= np.repeat((begin - np.tile(chunks.low, others + 1)).astype(turn.dtype), count)
+        if self.placement.slices > 1:
+            turn[begin[size] : begin[2 * size]] = mirrored(turn[begin[size] : begin[2 * size]], self.placement.slices)
+        turn += np.repeat(np.tile(chunks.key, others + 1), count)
+        keys = np.empty_like(turn)
+        keys[np.argsort(of, kind="stable")] = turn
+        of, microbatch = unit[named], made.microbatch[named]
+        if ((microbatch < chunks.low[of]) | (microbatch >= chunks.end[of])).any():
+            raise Unsuited
+        keys[named] = chunks.key[of] + microbatch
+        return keys
 
 
 _TURNS = [
@@ -209,7 +221,7 @@ _TURNS = [
 """The kinds that take turns together."""
 
 
-def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
+def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:
     """Fill in the keys of operations; the n-th operation of a unit has the microbatch of the n-th source in it."""
     at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
@@ -224,22 +236,3 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Ints) -> None:
 def _ends(count: Ints) -> Ints:
     """Return where each of several runs begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])
-
-
-def _gathered(batches: Sequence[Batch], start: Ints) -> Columns:
-    """Return the written operations, each at its place."""
-    size = int(start[-1])
-    chunk, site = np.full(size, NONE, dtype=np.int32), np.zeros(size, dtype=np.int32)
-    microbatch = chunk.copy() if any(batch.microbatch is not None for batch in batches) else None
-    second = np.zeros(size, dtype=np.bool_)
-    for batch in batches:
-        at = (start[:-1] if batch.lane is None else start[batch.lane]) + batch.at
-        site[at] = batch.site
-        if batch.second:
-            second[at] = True
-        for column, values in ((chunk, batch.chunk), (microbatch, batch.microbatch)):
-            if values is not None and column is not None:
-                if (values.least < 0 and np.any(values.of < 0)) or values.most >= 2**31:
-                    raise Unsuited
-                column[at] = np.asarray(values.of, dtype=column.dtype)
-    return Columns(site, chunk, microbatch, second, start)

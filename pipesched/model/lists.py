@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 import numpy as np
 
@@ -42,15 +42,6 @@ class Origin(Protocol):
     """The lookup of the place of the i-th operation (or instruction), counted over all ranks."""
 
     def place(self, index: int) -> Place: ...
-
-
-@runtime_checkable
-class Sited(Protocol):
-    """An origin in which few spans make many operations, so it can return all places at once."""
-
-    def sited(self) -> tuple[Column, Sequence[Span]]:
-        """Return the index of each operation's span, shape (operations,), and the spans."""
-        ...
 
 
 class Nowhere:

@@ -116,7 +116,7 @@ def shown(value: Fraction | int) -> str:
 
 _digits: ContextVar[int | None] = ContextVar("digits", default=None)
 _FINEST = 12  # most decimals of per cent
-_SMALL = 1000  # a fraction with a larger denominator is not clearer than a percentage
+SMALL = 1000  # a fraction with a larger denominator is not clearer than a percentage
 
 
 @contextmanager
@@ -143,14 +143,9 @@ def percent(value: Fraction, sign: str = "") -> str:
     return (text.rstrip("0").rstrip(".") if decimals else text) + " %"
 
 
-def ratio(value: Fraction) -> str:
-    """Format a share with its exact value: ``3/19 = 15.8 %``; 0, 1 and large fractions only as a percentage."""
-    return f"{value} = {percent(value)}" if 1 < value.denominator < _SMALL else percent(value)
-
-
 def share(value: Fraction) -> str:
     """Format a share, percentage first: ``15.8 % (3/19)``."""
-    return f"{percent(value)} ({value})" if 1 < value.denominator < _SMALL else percent(value)
+    return f"{percent(value)} ({value})" if 1 < value.denominator < SMALL else percent(value)
 
 
 def plain(value: Fraction | int) -> int | str:

@@ -173,12 +173,13 @@ class Placement(Record):
 
     def chunks(self, rank: int) -> list[tuple[int, int]]:
         """Return (route, stage) for every chunk of a rank, by route, then by stage."""
-        order, first = self._by_rank
+        order, first = self.by_rank
         held = order[first[rank] : first[rank + 1]]
         return [divmod(int(x), self.stages) for x in held]
 
     @cached_property
-    def _by_rank(self) -> tuple[Column, Column]:
+    def by_rank(self) -> tuple[Column, Column]:
+        """The chunks (route * stages + stage) of all ranks, and where those of each rank begin, shape (ranks + 1,)."""
         flat = self.rank_of.ravel()
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.ranks + 1))

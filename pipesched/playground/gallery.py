@@ -25,10 +25,10 @@ from pipesched.explain import catalogue
 from pipesched.formats.readers import checked
 from pipesched.library.inputs import read
 from pipesched.model.columns import Column, Ints
-from pipesched.model.lists import Sited
 from pipesched.model.ops import COMPUTES, COPIES, Result
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
+from pipesched.views.places import Sited
 
 MOST = 1 << 17
 """Operations of the largest entries."""

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipesched.common.library import takes
 from pipesched.diagnostics import PipeschedError, fail
 from pipesched.formats.readers import checked
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
-from pipesched.language.evaluate import takes
 from pipesched.language.typecheck import Checked
 from pipesched.prover.certificate_read import Certificate, damaged, part
 from pipesched.prover.codes import ProverCode

@@ -8,11 +8,11 @@ from fractions import Fraction
 from functools import cached_property
 
 from pipesched import compile as compiler
+from pipesched.common.library import takes
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.formats.readers import Loaded, checked
 from pipesched.language.claims import judge_all
-from pipesched.language.evaluate import takes
 from pipesched.model.costs import Costs
 from pipesched.prover.sizes import ascending
 from pipesched.report.report import Report

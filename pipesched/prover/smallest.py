@@ -17,13 +17,13 @@ from math import lcm, prod
 
 from pipesched import compile as compiler
 from pipesched import render
+from pipesched.common.library import placement_at, takes
 from pipesched.compile import Options
 from pipesched.diagnostics import Code, PipeschedError, fail
 from pipesched.examine import Examination
 from pipesched.formats.readers import checked, reader_of
 from pipesched.language import ast
 from pipesched.language.claims import COSTS
-from pipesched.language.evaluate import placement_at, takes
 from pipesched.language.typecheck import Checked
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import Value

@@ -7,16 +7,28 @@ schedules only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 
 from pipesched.model.columns import Column
-from pipesched.model.lists import Sited
 from pipesched.model.schedule import Schedule
 from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 BOUND = 2_000
 """Limit on the operations for which bindings are looked up."""
+
+
+@runtime_checkable
+class Sited(Protocol):
+    """An origin in which few spans make many operations, so it can return all places at once."""
+
+    def sited(self) -> tuple[Column, Sequence[Span]]:
+        """Return the index of each operation's span, shape (operations,), and the spans."""
+        ...
+
 
 _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 

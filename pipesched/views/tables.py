@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from pipesched.model import numbers
+from pipesched.model.numbers import SMALL, percent
 from pipesched.model.units import NO_UNIT, Unit
 from pipesched.render import clean, columns
 
@@ -40,8 +40,10 @@ def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
 
 
 def ratio(value: Fraction | None) -> str:
-    """Return ``3/19 = 15.8 %``, or a dash for None."""
-    return "-" if value is None else numbers.ratio(value)
+    """Return ``3/19 = 15.8 %``, only the percentage for 0, 1 and large fractions, or a dash for None."""
+    if value is None:
+        return "-"
+    return f"{value} = {percent(value)}" if 1 < value.denominator < SMALL else percent(value)
 
 
 def short(value: Fraction | int | None, unit: Unit = NO_UNIT) -> str:

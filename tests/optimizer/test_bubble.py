@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import pipesched
 from pipesched.__main__ import main
 from pipesched.analysis.idle import bubble
-from pipesched.model.numbers import percent, ratio, share, significant
+from pipesched.model.numbers import percent, share, significant
 from pipesched.optimizer.verdict import Verdict
+from pipesched.views.tables import ratio
 from tests.depth import deep
 from tests.makers import strategies
 from tests.oracles import simulate
