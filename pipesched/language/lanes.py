@@ -17,6 +17,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ import numpy as np
 from pipesched.language import ast
 from pipesched.language.execution import WIDEST, Names
 from pipesched.language.translate import OPERATORS
-from pipesched.model.columns import Bools, Ints
+from pipesched.model.columns import Ints
 from pipesched.support.record import Record
 
 MOST = 1 << 22  # most lanes at a time
@@ -44,9 +47,9 @@ class Values(Record):
     least: int = 0
     most: int = 1
 
-    def repeat(self, times: Ints | Bools) -> Values:
-        """Repeat the value of each lane the given number of times."""
-        return Values(np.repeat(self.of, times), self.least, self.most) if self.varies else self
+    def within(self, carry: Callable[[Any], Any]) -> Values:
+        """Return the values in lanes nested in these."""
+        return Values(carry(self.of), self.least, self.most) if self.varies else self
 
     @property
     def varies(self) -> bool:
@@ -70,9 +73,10 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
 
 def alike(*parts: Values) -> list[Any]:
     """Return what the values are, in 64 bits if one of them may need them."""
-    if all(-_NARROW < part.least <= part.most < _NARROW for part in parts):
-        return [part.of for part in parts]
-    return [part.of.astype(np.int64, copy=False) if part.varies else part.of for part in parts]
+    for part in parts:
+        if not -_NARROW < part.least <= part.most < _NARROW:
+            return [x.of.astype(np.int64, copy=False) if x.varies else x.of for x in parts]
+    return [part.of for part in parts]
 
 
 def arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
@@ -113,14 +117,14 @@ def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any],
 class Lanes:
     """Iterations side by side, and the names that are visible in them.
 
-    above: the enclosing lanes; times: how many of these lanes each of them has, None if they are the same lanes.
+    above: the enclosing lanes; carry: takes a value from each of them to these, None if they are the same lanes.
     """
 
     count: int
     names: Names
     functions: dict[str, ast.Let]
     above: Lanes | None = None
-    times: Ints | Bools | None = None
+    carry: Callable[[Any], Any] | None = None
     values: dict[str, Values] = field(default_factory=dict)
 
     def value(self, name: str) -> Values:
@@ -128,7 +132,7 @@ class Lanes:
         if name not in self.values:
             if self.above is not None:
                 value = self.above.value(name)
-                self.values[name] = value if self.times is None else value.repeat(self.times)
+                self.values[name] = value if self.carry is None else value.within(self.carry)
             elif isinstance(known := self.names.get(name), int):
                 self.values[name] = one(known)
             else:
@@ -191,11 +195,17 @@ class Lanes:
 class Written(Record):
     """The operations of lanes, lane by lane: their number in each, or in all, and their columns.
 
-    columns: sites, chunks and microbatches; a number stands for a column of it, None for a column of NONE.
+    columns: sites, chunks and microbatches; a number stands for a column of it, None for a column of NONE. only: the
+    lanes that may have some, if not all.
     """
 
     count: Any
     columns: tuple[Any, ...] = (None, None, None)
+    only: Any = ...
+
+    @property
+    def even(self) -> bool:
+        return isinstance(self.count, int) and self.only is ...
 
 
 class Expansion:
@@ -246,83 +256,96 @@ class Expansion:
             return self.block(node.yes if condition.of else node.no, lanes)
         made = []
         for which, body in ((condition.of, node.yes), (~condition.of, node.no)):
-            if body and (some := int(np.count_nonzero(which))):
-                part = self.block(body, Lanes(some, lanes.names, lanes.functions, lanes, which))
-                count = np.zeros(lanes.count, dtype=np.int64)
-                count[which] = part.count
-                made.append(Written(count, part.columns))
+            if body and len(only := np.flatnonzero(which)):
+                inside = Lanes(len(only), lanes.names, lanes.functions, lanes, operator.itemgetter(only))
+                part = self.block(body, inside)
+                made.append(Written(counted([part], len(only)), part.columns, only))
         return self._joined(made, lanes.count)
 
     def _loop(self, node: ast.For | ast.Repeat, lanes: Lanes) -> Written:
-        bounds = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
-        low, high = (lanes.term(bound) for bound in bounds)
+        ends = (node.low, node.high) if isinstance(node, ast.For) else (ast.Number(node.span, 0), node.count)
+        low, high = (lanes.term(end) for end in ends)
         length = chosen(max, np.maximum, [arithmetic(operator.sub, high, low), one(0)])
-        trips = np.broadcast_to(np.asarray(length.of, dtype=np.int64), lanes.count)
-        if length.most * lanes.count > MOST and (length.most >= MOST or int(trips.sum()) > MOST):
+        times = length.of.astype(np.int64) if length.varies else length.of
+        total = length.most * lanes.count if length.most > MOST or not length.varies else int(times.sum())
+        if total > MOST:
             raise Unsuited
-        total = int(trips.sum())
         self.spent += lanes.count + total * self.weights[id(node)]
         if not total:
             return Written(0)
-        inside, ends = Lanes(total, lanes.names, lanes.functions, lanes, trips), np.append(0, np.cumsum(trips))
+        carry = partial(np.repeat, repeats=times)
+        inside = Lanes(total, lanes.names, lanes.functions, lanes, carry)
         if isinstance(node, ast.For):
-            turn = np.arange(total, dtype=np.int32) - np.repeat(ends[:-1].astype(np.int32), trips)
-            turns = Values(turn, 0, length.most - 1)
-            inside.values[node.variable.id] = arithmetic(operator.add, low.repeat(trips), turns)
+            turn = np.arange(total, dtype=np.int32)
+            first = (np.cumsum(times) - times).astype(np.int32) if length.varies else turn[::times]
+            turns = Values(turn - carry(first), 0, length.most - 1)
+            inside.values[node.variable.id] = arithmetic(operator.add, low.within(carry), turns)
         made = self.block(node.body, inside)
-        each = made.count
-        count = trips * each if isinstance(each, int) else np.diff(np.append(0, np.cumsum(each))[ends])
-        return Written(_even(count), made.columns)
+        each = counted([made], total)
+        if not isinstance(each, int):
+            end, each = np.cumsum(times + np.zeros(lanes.count, dtype=np.int64)), np.append(0, np.cumsum(each))
+            return Written(each[end] - each[end - times], made.columns)
+        return Written(times * each, made.columns)
 
     def _joined(self, parts: Sequence[Written], lanes: int) -> Written:
         """Return the operations of statements that follow each other in each lane."""
         parts = [part for part in parts if not isinstance(part.count, int) or part.count]
         if len(parts) < 2:
             return parts[0] if parts else Written(0)
-        count = sum(part.count for part in parts)
-        even = isinstance(count, int)
-        shape: tuple[int, ...] = (lanes, count) if even else (int(count.sum()),)
-        at: Any = 0 if even else np.cumsum(count) - count
-        runs = []
-        for part in parts:
-            runs.append(
-                [(np.s_[:, at : at + part.count], ...)] if even else _runs(at, np.broadcast_to(part.count, lanes))
-            )
-            at = at + part.count
+        count = counted(parts, lanes)
+        if all(part.even for part in parts):
+            shape: tuple[int, ...] = lanes, count
+            ends = accumulate(part.count for part in parts)
+            runs = [[(np.s_[:, end - part.count : end], ...)] for end, part in zip(ends, parts, strict=True)]
+        else:
+            end = np.cumsum(count + np.zeros(lanes, dtype=np.int64))
+            shape, runs, at = (int(end[-1]),), [], end - count
+            for part in parts:
+                runs.append(_runs(at[part.only].copy(), part.count))
+                at[part.only] += part.count
         columns = zip(zip(*(part.columns for part in parts), strict=True), self.types, strict=True)
-        return Written(_even(count), tuple(_filled(shape, type, values, runs) for values, type in columns))
+        return Written(count, tuple(_filled(shape, type, values, runs) for values, type in columns))
 
 
-def _filled(shape: tuple[int, ...], type: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
+def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
     """Return a column of the operations of several statements, each of which has runs of it; None if all are NONE."""
-    if all(value is None for value in values):
+    if {*map(type, values)} == {NoneType}:
         return None
-    column = np.empty(shape, dtype=type)
+    column = np.empty(shape, dtype=dtype)
     for value, places in zip(values, runs, strict=True):
-        value = NONE if value is None else value
+        part = value.reshape(*shape[:-1], -1) if isinstance(value, np.ndarray) else NONE if value is None else value
         for to, of in places:
-            column[to] = value.reshape(*shape[:-1], -1)[of] if isinstance(value, np.ndarray) else value
+            column[to] = part[of] if isinstance(part, np.ndarray) else part
     return column.reshape(-1)
 
 
 def _index(value: Values, type: Any) -> Any:
     """Return chunks or microbatches; raise Unsuited if a column of the type cannot hold them."""
-    value = value.looked_at
-    if value.least < 0 or value.most > np.iinfo(type).max:
+    most = int(np.iinfo(type).max)
+    value = value if value.least >= 0 and value.most <= most else value.looked_at
+    if value.least < 0 or value.most > most:
         raise Unsuited
     return value.of
 
 
-def _even(count: Any) -> Any:
-    """Return one number if all lanes have equally many operations."""
-    return count if isinstance(count, int) or (count != count[0]).any() else int(count[0])
+def counted(parts: Sequence[Written], lanes: int) -> Any:
+    """Return the number of operations of each lane, one number if all lanes have equally many."""
+    if all(part.even for part in parts):
+        return sum(part.count for part in parts)
+    count = np.zeros(lanes, dtype=np.int64)
+    for part in parts:
+        count[part.only] += part.count
+    return count if (count != count[0]).any() else int(count[0])
 
 
-def _runs(begin: Ints, times: Ints) -> list[tuple[Any, Any]]:
+def _runs(begin: Ints, times: Any) -> list[tuple[Any, Any]]:
     """Return where the operations of a part go, and which of the part they are: lane by lane if a lane has many."""
+    if isinstance(times, int) and times == 1:
+        return [(begin, ...)]
+    times = times + np.zeros_like(begin)
     end = np.cumsum(times)
     first = end - times
-    if len(begin) * _LONG > end[-1]:
+    if len(begin) * _LONG > end[-1] + _LONG**2:
         return [(np.repeat(begin - first, times) + np.arange(end[-1]), ...)]
     rows = zip(begin.tolist(), first.tolist(), times.tolist(), strict=True)
     return [(slice(to, to + many), slice(of, of + many)) for to, of, many in rows]

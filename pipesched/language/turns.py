@@ -16,7 +16,7 @@ import numpy as np
 
 from pipesched.language import ast
 from pipesched.language.execution import Names
-from pipesched.language.lanes import NONE, Expansion, Lanes, Unsuited, Values
+from pipesched.language.lanes import NONE, Expansion, Lanes, Unsuited, Values, counted
 from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints, fresh, small
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
@@ -24,7 +24,7 @@ from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
 from pipesched.support.record import Record
 
-AT_ONCE = 1 << 18  # operations of ranks whose programs run side by side, approximately
+AT_ONCE = 1 << 17  # operations of ranks whose programs run side by side, approximately
 _CACHED = 1 << 16  # operations that are sorted at once, approximately
 
 Expanded: TypeAlias = tuple[Column, Column, Column, Bools, Ints]
@@ -128,7 +128,7 @@ class Arrays:
             lanes.values[item.rank.id] = Values(np.array(ranks, dtype=np.int32), ranks[0], ranks[-1])
         self.expansion.spent += self.expansion.weights[id(item)] * len(ranks)
         written = self.expansion.block(item.body, lanes)
-        start = _ends(np.broadcast_to(written.count, len(ranks)))
+        start = _ends(np.broadcast_to(counted([written], len(ranks)), len(ranks)))
         if start[-1] > self.most:
             raise Unsuited
         columns = zip(written.columns, self.expansion.types, strict=True)

@@ -20,7 +20,7 @@ Column: TypeAlias = NDArray[Any]  # int8, int16 or int32: as small as the values
 PLACE = np.int32
 """The type of indices of operations and instructions: 32 bits suffice, and save memory."""
 
-np.empty(2**22, dtype=np.int8)  # freed at once: what is as large, glibc keeps from here on, and needs no fresh pages
+np.empty(2**24, dtype=np.int8)  # freed at once: what is as large, glibc keeps from here on, and needs no fresh pages
 
 
 def among(op: Column, kinds: Iterable[Op]) -> Bools:
