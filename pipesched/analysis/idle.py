@@ -81,11 +81,6 @@ def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
     return (whole - sum(work)) / whole if whole else Fraction(0)
 
 
-def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
-    """Return the idle time of all ranks / their work; None without work."""
-    return makespan * len(work) / sum(work) - 1 if sum(work) else None
-
-
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
     """Return makespan and span with their idle part, as every command prints them; the span only if it differs.
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from pipesched import render
-from pipesched.analysis.idle import overhead
 from pipesched.analysis.timeline import costs_used
 from pipesched.check.rows import CheckCode
 from pipesched.common.side_by_side import settled
@@ -48,6 +47,7 @@ from pipesched.planning.workload import Workload
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from pipesched.versions.report import VersionPart
+from pipesched.views.palette import overhead
 from pipesched.views.plot import Point
 
 if TYPE_CHECKING:

@@ -86,8 +86,7 @@ class Programs:
                 raise fail(Code.TOO_MANY_OPERATIONS, message, help="choose smaller sizes, or raise --max-ops")
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[np.concatenate(second)] = True
-        site = np.concatenate(sites)
-        return site, kinds.take(site), np.concatenate(keys), flags, start
+        return (site := np.concatenate(sites)), kinds.take(site), np.concatenate(keys), flags, start
 
     def _emitters(self) -> Iterable[Emitter]:
         """Run the programs of all ranks, one after the other; a rule completes or moves their operations afterwards."""

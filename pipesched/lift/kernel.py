@@ -16,8 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipesched.model.columns import Column, fresh, packed, places
+from pipesched.model.columns import Column, Ints, fresh, places
+from pipesched.model.ops import COMPUTES
 from pipesched.model.schedule import Schedule
+
+
+def packed(stage: Column, op: Column) -> Ints:
+    """Pack a stage and a kind of compute into one number that keeps their order."""
+    return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
 
 
 @dataclass(frozen=True)

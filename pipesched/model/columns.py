@@ -41,17 +41,6 @@ def computes(op: Column) -> Bools:
     return np.asarray(op < len(COMPUTES))
 
 
-def packed(stage: Column, op: Column) -> Ints:
-    """Pack a stage and a kind of compute into one number that keeps their order; `unpacked` is the inverse."""
-    return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
-
-
-def unpacked(key: int) -> tuple[int, Op]:
-    """Return the stage and the kind that are packed into a number."""
-    stage, op = divmod(key, len(COMPUTES))
-    return stage, Op(op)
-
-
 NEIGHBOUR: Ints = np.array([op.kind.of for op in Op])
 """For each kind of instruction, the offset from its own stage to the stage that makes or takes its result."""
 

@@ -192,8 +192,3 @@ class Placement(Record):
         known = self.rank_of >= 0
         lowest = np.where(known, self.rank_of, self.ranks).min(axis=0)
         return bool(np.any(known & (self.rank_of != lowest)))
-
-
-def linear(ranks: int, microbatches: int) -> Placement:
-    """Return the placement of stage s on rank s."""
-    return Placement(np.arange(ranks, dtype=np.int32)[None, :], np.zeros(microbatches, dtype=np.int32), ranks, ("",))

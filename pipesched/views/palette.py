@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 
-from pipesched.analysis.idle import Idle, headline, overhead
+from pipesched.analysis.idle import Idle, headline
 from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import share
 from pipesched.model.ops import Op
@@ -55,6 +55,11 @@ class Style:
     def words(self, op: Op) -> str:
         """Return the legend's text for a kind."""
         return self.called.get(op.name, f"{op.name} {op.kind.words}")
+
+
+def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
+    """Return the idle time of all ranks / their work; None without work."""
+    return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 
 def _by_work(times: Idle, unit: Unit) -> str:

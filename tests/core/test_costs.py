@@ -15,12 +15,12 @@ from pipesched.analysis.timeline import costs_used
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import LETTERS, Compute, Op
-from pipesched.model.placement import linear
 from pipesched.model.release import Release
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.placements import linear
 from tests.oracles.simulate import rows
 
 KEYS = ("F", "I", "W", "B", "FB", "C")

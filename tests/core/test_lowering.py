@@ -26,11 +26,11 @@ from pipesched.analysis.timeline import timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Instruction, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.placements import linear
 from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer, simulate, symbolic

@@ -20,13 +20,13 @@ from pipesched.analysis.communication import parse_model
 from pipesched.analysis.standstill import Link, Standstill, of_program
 from pipesched.compile import lower
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Program, Schedule
 from pipesched.schedule_analysis import Analysis
 from pipesched.views import graph, html, svg, trace
 from pipesched.views.chart import text
 from pipesched.views.chart.chart import Chart, chart
 from tests.depth import deep
+from tests.makers.placements import linear
 from tests.makers.programs import of_instructions
 from tests.makers.random_programs import random_program
 from tests.oracles import explorer

@@ -16,10 +16,10 @@ from pipesched.diagnostics import PipeschedError
 from pipesched.insight.period import Period, period
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 from tests.depth import deep
+from tests.makers.placements import linear
 from tests.oracles.cycles import Edge, largest_ratio
 from tests.oracles.simulate import rows, run
 

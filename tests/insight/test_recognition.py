@@ -22,10 +22,11 @@ from pipesched.language.parser import parse
 from pipesched.language.typecheck import check_text
 from pipesched.library.assets import built_in
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import Placement, linear
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers import strategies
+from tests.makers.placements import linear
 
 CALM = settings(derandomize=True, deadline=None, max_examples=deep(25, usual=13))
 

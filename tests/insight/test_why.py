@@ -22,12 +22,12 @@ from pipesched.insight.why_report import Why
 from pipesched.library.assets import built_in
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.views import causes as attribution
 from pipesched.views.causes import PARTS, causes, critical_path
 from tests.depth import deep, in_usual_run
 from tests.makers import strategies
+from tests.makers.placements import linear
 from tests.oracles import simulate
 from tests.oracles.simulate import Played, Spot, rows
 

@@ -18,10 +18,11 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.lift import writer
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import Placement, linear
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from pipesched.support.source import Source
 from tests.depth import deep, some
+from tests.makers.placements import linear
 from tests.makers.ps_texts import laws, read, tokens, written
 from tests.makers.strategies import SEEDS, broken_schedule, random_schedule
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from math import prod
 
 from pipesched.model.ops import Instruction, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Program
+from tests.makers.placements import linear
 from tests.makers.programs import of_instructions
 
 MOST_PLACES = 800  # where the ranks can stand, all together

@@ -15,7 +15,7 @@ import pytest
 
 from pipesched.model.columns import Ints
 from pipesched.model.costs import Costs
-from pipesched.model.placement import Placement, linear
+from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W, Release
 from pipesched.optimizer.solve.bounds.least_cap import infeasible, least_cap
 from pipesched.optimizer.solve.bounds.longest_paths import links, paths
@@ -24,6 +24,7 @@ from pipesched.optimizer.solve.instance import Instance as Asked
 from pipesched.optimizer.solve.problem import Problem
 from tests.depth import deep, in_usual_run
 from tests.makers.instances import problem_of
+from tests.makers.placements import linear
 from tests.oracles.brute import optimum, random_instance, steps
 
 ROWS = json.loads((Path(__file__).parents[1] / "data" / "zb_iclr_table5_6.json").read_text("utf-8"))["rows"]

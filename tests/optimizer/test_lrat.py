@@ -26,7 +26,6 @@ from pipesched.common.budget import Budget
 from pipesched.diagnostics import PipeschedError
 from pipesched.model.costs import Costs
 from pipesched.model.ops import Op
-from pipesched.model.placement import linear
 from pipesched.model.release import AT_W, Release
 from pipesched.optimizer.answer_read import read
 from pipesched.optimizer.optimize_certify import confirmed
@@ -43,6 +42,7 @@ from pipesched.optimizer.verify_answer import write_proof
 from pipesched.report.report import Report
 from pipesched.support.source import Source
 from tests.depth import deep
+from tests.makers.placements import linear
 from tests.optimizer.test_optimum_bounds import OBJECTIVES, instances, problem_of
 from tests.oracles.foreign import accepts, drat, installed
 from tests.oracles.rup import refusal

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipesched.model.costs import Costs
-from pipesched.model.placement import Placement, linear
+from pipesched.model.placement import Placement
 from pipesched.model.release import AT_W
 from pipesched.optimizer.proof.every import apart
 from pipesched.optimizer.proof.meetings import meetings
@@ -23,6 +23,7 @@ from pipesched.optimizer.proof.work import Work, everything, work
 from pipesched.optimizer.verdict import Terms
 from tests.depth import deep, some
 from tests.makers.instances import given, placement_of
+from tests.makers.placements import linear
 from tests.oracles.brute import Instance, optimum, random_instance, steps
 
 pytestmark = pytest.mark.quick

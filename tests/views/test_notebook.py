@@ -180,7 +180,7 @@ def test_importing_a_noun_draws_nothing() -> None:
     """`import pipesched` loads no numpy; a schedule without an extension has no picture, and tells so for a graph."""
     code = (
         "import sys, pipesched; assert 'numpy' not in sys.modules\n"
-        "from pipesched.model.schedule import Schedule; from pipesched.model.placement import linear\n"
+        "from pipesched.model.schedule import Schedule; from tests.makers.placements import linear\n"
         "pipesched.extension.register()\n"
         "s = Schedule.from_orders([[]], linear(1, 0)); assert s._repr_svg_() is None\n"
         "try: s.to_networkx()\n"

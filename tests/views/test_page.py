@@ -18,12 +18,12 @@ import pipesched
 from pipesched.model.costs import Costs
 from pipesched.model.numbers import shown
 from pipesched.model.ops import Compute, Op
-from pipesched.model.placement import linear
 from pipesched.model.schedule import Schedule
 from pipesched.model.units import MILLISECONDS
 from pipesched.views import html
 from pipesched.views.chart.chart import Chart, chart
 from tests.makers import strategies
+from tests.makers.placements import linear
 from tests.readers.browser import Page
 from tests.readers.drawings import columns
 from tests.readers.pages import ALL_SIX, Opened, colours, label, place, play, tip
