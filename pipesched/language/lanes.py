@@ -267,7 +267,7 @@ class Expansion:
         low, high = (lanes.term(end) for end in ends)
         length = chosen(max, np.maximum, [arithmetic(operator.sub, high, low), one(0)])
         times = length.of.astype(np.int64) if length.varies else length.of
-        total = length.most * lanes.count if length.most > MOST or not length.varies else int(times.sum())
+        total = MOST + 1 if length.most > MOST else int(times.sum()) if length.varies else times * lanes.count
         if total > MOST:
             raise Unsuited
         self.spent += lanes.count + total * self.weights[id(node)]

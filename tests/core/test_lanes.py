@@ -112,6 +112,8 @@ def test_random_programs_are_the_same(block: int, runs: Runs) -> None:
         ("for k in 0 .. m { if k * 4000000000000000000 >= 0 { F } }", False),
         ("for k in 0 .. m { if k + 4611686018427387903 - 4611686018427387903 >= 0 { F } }", False),
         ("for k in r .. m - r { F }  for k in m .. 0 { F }  repeat 0 - 1 { F }", True),
+        ("repeat m % 5 + 5 { F }  for k in 0 .. m % 5 + 5 { B }", True),  # between 5 and 9: 8
+        ("for k in 0 .. m { repeat m % 5 - 2 { if k >= 0 { F  I } } }  drain W", True),
         ("let f(k) = if k < p then k else f0  for k in 0 .. m { if f(k) >= 0 { F } else { F  F } }", None),
         ("let f0 = 1  let f(k) = if k < p then k else f0  for k in 0 .. m { if f(k) > 0 { F } }", True),
         ("for k in 0 .. m { if pending > 0 { W }  F  I }", False),
