@@ -32,7 +32,7 @@ from tests.oracles.explorer import MODELS
 from tests.oracles.explorer_script import Script
 
 CHAIN = ("strict", "one-stream", "pair-stream", "async"), ("strict", "buffered(1)", "buffered(2)", "buffered(inf)")
-CHUNK = 30
+CHUNK = 60
 parse = cache(parse_model)
 
 
