@@ -17,7 +17,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from types import NoneType
 from typing import Any
@@ -32,7 +31,6 @@ from pipesched.support.record import Record
 
 MOST = 1 << 22  # most lanes at a time
 NONE = -1  # the chunk or microbatch of an operation that does not name it
-_NARROW = 2**31
 _LONG = 64  # operations of a lane from which they are copied lane by lane
 
 
@@ -74,7 +72,7 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
 def alike(*parts: Values) -> list[Any]:
     """Return what the values are, in 64 bits if one of them may need them."""
     for part in parts:
-        if not -_NARROW < part.least <= part.most < _NARROW:
+        if not -(2**31) < part.least <= part.most < 2**31:
             return [x.of.astype(np.int64, copy=False) if x.varies else x.of for x in parts]
     return [part.of for part in parts]
 
@@ -256,7 +254,7 @@ class Expansion:
             return self.block(node.yes if condition.of else node.no, lanes)
         made = []
         for which, body in ((condition.of, node.yes), (~condition.of, node.no)):
-            if body and len(only := np.flatnonzero(which)):
+            if body and len(only := which.nonzero()[0]):
                 inside = Lanes(len(only), lanes.names, lanes.functions, lanes, operator.itemgetter(only))
                 part = self.block(body, inside)
                 made.append(Written(counted([part], len(only)), part.columns, only))
@@ -273,11 +271,11 @@ class Expansion:
         self.spent += lanes.count + total * self.weights[id(node)]
         if not total:
             return Written(0)
-        carry = partial(np.repeat, repeats=times)
+        carry = operator.methodcaller("repeat", times)
         inside = Lanes(total, lanes.names, lanes.functions, lanes, carry)
         if isinstance(node, ast.For):
             turn = np.arange(total, dtype=np.int32)
-            first = (np.cumsum(times) - times).astype(np.int32) if length.varies else turn[::times]
+            first = (times.cumsum() - times).astype(np.int32) if length.varies else turn[::times]
             turns = Values(turn - carry(first), 0, length.most - 1)
             inside.values[node.variable.id] = arithmetic(operator.add, low.within(carry), turns)
         made = self.block(node.body, inside)
@@ -298,7 +296,7 @@ class Expansion:
             ends = accumulate(part.count for part in parts)
             runs = [[(np.s_[:, end - part.count : end], ...)] for end, part in zip(ends, parts, strict=True)]
         else:
-            end = np.cumsum(count + np.zeros(lanes, dtype=np.int64))
+            end = (count + np.zeros(lanes, dtype=np.int64)).cumsum()
             shape, runs, at = (int(end[-1]),), [], end - count
             for part in parts:
                 runs.append(_runs(at[part.only].copy(), part.count))
@@ -313,9 +311,10 @@ def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Seq
         return None
     column = np.empty(shape, dtype=dtype)
     for value, places in zip(values, runs, strict=True):
-        part = value.reshape(*shape[:-1], -1) if isinstance(value, np.ndarray) else NONE if value is None else value
+        many = isinstance(value, np.ndarray)
+        part: Any = value.reshape(*shape[:-1], -1) if many else NONE if value is None else value
         for to, of in places:
-            column[to] = part[of] if isinstance(part, np.ndarray) else part
+            column[to] = part[of] if many else part
     return column.reshape(-1)
 
 
@@ -343,7 +342,7 @@ def _runs(begin: Ints, times: Any) -> list[tuple[Any, Any]]:
     if isinstance(times, int) and times == 1:
         return [(begin, ...)]
     times = times + np.zeros_like(begin)
-    end = np.cumsum(times)
+    end = times.cumsum()
     first = end - times
     if len(begin) * _LONG > end[-1] + _LONG**2:
         return [(np.repeat(begin - first, times) + np.arange(end[-1]), ...)]

@@ -71,6 +71,8 @@ class Chunks(Record):
         many, first = small(np.diff(self.first)), np.repeat(small(self.first)[:-1], made.lengths)
         if (made.chunk >= np.repeat(many, made.lengths)).any():
             raise Unsuited
+        if (many == 1).all():
+            return first, first
         unit = made.chunk.astype(first.dtype)
         unit += first
         if not (bare := made.chunk == NONE).any():
@@ -94,11 +96,8 @@ class Arrays:
     def __init__(self, checked: Checked, names: Names, placement: Placement, most: int) -> None:
         self.names, self.placement, self.most = names, placement, most
         self.ops = np.array([Op[site.op] for site in checked.sites], dtype=np.int8)
-        turns = ([op in kinds for kinds in (*_TURNS, [op])].index(True) for op in map(Op, self.ops.tolist()))
-        self.turns = np.array([*turns, len(_TURNS) + 1])
         self.functions = functions_of(checked)
-        sites = {site.span.end: number for number, site in enumerate(checked.sites)}
-        self.expansion = Expansion(sites, checked.weights)
+        self.expansion = Expansion({x.span.end: number for number, x in enumerate(checked.sites)}, checked.weights)
 
     def run(self, programs: Sequence[ast.Rank]) -> Expanded:
         """Write the programs, one for each rank.
@@ -189,22 +188,26 @@ class Arrays:
 
         The operations are sorted by what takes turns (`_TURNS`, then others) and chunk.
         """
-        size, others = len(chunks.low), len(_TURNS)
-        of = small(self.turns * size).take(made.site)
+        size, others = len(chunks.low), int(_TURNS.max())
+        turns = _TURNS.take(self.ops) * size
+        of = turns.astype(np.uint16 if size * (others + 1) < 2**16 else np.int64).take(made.site)
         if (named := made.microbatch != NONE).any():
             if any(len(np.unique(named[of == turn * size])) > 1 for turn in range(others)):
                 raise Unsuited
             of[named] = others * size
         of += unit
         count = np.bincount(of, minlength=(others + 1) * size)
-        if (count[: others * size] > np.tile(chunks.end - chunks.low, others)).any():
+        if (count.reshape(-1, size)[:others] > chunks.end - chunks.low).any():
             raise Unsuited
-        begin = np.cumsum(count) - count
-        turn = np.arange(len(of), dtype=chunks.key.dtype)
-        turn -= np.repeat((begin - np.tile(chunks.low, others + 1)).astype(turn.dtype), count)
+        begin, (low, key) = (
+            np.cumsum(count) - count,
+            (np.concatenate([x] * (others + 1)) for x in (chunks.low, chunks.key)),
+        )
+        turn: Column = np.arange(len(of), dtype=key.dtype)
+        turn = turn + (low - begin).astype(key.dtype).repeat(count)
         if self.placement.slices > 1:
             turn[begin[size] : begin[2 * size]] = mirrored(turn[begin[size] : begin[2 * size]], self.placement.slices)
-        turn += np.repeat(np.tile(chunks.key, others + 1), count)
+        turn += key.repeat(count)
         keys = np.empty_like(turn)
         keys[np.argsort(of, kind="stable")] = turn
         of, microbatch = unit[named], made.microbatch[named]
@@ -214,11 +217,9 @@ class Arrays:
         return keys
 
 
-_TURNS = [
-    {op for op in COMPUTES if op not in OLDEST and op.kind.makes[0] is result}
-    for result in (Result.ACTIVATION, Result.GRADIENT)
-]
-"""The kinds that take turns together."""
+_MADE = (Result.ACTIVATION, Result.GRADIENT)
+_TURNS = np.array([_MADE.index(op.kind.makes[0]) if op in COMPUTES and op not in OLDEST else len(_MADE) for op in Op])
+"""What each kind takes turns for: the kinds with equal numbers take turns together, the last number takes none."""
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:
