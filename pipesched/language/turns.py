@@ -195,7 +195,7 @@ class Arrays:
             if any(len(np.unique(named[of == turn * size])) > 1 for turn in range(others)):
                 raise Unsuited
             of[named] = others * size
-        of += unit
+        of = of + unit
         count = np.bincount(of, minlength=(others + 1) * size)
         if (count.reshape(-1, size)[:others] > chunks.end - chunks.low).any():
             raise Unsuited
