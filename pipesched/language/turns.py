@@ -188,7 +188,7 @@ class Arrays:
 
         The operations are sorted by what takes turns (`_TURNS`, then others) and chunk.
         """
-        size, others = len(chunks.low), int(_TURNS.max())
+        size, others = len(chunks.low), len(Result)
         turns = _TURNS.take(self.ops) * size
         of = turns.astype(np.uint16 if size * (others + 1) < 2**16 else np.int64).take(made.site)
         if (named := made.microbatch != NONE).any():
@@ -206,7 +206,8 @@ class Arrays:
         turn: Column = np.arange(len(of), dtype=key.dtype)
         turn = turn + (low - begin).astype(key.dtype).repeat(count)
         if self.placement.slices > 1:
-            turn[begin[size] : begin[2 * size]] = mirrored(turn[begin[size] : begin[2 * size]], self.placement.slices)
+            gradients = slice(*begin[[Result.GRADIENT * size, (Result.GRADIENT + 1) * size]])
+            turn[gradients] = mirrored(turn[gradients], self.placement.slices)
         turn += key.repeat(count)
         keys = np.empty_like(turn)
         keys[np.argsort(of, kind="stable")] = turn
@@ -217,9 +218,8 @@ class Arrays:
         return keys
 
 
-_MADE = (Result.ACTIVATION, Result.GRADIENT)
-_TURNS = np.array([_MADE.index(op.kind.makes[0]) if op in COMPUTES and op not in OLDEST else len(_MADE) for op in Op])
-"""What each kind takes turns for: the kinds with equal numbers take turns together, the last number takes none."""
+_TURNS = np.array([op.kind.makes[0] if op in COMPUTES and op not in OLDEST else len(Result) for op in Op])
+"""The result of each kind that takes turns; kinds with equal results take them together. `len(Result)`: no turns."""
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:
