@@ -144,6 +144,7 @@ def test_the_split_is_the_best_of_all(seed: int) -> None:
     compared(seed)
 
 
+@pytest.mark.nightly
 def test_pilot() -> None:
     """16 layers, a head of 1.5 and an embedding of 0.25: 132.75, where the even split takes 145.75."""
     sizes: Json = {"p": 4, "m": 8, "mem_cap": 4, "costs": "C=1/2"}

@@ -210,12 +210,14 @@ def test_the_best_of_all(seed: int) -> None:
     compared(seed)
 
 
+@pytest.mark.nightly
 def test_pilot() -> None:
     """With FB = 2, DualPipe at p=4, m=8 takes 22, and the optimum is 21 at the same memory, proved."""
     answer = pipesched.optimize("dualpipe", p=4, m=8, mem_cap=5, costs="FB=2", overlap=True, time_limit=20)
     assert (answer.value, answer.status) == (21, "proved optimal")
 
 
+@pytest.mark.nightly
 def test_recomputation_by_stage() -> None:
     """At p=4, m=8, cap 3/2, R on the first stages makes 1F1B shorter than R on all, and that is proved."""
     answer = pipesched.optimize(p=4, m=8, mem_cap="3/2", costs="K=1/8", recompute="stages", time_limit=20)
