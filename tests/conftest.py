@@ -25,7 +25,7 @@ from tests.readers.browser import Page, browser, executable
 # What is dear to start, and the files that need it, all of which go to one worker: torch, which the supervisor of ranks
 # and its fork server import too; a browser.
 NEEDED = {
-    "torch": r"import .*(ranks_of|Launcher|torch_fixtures)|one_supervisor|runtime.troubled|^ +(import|from) torch\b",
+    "torch": r"import .*(ranks_of|Launcher)|torch_fixtures import|one_superv|runtime.troubled|^ +(import|from) torch\b",
     "a browser": r"\b(tab|phone|opened): (Page|Opened)\b",
 }
 NEEDS = {
