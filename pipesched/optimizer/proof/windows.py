@@ -51,7 +51,7 @@ class Windows:
         """
         mine = [line for line in self.rank if self.rank[line] == rank]
         alike = [line for line in mine if line.op == kind]
-        if len(alike) < 2 or len({(self.work[line], self.gains[line]) for line in alike}) > 1:
+        if not self._equal(alike):
             return
         all_of_them, needed = Line(kind, -1, rank), {line[1:] for line in alike}
         for table in (self.low, self.high):
@@ -61,6 +61,10 @@ class Windows:
             facts[all_of_them] = [facts.pop(line) for line in alike][-1]
         needed.add(all_of_them[1:])
         self.inputs[all_of_them] = [line for line in mine if line.op == _NEEDS[kind] and line[1:] in needed]
+
+    def _equal(self, lines: list[Line]) -> bool:
+        """Return whether there are several lines, and all take the same time and memory."""
+        return len(lines) > 1 and len({(self.work[line], self.gains[line]) for line in lines}) == 1
 
     def possible(self) -> bool:
         return all(low <= high for line in self.low for low, high in zip(self.low[line], self.high[line], strict=True))

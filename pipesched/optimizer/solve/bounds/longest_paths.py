@@ -105,9 +105,7 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
     made: list[Link] = []
     for w in waits:
         held = [q for q in forward if stage[q] <= min(stage[f], stage[w])]
-        slope, least = _slope(x, held, w), base
-        if x.more[w] and any(stage[q] == stage[w] for q in held):
-            least = max(base, sum(takes[q] for q in held) + x.more[w])
+        slope, least = _slope(x, held, w), max(base, _before(x, held, w))
         if slope <= 0 or cap < least:
             continue
         offset = (cap - least) // slope + 1
@@ -115,6 +113,12 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
         if not any(link.offset <= offset for link in precedes):
             made.append(Link(f, w, offset, x.duration[w]))
     return made
+
+
+def _before(x: _Columns, held: list[int], w: int) -> int:
+    """Return the least memory with which w itself can begin if it takes more; 0 if it does not, or waits for no F."""
+    takes_more = x.more[w] and any(x.stage[q] == x.stage[w] for q in held)
+    return sum(x.takes[q] for q in held) + x.more[w] if takes_more else 0
 
 
 def _slope(x: _Columns, held: list[int], w: int) -> int:

@@ -45,8 +45,13 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
                 spans, tried = _spans(problem, made), tried + 1
                 if spans < best[0]:
                     best, improved, chosen = (spans, made), True, {**chosen, rank: first}
-    own, found = convert.value(problem, orders), convert.value(problem, best[1])
-    return (orders if own is not None and (found is None or own <= found) else best[1]), tried + 2
+    return _shorter(problem, best[1], orders), tried + 2
+
+
+def _shorter(problem: Problem, made: Orders, orders: Orders) -> Orders:
+    """Return `made` if it has a smaller objective than `orders`, else `orders`."""
+    own, found = convert.value(problem, orders), convert.value(problem, made)
+    return orders if own is not None and (found is None or own <= found) else made
 
 
 def _spans(problem: Problem, orders: Orders) -> list[int]:
