@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from pipesched.greedy.clock import Clock, Part
 from pipesched.language.operations import Emitter
@@ -46,7 +45,8 @@ class Track:
 
     def gap(self, ready: int, duration: int) -> int:
         """Return the first time from `ready` on at which the rank is free long enough."""
-        for start, end, _ in islice(self.slots, bisect_right(self.slots, ready, key=lambda slot: slot[1]), None):
+        first = bisect_right(self.slots, ready, key=lambda slot: slot[1])
+        for start, end, _ in map(self.slots.__getitem__, range(first, len(self.slots))):
             if ready + duration <= start:
                 break
             ready = end
