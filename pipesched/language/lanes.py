@@ -215,7 +215,7 @@ class Expansion:
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:
         self.sites, self.weights = sites, weights
-        self.types: tuple[Any, ...] = np.min_scalar_type(-len(sites)), np.int16, np.int32
+        self.types: tuple[Any, ...] = np.min_scalar_type(-1 - len(sites)), np.int16, np.int32
         self.spent, self.second, self.drains = 0, set[int](), set[int]()
 
     def block(self, statements: Iterable[ast.Statement], lanes: Lanes) -> Written:

@@ -107,6 +107,7 @@ def test_random_programs_are_the_same(block: int, runs: Runs) -> None:
         ("for k in 0 .. m { F(k // 2)  I }  drain W", True),
         ("for k in 0 .. m { F  I(k // 2) }  drain W", False),  # twice
         ("for k in 0 .. m { F[k % 2]  B }", False),  # one chunk
+        ("let w = min(p - r, m)  for k in 0 .. w { let twice = 2 * k }", True),  # nothing runs
         ("repeat m + 1 { F }", False),
         ("for k in 0 .. m { if 4 // (k - 2) > 0 { F } }", False),
         ("for k in 0 .. m { if k * 4000000000000000000 >= 0 { F } }", False),
