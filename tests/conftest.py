@@ -118,9 +118,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first; tests that measure time last. Nightly tests of a file run where it is named, or with --full."""
     if depth.in_usual_run():
-        if "hypothesis" in sys.modules:  # which would parse all of our files, for constants that it then draws too
-            if providers := sys.modules.get("hypothesis.internal.conjecture.providers"):  # older ones draw no constants
-                providers.__dict__["is_local_module_file"] = lambda _: False
+        # It would parse all of our files, for constants that it then draws too; older ones do not.
+        if providers := sys.modules.get("hypothesis.internal.conjecture.providers"):
+            providers.__dict__["is_local_module_file"] = lambda _: False
         named = {Path(one.partition("::")[0]).resolve() for one in config.args}
         left = [x for x in items if x.get_closest_marker("nightly") and x.path not in named]
         config.hook.pytest_deselected(items=left)
