@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 VERSION = 2
 STEPPED = 3
-"""The version of streams with STEPs inside the order, SYNCs of several copies, or stages that a route leaves out."""
+"""The version of streams with STEPs inside the order, SYNCs of any number of copies, or stages that a route skips."""
 _TOO_LARGE = 2**53  # for a double, since some JSON readers convert every number to a double
 
 COMPUTES = ("F", "I", "W", "B", "R", "O", "L")
@@ -280,7 +280,7 @@ def loads(content: str) -> Stream:
     stream = replace(head, ranks=ranks)
     synced = {x.stage for rank in ranks for x in rank if x.op == "SYNC" and 0 <= x.stage < stream.stages}
     odd = any(len(copies) & len(copies) - 1 for copies in map(stream.copies, synced))
-    _need(odd == bool(stream.sync), "sync", "`any` where a synced stage has a number of copies that is no power of 2")
+    _need(odd == bool(stream.sync), "sync", "`any` if the number of copies of a synced stage is not a power of 2")
     _need(data.get("fingerprint") == stream.fingerprint, "fingerprint", "does not match the placement and the ranks")
     return stream
 

@@ -70,6 +70,6 @@ class Copies(Record):
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return the entries of `other` on the same rank, before or after as required; else -1."""
+    """Return `other`, with -1 for each entry on another rank or on the wrong side of its `op`."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

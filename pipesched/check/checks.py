@@ -1,4 +1,4 @@
-"""Runs all checks on a subject: the checks in `rows`, and those that extensions add.
+"""Runs all checks on a subject: the checks in `rows`, and the checks that extensions add.
 
 order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 """

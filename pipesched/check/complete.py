@@ -201,7 +201,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): True if only this kind's results are missing (for I, not W's)."""
+    """Return a mask by (stage, microbatch): what this kind makes is missing, but not all that a B would make."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -235,7 +235,7 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
     schedule = subject.analysis.schedule
     asked = schedule.parameters.get("p", 0)
     if isinstance(asked, int) and asked > schedule.ranks:
-        behind = " or behind it" if asked > schedule.ranks + 1 else ""
+        behind = " or after it" if asked > schedule.ranks + 1 else ""
         yield Diagnostic(
             CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
@@ -249,5 +249,5 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             f"rank {rank} has nothing to do",
             (),
             notes(f"there are {schedule.ranks} ranks, 0 .. {schedule.ranks}", more),
-            "place a stage on it, or use fewer ranks",
+            f"{'give it operations' if schedule.placement.chunks(rank) else 'place a stage on it'}, or use fewer ranks",
         )

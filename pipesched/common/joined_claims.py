@@ -97,7 +97,7 @@ def _quotient(a: Number, b: Number) -> Number:
 
 
 class Facts(Record):
-    """The times and peaks of schedules. ranks: where those of each schedule begin, and the end of the last.
+    """The times and peaks of schedules. ranks: where the ranks of each schedule begin, and the end of the last.
 
     makespans: of each schedule, in ticks of 1 / scale. spans, work: of all ranks, likewise. peaks: of all ranks, in
     units of their schedule.

@@ -149,7 +149,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Joined schedules. ops, ranks, stages: where those of each schedule begin, and the end of the last."""
+    """Joined schedules. ops, ranks, stages: where each schedule's begin, and the end of the last."""
 
     made: Sequence[Examination]
     parts: Sequence[Analysis]

@@ -132,7 +132,7 @@ class Calls:
 
 
 def _between(rank: int, call: Call, engine: str) -> Fault | None:
-    """Return the fault of a group that a rank calls on two engines. engine: that of the group's first call."""
+    """Return the fault of a group that a rank calls on two engines. engine: the engine of the group's first call."""
     if engine == call.engine:
         return None
     both = (
@@ -226,7 +226,7 @@ def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
         at = source.span(begin + word.start(), begin + word.end())
         found = _CALL.fullmatch(word[0])
         if found is None:
-            raise fail(EngineCode.CALLS_SYNTAX, f"{word[0][:60]!r} is no call", Label(at, "here"), help=_FORM)
+            raise fail(EngineCode.CALLS_SYNTAX, f"{word[0][:60]!r} is not a call", Label(at, "here"), help=_FORM)
         batch, name, way, peer, engine, group, needs = found.groups()
         after = tuple(filter(None, needs.split("+")))
         yield Call(name, engine or OWN, group or "", way or "", int(peer or -1), after, bool(batch)), at

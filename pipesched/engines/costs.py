@@ -53,7 +53,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
         times = [slot(kind, stage, stage) for stage in stages]
         given[kind] = times[0] if len(times) == 1 else tuple(times[at] for at in index)
     layers = stages[0].F.layers
-    said = [f"parts of {parts.name}" + ("" if parts.stages else f", {layers} layer{'s' * (layers > 1)} a stage")]
+    said = [f"parts of {parts.name}" + ("" if parts.stages else f", {layers} layer{'s' * (layers > 1)} per stage")]
     own = loaded.own_costs.given
     kept = {**{key: own[key] for key in (MORE if options.of(Parts).stages else "MK") if key in own}, **parts.costs}
     measured = {*kept, *(options.costs.given if options.costs else ())}
@@ -96,7 +96,7 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
 
 
 def of_options(options: Extended, placement: Placement) -> Parts:
-    """Return the parts that apply: those of a file or a schedule; or of the layers of a model on a device.
+    """Return the parts that apply: of a file, of a schedule, or of the layers of a model on a device.
 
     Raises:
         PipeschedError: PS225, parts of a file and a device, or parts of a model without both.

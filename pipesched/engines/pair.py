@@ -137,8 +137,9 @@ class _Shop:
                     heappush(queue, (then + self.rest(x, y), -then, x, y))
 
     def swept(self) -> tuple[Times, Steps]:
-        """Return the same for the states of one best path. No step goes back in a row or a column, so the states are
-        taken row by row, without a queue; states whose bound is above the time of a known path are left out.
+        """Return the least times and the previous states along one best path, as `searched` does. No step goes back in
+        a row or a column, so the states are taken row by row, without a queue; states whose bound is above the time of
+        a known path are left out.
 
         A state takes a quarter of the time that it takes in `searched`: the steps of `after` are written out.
         """

@@ -174,7 +174,9 @@ def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
             known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} has no parts"
             raise _fault(item, known, f"`parts` takes one of {', '.join(LETTERS)}, each at most once")
         if len(item.each) > _MOST:
-            raise _fault(item, f"{item.letter} has {len(item.each)} parts", f"a letter has at most {_MOST} of a layer")
+            raise _fault(
+                item, f"{item.letter} has {len(item.each)} parts", (f"a letter has at most {_MOST} parts per layer")
+            )
         by_letter[item.letter] = item
     for letter in {"F", "I"} - by_letter.keys():
         raise _fault(items[0], f"{letter} has no parts", f"give `parts {letter}` too: times of pairs need both")
@@ -219,8 +221,8 @@ def _fault(node: ast.Node, message: str, help: str) -> PipeschedError:
 
 
 def parts(value: object) -> Parts:
-    """Return parts: of a file, given by its path or by the name of a built-in one; for ``model`` those that follow from
-    --model and --device; parts are returned unchanged.
+    """Return parts: of a file, given by its path or by the name of a built-in one; for ``model``, of the layers of
+    --model on --device; parts are returned unchanged.
 
     Raises:
         PipeschedError: PS809, PS261, PS262, PS843.

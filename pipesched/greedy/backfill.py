@@ -33,7 +33,7 @@ class Track:
     held: int = 0
 
     def within(self, ready: int, most: int) -> int:
-        """Return the first time from `ready` on after which the rank always holds at most `most`, as at the end."""
+        """Return the first time from `ready` on, from which the rank never holds more than `most`."""
         level, since = self.held, ready
         for time, change in reversed(self.memory):
             if level > most:

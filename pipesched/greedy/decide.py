@@ -29,7 +29,7 @@ def decide(
     word, known = checked.rule, [(site, Op[site.op]) for site in checked.sites]
     step = next((site for site, op in known if op is Op.STEP), None)
     if step is not None:
-        here, help = Label(step.span, "stands here"), "write the order out"
+        here, help = Label(step.span, "is here"), "write the order out"
         raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
     later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
     if later is not None:

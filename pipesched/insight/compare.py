@@ -199,7 +199,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     if schedule.slices > 1:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:
-        yield "some stages read other stages than the previous one"
+        yield "some stages read a stage other than the previous one"
     if schedule.steps is not None:
         yield "STEPs inside the order: it trains on several batches, with older weights"
     yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)

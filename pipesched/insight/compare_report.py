@@ -218,7 +218,7 @@ class Comparison:
         return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Plot bubble against peak memory, with the omitted rows and why; or makespans against traffic."""
+        """Plot bubble against peak memory, with the reasons for omitted rows; or makespans against traffic."""
         from pipesched.views.plot import plot
 
         if self.growing:

@@ -159,7 +159,7 @@ def _lines(found: Difference, every: bool) -> Iterator[str]:
 
 
 def _together(moves: Sequence[Move]) -> Iterator[list[Move]]:
-    """Group moves to one place: in the second order each begins where the previous one ends."""
+    """Group moves whose operations are next to each other in the second order."""
     run: list[Move] = []
     for move in moves:
         if run and (run[-1].rank, run[-1].step_b + len(run[-1].operations)) != (move.rank, move.step_b):

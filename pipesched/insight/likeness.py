@@ -84,7 +84,7 @@ def _read(mine: Schedule, known: Schedule, reading: str) -> Likeness:
 
 
 def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
-    """Return the number of operations of a rank that are at the same place in the other order."""
+    """Return the number of operations of a rank that are at the same position in both orders."""
     short = min(len(here), len(there))
     return max(int(np.count_nonzero(here[:short] == there[:short])), len(here) - max(0, high - low))
 

@@ -130,7 +130,7 @@ def _require_counts(asked: Asked) -> None:
     """Raise PipeschedError, PS225, if a count is below 1."""
     for name, count in (("p", asked.p), ("processes", asked.processes)):
         if count is not None and count < 1:
-            raise fail(Code.USAGE, f"--{name} is {count}, not a whole number from 1")
+            raise fail(Code.USAGE, f"--{name} is {count}, not a positive whole number")
 
 
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:

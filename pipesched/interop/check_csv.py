@@ -33,7 +33,7 @@ def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str
     if found == there:
         return None
     by_stage, kind = ",".join(map(str, found)), "the V" if vee else "the loop"
-    return f"{path} has its stages on ranks {by_stage}; by the name {plan.name} they are built on {kind}", None
+    return f"{path} has its stages on ranks {by_stage}; the name {plan.name} builds them on {kind}", None
 
 
 def csv(case: Case, plan: Plan) -> Findings:

@@ -8,9 +8,9 @@ from pipesched.extension import Option, flag
 from pipesched.interop.values import variable, variables
 
 CHECK = (
-    Option("trainer", text, "Trainer, and its release [default: recognized in the file].", "NAME[==RELEASE]"),
+    Option("trainer", text, "Trainer and release [default: recognized from the file].", "NAME[==RELEASE]"),
     TORCH[0],
-    Option("p", whole, "Number of ranks, if the file does not have it (DeepSpeed).", "N"),
+    Option("p", whole, "Number of ranks, if the file does not give it (DeepSpeed).", "N"),
     Option("processes", whole, "Number of processes, over all replicas.", "N"),
     Option(
         "variables",
@@ -24,7 +24,7 @@ CHECK = (
     Option(
         "dry_run_script",
         flag,
-        "EXECUTE the file with bash, with torchrun, python, srun, ... replaced by recorders of their arguments.",
+        "EXECUTE the file with bash; torchrun, python, srun, ... only record their arguments.",
         default=False,
     ),
     *OUTPUT,

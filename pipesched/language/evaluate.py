@@ -239,7 +239,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
 
 
 def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement: Placement, checked: Checked) -> Cost:
-    """Evaluate ``F[s, i] = e`` for as few indices as possible: only those that e uses vary."""
+    """Evaluate ``F[s, i] = e`` for as few indices as possible: only indices that e uses vary."""
     used, cost = ast.names_in(value), names.function(value)
     both = zip(entry.of, (placement.stages, placement.microbatches), strict=False)
     sizes = {name.id: size if name.id in used else 1 for name, size in both}

@@ -118,7 +118,7 @@ class Names:
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression, *of: int) -> int:
-        """Return the value of an expression, or of the function for it at `of`."""
+        """Return the value of an expression; of an expression of a stage or a rank, the value at `of`."""
         value: int = self.function(node)(*of) if of else eval(self.code[id(node)], self.values)
         return value
 

@@ -70,7 +70,7 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
 
 
 def alike(*parts: Values) -> list[Any]:
-    """Return what the values are, in 64 bits if one of them may need them."""
+    """Return the plain numbers or arrays of the values, all in 64 bits if one may need that."""
     for part in parts:
         if not -(2**31) < part.least <= part.most < 2**31:
             return [x.of.astype(np.int64, copy=False) if x.varies else x.of for x in parts]
@@ -306,7 +306,7 @@ class Expansion:
 
 
 def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
-    """Return a column of the operations of several statements, each of which has runs of it; None if all are NONE."""
+    """Return one column for several statements, each with the runs of its entries in it; None if all are NONE."""
     if {*map(type, values)} == {NoneType}:
         return None
     column = np.empty(shape, dtype=dtype)
@@ -328,7 +328,7 @@ def _index(value: Values, type: Any) -> Any:
 
 
 def counted(parts: Sequence[Written], lanes: int) -> Any:
-    """Return the number of operations of each lane, one number if all lanes have equally many."""
+    """Return the number of operations of each lane, as one number if it is the same for all lanes."""
     if all(part.even for part in parts):
         return sum(part.count for part in parts)
     count = np.zeros(lanes, dtype=np.int64)
@@ -338,7 +338,7 @@ def counted(parts: Sequence[Written], lanes: int) -> Any:
 
 
 def _runs(begin: Ints, times: Any) -> list[tuple[Any, Any]]:
-    """Return where the operations of a part go, and which of the part they are: lane by lane if a lane has many."""
+    """Return pairs of a target and a source index for the operations of a part, one pair per lane if lanes are long."""
     if isinstance(times, int) and times == 1:
         return [(begin, ...)]
     times = times + np.zeros_like(begin)

@@ -203,13 +203,13 @@ def _require_families(routes: list[Route]) -> None:
 
 
 def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if some stage is left out: never the first or the last one, nor on every route, nor with `reads`."""
+    """Return True if a stage is skipped; refuse a skip of the first or last, on all routes, or with `reads`."""
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:
         wrong = "a file with `reads` must not skip stages" if reads else ""
         wrong = wrong or "the first stage takes the input of the model" * (stage == 0)
-        wrong = wrong or "the last stage makes the loss" * (stage == stages - 1)
+        wrong = wrong or "the last stage computes the loss" * (stage == stages - 1)
         wrong = wrong or f"no route contains stage {stage}" * (on[stage] == len(routes))
         if wrong:
             of = f", microbatch {route.microbatches[0]}" if route.microbatches else ""
@@ -243,7 +243,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
                 raise fail(Code.ROUTES, message, *places, help=help)
     if loose := sorted({*range(stages - 1)}.difference(*found.values())):
         message = f"no stage reads stage {loose[0]}, and it is not the last one"
-        help = f"let a later stage read it, or remove it: stage {stages - 1} makes the loss"
+        help = f"let a later stage read it, or remove it: stage {stages - 1} computes the loss"
         raise _wrong(message, routes[0].stages[loose[0]].node.span, f"stage {loose[0]} is placed here", help)
     others = {stage: reads for stage, reads in found.items() if reads != (stage - 1,)}
     edges = sum(map(len, others.values()))

@@ -115,7 +115,7 @@ class Arrays:
         return site, op, keys, self._among(self.expansion.second, site), _ends(lengths)
 
     def _few(self, operations: int) -> int:
-        """Return the number of ranks that have so many operations, approximately, if the ranks have equally many."""
+        """Return about how many ranks together have this number of operations, if all ranks have the same number."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         return max(operations // max(each, 1), 1)
 

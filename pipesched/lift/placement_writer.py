@@ -70,7 +70,7 @@ def _sayable(placement: Placement) -> None:
     if bool(np.any(placement.rank_of < 0)):
         route, stage = np.argwhere(placement.rank_of < 0)[0].tolist()
         where = f" on route {placement.route_names[route]}" if placement.routes > 1 else ""
-        raise fail(Code.TARGET, f"no file can leave out the rank of stage {stage}{where}", help=_HELP)
+        raise fail(Code.TARGET, f"a .ps file cannot describe a stage without a rank: stage {stage}{where}", help=_HELP)
     most = int(placement.rank_of.max())
     if most != placement.ranks - 1:
         message = f"the last rank with a stage is {most} of {placement.ranks}: a .ps file cannot have ranks after it"

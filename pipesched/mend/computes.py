@@ -136,7 +136,7 @@ class _Run:
         return sorted(found, key=lambda slot: (-self.end[slot], slot))
 
     def near(self) -> Iterator[_Run]:
-        """Yield the runs that end and have one critical slot moved earlier, then those that have one moved later."""
+        """Yield the runs that end with one critical slot moved earlier, then the runs with one moved later."""
         for step, slot in product((-1, 1), self.critical()):
             rank = self.slots.rank[slot]
             row = self.lists[rank]

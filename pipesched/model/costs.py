@@ -391,7 +391,7 @@ class Costs:
         try:
             with budgeted("the costs file"):
                 if len(text) > _LARGEST:
-                    raise Spent(f"it has more than {_LARGEST // 2**20} MiB")
+                    raise Spent(f"it is larger than {_LARGEST // 2**20} MiB")
                 json_ = text.lstrip("\ufeff \t\r\n").startswith("{")
                 table = (
                     json_of(text, parse_float=str, parse_constant=str, object_pairs_hook=_once)

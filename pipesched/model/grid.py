@@ -150,4 +150,4 @@ def _even(value: Fraction, stages: int) -> Grid:
 
 def _require_narrow(widest: int) -> None:
     if widest >= _WIDEST:
-        raise fail(Code.COSTS, "a cost exceeds 62 bits", help="use rounder numbers, or a larger unit")
+        raise fail(Code.COSTS, "a cost exceeds 62 bits", help="use fewer digits, or a larger unit")

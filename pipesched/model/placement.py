@@ -111,7 +111,7 @@ class Placement(Record):
     def skip(self) -> str:
         """A text that names the first stage that does not read exactly the previous stage."""
         if self.left_out:
-            return "stage {1} is left out on route {0}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
+            return "route {} skips stage {}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
         stage = min(self.reads)
         named = [f"stage {x}" if x >= 0 else "the input of the model" for x in self.reads[stage]]
         return f"stage {stage} reads {' and '.join(named)}"
@@ -179,7 +179,7 @@ class Placement(Record):
 
     @cached_property
     def by_rank(self) -> tuple[Column, Column]:
-        """The chunks (route * stages + stage) of all ranks, and where those of each rank begin, shape (ranks + 1,)."""
+        """The chunks (route * stages + stage) of all ranks, and where each rank's begin, shape (ranks + 1,)."""
         flat = self.rank_of.ravel()
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.ranks + 1))

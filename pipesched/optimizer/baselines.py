@@ -127,7 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield notes on the unit of time, its ratio to that of `compare`, and the assumed costs of other backwards."""
+    """Yield notes on the unit of time, its ratio to the unit of `compare`, and the assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})

@@ -52,7 +52,7 @@ _SEARCH, _REPEATED = 0.76, 0.6  # parts of the time for the search, and for a sc
 
 
 def clock(request: Request) -> Meter:
-    """Return the meter of a command: its limit in steps, without those of its start."""
+    """Return the meter of a command: its limit in steps, less the steps of its start."""
     return Meter(request.limits.seconds * SECOND - _STARTING)
 
 

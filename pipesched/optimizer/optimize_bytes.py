@@ -65,7 +65,7 @@ class Room:
         share = percent(-self.release.at_input)
         split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
         return (
-            f"the cap is in bytes: activations have {self._left}, and one microbatch leaves {gigabytes(self.one)} on "
+            f"the cap is in bytes: activations have {self._left}, and one microbatch keeps {gigabytes(self.one)} on "
             f"most stages{split}; both are rounded to the safe side, so an order just over these caps may fit"
         )
 

@@ -45,7 +45,9 @@ OPTIMIZE = (
     Option("embedding", values.exact, "With --partition: work of the embedding on the first stage, in layers.", "X"),
     Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
-    Option("recompute", stages, "Also decide R: for any F, all F of any stages, or these stages.", "any|stages|0,1,.."),
+    Option(
+        "recompute", stages, ("Also decide R: for any F, for whole stages, or for these stages."), "any|stages|0,1,.."
+    ),
     Option(
         "front",
         flag,

@@ -247,7 +247,7 @@ def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) 
         from difflib import get_close_matches
 
         close = get_close_matches(asked, (*PLACEMENTS, *built_in()), 1, 0.5)
-        known = "placements are linear, loop, vee, the rank of each stage as in 0,1,1,0, or that of a schedule"
+        known = "a placement is linear, loop, vee, the rank of each stage as in 0,1,1,0, or the name of a schedule"
         help = f"did you mean `{close[0]}`?" if close else known
         raise fail(Code.UNKNOWN_SCHEDULE, f"unknown placement {asked!r}", help=help) from None
     options = Options(parameters, max_ops=MAX_OPS)

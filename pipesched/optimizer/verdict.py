@@ -149,7 +149,7 @@ def documentation(verdict: Verdict, terms: Terms) -> str:
     if terms.costs.unit:
         lines.append(f"Costs are {terms.costs.unit.words}.")
     if terms.scalar_costs is None:
-        lines.append("No claim is made of its times: they hold for these costs, which differ by stage.")
+        lines.append("It claims no times, since they hold only for these costs, which differ by stage.")
     kept = (_UNIT.sub("\0", line) for line in lines)
     made = (fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False) for line in kept)
     return "\n".join(made).replace("\0", " ")
@@ -176,7 +176,7 @@ def placement_name(placement: Placement) -> str:
 
 
 def kinds_of(schedule: Schedule, costs: Costs) -> tuple[str, ...]:
-    """Return the names of the costs on which the times of a schedule depend, without the message's."""
+    """Return the names of the costs on which the times of a schedule depend, without C."""
     used = costs_used(schedule, costs)
     return tuple(key for key in TIMES if key in used)
 

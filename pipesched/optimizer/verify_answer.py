@@ -170,7 +170,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return what loads the schedules of m0, m0 + K, m0 + 2K; PS715 unless they differ by copies of a part."""
+    """Return a loader of the schedules of m0, m0 + K, m0 + 2K; PS715 unless they differ by copies of a part."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]
@@ -202,7 +202,7 @@ def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnosti
     claims = (Claim(f"certificate: {verdict.status}", holds=True),) if verdict.proved else ()
     if verdict.word:
         bound = f"that no {verdict.objective} is below {verdict.unit.text(verdict.lower)}"
-        message = f"{bound} is on the word of {verdict.word}, not checked"
+        message = f"{bound} rests on the word of {verdict.word}, and is not checked"
         found = [Diagnostic(OptimizerCode.ON_THE_WORD, message, help="--require-proof makes this an error")]
     return replace(
         report,

@@ -10,7 +10,7 @@ LARGEST = 10_000_000
 """Largest number of a stage or microbatch."""
 
 SPARE = 1_000_000
-"""Limit on the entries of a table rank[stage, microbatch], in addition to four per operation of the file."""
+"""Limit on the entries of the table rank[stage, microbatch], plus four per operation of the file."""
 
 SHOWN = 8
 """Limit on the reported places of one kind."""

@@ -374,7 +374,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,
-        lambda s: "layers are not divisible by stages: the end stages have one layer less",
+        lambda s: "layers are not divisible by stages: the end stages have one layer fewer",
     ),
     (
         lambda s: s.by_layer,
@@ -383,8 +383,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.by_layer and s.x.recompute == "full",
         lambda s: (
-            "a layer that I runs again is kept until W. torch's checkpointing lets it go and runs it again for "
-            "every weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
+            "a layer that I runs again is kept until W. torch's checkpointing frees it and runs it again for every "
+            "weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
         ),
     ),
     (

@@ -28,7 +28,7 @@ def count(number: int | Fraction) -> str:
 def head(a: Transformer) -> str:
     """Return the name of a model with its parameters: ``llama3-70b (70.6 B parameters)``."""
     used = parameters.active(a)
-    of_token = f", {count(used)} of them for a token" if a.experts else ""
+    of_token = f", {count(used)} of them active per token" if a.experts else ""
     return f"{a.name} ({count(parameters.total(a))} parameters{of_token})"
 
 

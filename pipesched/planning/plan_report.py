@@ -227,9 +227,9 @@ def _overlapped(plan: Outcome) -> Iterator[str]:
     hidden = [problem.hidden(zero) for zero in dict.fromkeys(one.choice.training.zero for one in plan.rows)]
     shares = " or ".join(f"{float(share) * 100:.3g} %" for share in dict.fromkeys(hidden))
     yield (
-        f"overlapping compute: messages between stages, all; those between copies, {shares} layer by layer, as in "
-        "FSDP and with Megatron's --overlap-grad-reduce and --overlap-param-gather; those between ranks of a layer, "
-        f"a sequence or experts, {'as fitted' if problem.on else 'none'}; each kind by itself"
+        f"overlapping compute: all messages between stages; of messages between copies, {shares} layer by layer, as "
+        "in FSDP and with Megatron's --overlap-grad-reduce and --overlap-param-gather; of messages between ranks of "
+        f"a layer, a sequence or experts, {'as fitted' if problem.on else 'none'}; each kind separately"
     )
     parted = [one.choice for one in plan.rows if one.choice.training.zero > 1]
     parted = parted if any(map(problem.hidden, (2, 3))) else []

@@ -124,9 +124,7 @@ def _value(name: str, text: str) -> Size:
         number = int(text)
         if number <= 3 if name == "zero" else number > 0:
             return number
-    what = (
-        f"one of {', '.join(known[name])}" if name in known else "0 to 3" if name == "zero" else "a whole number from 1"
-    )
+    what = f"one of {', '.join(known[name])}" if name in known else "0 to 3" if name == "zero" else "a positive integer"
     untried = f"{text} {UNTRIED[text]}" if name == "schedule" and text in UNTRIED else None
     raise fail(PlanningCode.CHOICE, f"{name} is {text[:60]!r}, not {what}", help=untried)
 
@@ -146,7 +144,7 @@ def request(given: Given) -> Request:
         trained = trained[0], replace(trained[1], kept=read_kept(given["kept"]))
     counts = {key: given[key] for key in ("gpus", "gpus_per_node", "batch", "top") if given[key] is not None}
     if wrong := next(((key, x) for key, x in counts.items() if not 0 < x <= MOST), None):
-        raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not from 1 to {MOST:,}")
+        raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not between 1 and {MOST:,}")
     batch = given["batch"] or trained[1].batch
     if batch is None:
         raise fail(Code.USAGE, f"a plan needs --batch: {name} does not give the sequences per step", help=_EXAMPLE)

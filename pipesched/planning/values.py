@@ -105,7 +105,7 @@ def one_device(value: object) -> Device | None:
     several = value if isinstance(value, list | tuple) else () if value is None else (value,)
     found = {one.name: one for one in map(device, several)}
     if len(found) > 1:
-        message = f"a cluster of {' and '.join(found)} is not planned: all GPUs are alike"
+        message = f"a cluster of {' and '.join(found)} is not supported: all GPUs must be alike"
         raise fail(PlanningCode.TWO_DEVICES, message, help="plan each kind separately, with one --device")
     return next(iter(found.values()), None)
 

@@ -246,7 +246,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
-    """Return the conditions on these costs, without those on others; raise Unsettled if a condition is on both."""
+    """Return the conditions on these costs only; raise Unsettled if a condition is also on other costs."""
     own = {*names} - {UNIT}
     found = [form for form in part.named if not form.keys().isdisjoint(own)]
     if any(not form.keys() <= {*names} for form in found):

@@ -70,7 +70,7 @@ def _twice(made: UnionMap) -> tuple[UnionMap, UnionMap]:
 
 @dataclass(eq=False)
 class Flow:
-    """The edges between slots: those within a rank and those between ranks."""
+    """The edges between slots, within a rank and between ranks."""
 
     rel: Relations
 

@@ -69,7 +69,7 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
         if not isinstance(item, ast.Stages):
             continue
         if item.microbatch or item.condition:
-            raise NotAffine(item.span, f"stages are placed by {'single microbatches' if item.microbatch else '`when`'}")
+            raise NotAffine(item.span, f"the placement depends on {'the microbatch' if item.microbatch else '`when`'}")
         name = item.route.id if item.route else ""
         low, high = (evaluate(end, names(space, None)) for end in item.family[1:]) if item.family else (0, 1)
         if not (isinstance(low, int) and isinstance(high, int) and 0 < high - low <= CHUNKS):
@@ -135,7 +135,7 @@ def _frozen(file: ast.File, stages: Set, scope: Scope) -> Set:
             found = found.union(own)
             later = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [t] : t >= s }")
             if not found.is_disjoint(stages.subtract(found).apply(later)):
-                raise NotAffine(item.span, "a frozen stage after a trained one is not known here yet")
+                raise NotAffine(item.span, "`prove` does not support a frozen stage after a trained one")
             if not stages.params().is_subset(stages.subtract(found).params()):
                 raise NotAffine(item.span, "at some sizes every stage is frozen")
     return found.coalesce()

@@ -65,7 +65,7 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
         why = both if sizes else f"schedule {file.name.id} has neither p nor m"
         raise fail(
             Code.USAGE,
-            f"{why}: it has only one size here, but a proof covers all sizes",
+            f"{why}: the schedule has only one size here, but a proof covers all sizes",
             help="`pipesched verify` checks it completely" + ("; leave out --m" if "m" in sizes else ""),
         )
     return _Prover(source, file, question).theorems()

@@ -77,7 +77,7 @@ class Replay:
 
     @cached_property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
-        """By size, the stages that each stage reads, and those that read it."""
+        """By size, the stages that each stage reads, and the stages that read it."""
         sample = self.sample
         found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
         for size in sample.sizes:

@@ -48,7 +48,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "smallest",
         flag,
-        "On failure, find the smallest size that fails in this way.",
+        "If a check fails, find the smallest size with this failure.",
         default=False,
         on=("verify",),
         after="definitions",

@@ -29,7 +29,7 @@ Term: TypeAlias = Any
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The answers of Z3 about inclusions. agreed: the number that it confirms; open: those that it does not decide."""
+    """The answers of Z3 about inclusions. agreed: the number that it confirms; open: the undecided inclusions."""
 
     agreed: int
     open: tuple[str, ...]

@@ -107,7 +107,7 @@ class Walker:
                     for holds, chosen in self._sides(node, evaluate(node.condition, asked)):
                         self.block(chosen, asked.block(holds), at)
                 case ast.Step():
-                    raise NotAffine(node.span, "STEP inside an order, which is not known here yet")
+                    raise NotAffine(node.span, "`prove` does not support STEP inside an order")
                 case ast.Greedy():
                     raise NotAffine(node.span, f"`{node.word}` is a rule, and its order follows from costs")
 
@@ -122,7 +122,7 @@ class Walker:
 
     def _operation(self, node: ast.Operation, scope: Scope, at: Place) -> None:
         if node.op not in KNOWN:
-            why = "is a copy, which has a clock of its own" if node.op in OWN_CLOCK else "is a kind not known here yet"
+            why = "is a copy, which has a clock of its own" if node.op in OWN_CLOCK else "is a kind that `prove` lacks"
             raise NotAffine(node.span, f"{node.op} {why}")
         chunk, microbatch = (None if x is None else evaluate(x, scope) for x in (node.chunk, node.microbatch))
         self._add(node.op, node, scope, at, (chunk, microbatch))

@@ -152,7 +152,7 @@ class Timeline:
         return Times(times, self._between(times))
 
     def _between(self, times: Sequence[Timed]) -> UnionSet:
-        """Return the slots with a start that is linear between generators: all proved ones, or those of a guess."""
+        """Return the slots whose start is linear between generators: all proved slots, or the slots of a guess."""
         tight, zero = self._tight(times)
         what = f"start between {' and '.join(shown(timed.costs) for timed in times)}"
         if self._tight_everywhere(f"{what}: of one way", tight, zero):

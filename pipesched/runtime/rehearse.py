@@ -242,7 +242,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 def _require_plain(stream: Stream) -> None:
     """Raise PipeschedError, PS814, for features that a rehearsal does not support."""
     if stream.reads or stream.versions:
-        which = ("stages that read other stages than the previous one", "stages with STEPs inside the order")
+        which = ("stages that read a stage other than the previous one", "stages with STEPs inside the order")
         message = f"{stream.name}: {which[not stream.reads]} cannot be rehearsed"
         raise fail(Code.TARGET, message, help="`pipesched run` runs them, on all ranks")
 

@@ -116,7 +116,7 @@ class Rehearsal(Judged):
         if self.ok:
             return warnings
         kind, letter = ("output", "y") if self.forward_only else ("weight", "w") if self.versions else ("gradient", "g")
-        what = f"the {kind} of {self.tensor} in step {self.step} differs from that of the undivided model"
+        what = f"the {kind} of {self.tensor} in step {self.step} differs from the undivided model's"
         note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is the tolerance"
         help = (
             "the order is verified, so examine the stages: different weights, random numbers, buffers, in-place changes"
@@ -152,7 +152,7 @@ class Rehearsal(Judged):
         equal = all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(self.losses, self.undivided, strict=True))
         ends = self.losses if len(self.losses) < 5 else (*self.losses[:2], *self.losses[-2:])
         losses = " ".join(f"{loss:.6f}" for loss in ends)
-        yield f"loss {losses}, {'as' if equal else 'unlike'} the undivided model"
+        yield f"loss {losses}, {'as' if equal else 'not as'} in the undivided model"
         error = f"{self.error:.1e}" if self.error else "0"
         compared = "outputs" if self.forward_only else "weights of every version" if self.versions else "gradients"
         yield f"{compared} as in the undivided model: largest error {error}, {TOLERANCE:g} allowed"

@@ -143,7 +143,7 @@ def test_buffers_that_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[s
             "PS266",
             "at different positions in their pipelines",
         ),
-        ("group ep: 0 1\nrank 0: A@*ep\nrank 1: A*ep\n", "PS265", "'A@*ep' is no call"),
+        ("group ep: 0 1\nrank 0: A@*ep\nrank 1: A*ep\n", "PS265", "'A@*ep' is not a call"),
         ("group ep: 0 1\nrank 0 A\nrank 1: A*ep\n", "PS265", "a line begins with"),
         ("group ep: 0 x\nrank 0: A\nrank 1: A\n", "PS265", "the members of a group are rank numbers"),
         ("group ep: 0 1\nrank 0: A*ep\nrank 0: A*ep\n", "PS265", "rank 0 is given twice"),

@@ -462,7 +462,7 @@ def _reversed(folder: Path) -> None:
         (orders, _with(b"\xef\xbb\xbf"), ""),
         (orders, _copied("rank2.txt"), "PS891 rank 2 has several orders, in one file or in several"),
         (traces, _copied("rank2.json"), "PS891 rank 2 has several traces, in one file or in several"),
-        (traces, _ranked("-1"), "PS891 rank1.json is cut off or not a trace: ValueError: no rank is -1"),
+        (traces, _ranked("-1"), "PS891 rank1.json is cut off or not a trace: ValueError: -1 is not a rank"),
         (
             traces,
             _ranked("Infinity"),

@@ -49,7 +49,7 @@ def test_a_model_is_explained_by_itself(capsys: pytest.CaptureFixture[str]) -> N
     (kept,) = found["bytes"]
     assert sum(kept["kept"].values()) == s * h * (34 + 5 * heads * s / h)
     text = told(capsys, "--model", "deepseek-v3", "--explain-model")
-    assert "layer with experts" in text and "x 58" in text and "for a token" in text
+    assert "layer with experts" in text and "x 58" in text and "active per token" in text
     assert main(["plan", "--explain-model"]) == 2
 
 
@@ -147,8 +147,8 @@ def test_what_cannot_be_planned_has_a_code(words: list[str], code: str, capsys: 
         ("frozen_layers = 4", "frozen"),
         ("hsdp = 2", "training.replicas"),
         ("offload_optimizer = true", "host"),
-        ("scatter_gather = true", "cut over the tensor ranks"),
-        ("layer_pattern = 'MMA'", "not attention"),
+        ("scatter_gather = true", "split over the tensor ranks"),
+        ("layer_pattern = 'MMA'", "without attention"),
     ],
 )
 def test_what_is_not_planned_is_refused_by_name(

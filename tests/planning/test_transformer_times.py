@@ -265,7 +265,7 @@ WHOLE = {"flops": "1e12", "memory": "'80 GB'", "node": "'3 GB/s'", "network": "'
         ({"node": "'3 GB'"}, 4, "node is '3 GB', not bytes per second"),
         ({"node": "true"}, 4, "not bytes per second"),
         ({"flops": "'900 GB/s'"}, 2, "not FLOP/s"),
-        ({"node_size": "0"}, 7, "node_size is 0, not a whole number from 1"),
+        ({"node_size": "0"}, 7, "node_size is 0, not a positive whole number"),
         ({"nodesize": "8"}, 7, "a device has no device.nodesize"),
     ],
 )

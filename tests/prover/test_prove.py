@@ -170,7 +170,7 @@ def test_a_kind_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     found = theorems(
         "schedule g(p, m)\nstage s in 0 .. p on rank s\nrank r {\n  repeat m { F }\n  repeat m { R B }\n}\n"
     )
-    assert "proved" not in outcomes(found)[0] and "line 5: `R`: R is a kind not known here yet" in str(found)
+    assert "proved" not in outcomes(found)[0] and "line 5: `R`: R is a kind that `prove` lacks" in str(found)
 
 
 BOUNDS = """\

@@ -155,7 +155,7 @@ class TestWhatItTells:
         first, loss, gradients, peak, time, bubble = capsys.readouterr().out.splitlines()
 
         assert first == "ok  1F1B  p=2 m=4   2 processes (gloo), 1 step of mlp"
-        assert re.fullmatch(r"    loss \d\.\d{6}, as the undivided model", loss)
+        assert re.fullmatch(r"    loss \d\.\d{6}, as in the undivided model", loss)
         assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
         assert peak == "    peak activations counted [2  1], as predicted"
         assert re.fullmatch(r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 of 1 ms \(\+[\d.]+ %\)", time)
@@ -247,7 +247,7 @@ class TestWhatItTells:
         out = capsys.readouterr().out
         assert "2 steps of mlp, forward only\n" in out and "\n    outputs as in the undivided model: " in out
         assert main(["run", str(file), "--pace", "0", "--fault", "weights@1"]) == 1
-        differs = r"error\[PS827\]: the output of microbatch \d in step \d differs from that of the undivided model"
+        differs = r"error\[PS827\]: the output of microbatch \d in step \d differs from the undivided model's"
         assert re.search(r"PS824.*copies of stage" if name == "dualpipe" else differs, capsys.readouterr().err)
         assert main(["run", str(file), "--engine", "torch"]) == 1
         assert "PS814" in capsys.readouterr().err

@@ -147,7 +147,7 @@ ERRORS = {
         "PS216",
         "two routes are called `a2`",
     ),
-    "the last stage": ("stage s in 0 .. p on rank s when s < p - 1\n", "PS215", "the last stage makes the loss"),
+    "the last stage": ("stage s in 0 .. p on rank s when s < p - 1\n", "PS215", "the last stage computes the loss"),
     "the first stage": (
         "stage s in 0 .. p on rank s when s + i > 0 for microbatch i in 0 .. m\n",
         "PS215",

@@ -91,7 +91,7 @@ class _Loss:
 
 
 def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callable[[int], int]) -> type:
-    """Return the class of plans; its `run` is the release's own. layers: those of a stage."""
+    """Return the class of plans; its `run` is the release's own. layers: the layers of a stage."""
     real: Theirs = core.plans
     utils: Theirs = core.modules["megatron.core.pipeline_parallel.utils"]
     chunks = int(config.virtual_pipeline_model_parallel_size or 1)
@@ -181,7 +181,7 @@ def _then(run: Callable[[object], object], made: Token) -> Callable[[object], To
 @contextmanager
 def combined(core: Core, rank: Rank, config: Theirs, layers: Callable[[int], int]) -> Iterator[Callable[..., object]]:
     """Replace nodes, loss and steps in the release's modules, put these in `sys.modules`, and yield
-    `forward_step_func`. layers: those of a stage.
+    `forward_step_func`. layers: the layers of a stage.
     """
     schedules, found = vars(core.schedules), vars(core.modules["megatron.core.pipeline_parallel.combined_1f1b"])
     vars(core.modules["megatron.core.pipeline_parallel.utils"]).update(_COMP_STREAM=None, _COMM_STREAM=None)

@@ -78,7 +78,7 @@ def tensor(value: object, *given: object, **named: object) -> object:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group from the view of one of its ranks."""
+    """A process group as seen by one of its ranks."""
 
     name: str
     members: int = 1
@@ -217,7 +217,7 @@ class Rank:
 
 @cache
 def place_of(found: Lines) -> Place | None:
-    """Return the file and line of a record; if the schedule posted through another file, both in one text."""
+    """Return the file and line of a record, and the schedule's own file if it posted through another file."""
     if not found:
         return None
     (file, line), (outer, at) = found[0], found[-1]

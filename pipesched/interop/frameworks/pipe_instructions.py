@@ -128,7 +128,7 @@ def _name(stages: list[_Stage]) -> None:
 
 
 def _entered(stage: _Stage, arrived: list[int]) -> dict[int, list[int]]:
-    """Return the microbatches put into each buffer of a stage, in order. arrived: those sent to the stage."""
+    """Return the microbatches put into each buffer of a stage, in order. arrived: microbatches sent to the stage."""
     loads, puts = stage.all(LOAD), stage.all("RecvActivation")
     if stage.first or not puts:  # the activation stays on the rank
         puts = loads or stage.all(FORWARD)

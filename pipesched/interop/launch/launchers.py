@@ -52,7 +52,7 @@ ROWS = (
         rules=(*NOT_WRITTEN, *megatron.RULES),
         files=megatron.files,
         options=lambda x: "",
-        left_out="data, tokenizer, learning rate and iterations; with several nodes, torchrun's rendezvous",
+        left_out="data, tokenizer, learning rate and iterations; for several nodes also torchrun's rendezvous",
     ),
     Row(
         "torchtitan",

@@ -58,7 +58,7 @@ def files(x: Setup) -> Mapping[str, str]:
     head = [
         "#!/bin/bash",
         f"# {x.choice} for Megatron-LM core_v{x.release}.0: one step of {x.x.batch} sequences.",
-        "# Left out: data, tokenizer, learning rate, iterations; with several nodes torchrun's rendezvous.",
+        "# Left out: data, tokenizer, learning rate, iterations; for several nodes also torchrun's rendezvous.",
     ]
     if x.x.tensor > 1 or x.x.context > 1:
         head.append("export CUDA_DEVICE_MAX_CONNECTIONS=1")

@@ -84,7 +84,7 @@ class Blocked:
         return (), (peer,) if peer in self.front else ()
 
     def _absent(self, group: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the members that have not called a collective, and those that wait elsewhere, each once."""
+        """Return the members that have not called a collective, and the members that wait elsewhere, each once."""
         if (group, number) not in self._met:
             ranks = self.job.groups[group].ranks
             uncalled = tuple(rank for rank in ranks if self._called.get((group, rank), -1) < number)

@@ -53,7 +53,7 @@ class Incident(Report):
         return f"{self.line(color=color)}\n    every recorded call is completed, and the ranks keep to a common order"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form: that of a report, with the rank and the cause under `incident`."""
+        """Return the published form of a report, with the rank and the cause under `incident`."""
         job = self.job
         if job is None:
             return super().to_json()
@@ -119,7 +119,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
         said, likely = f"called nothing more{last}", "it computes, hangs outside its calls, or raised an exception"
     others = [rank for rank in sorted(roots) if rank != first]
-    more = (f"ranks are waited for also at {named(others)}, of which no call is open",) if others else ()
+    more = (f"other ranks also wait for {named(others)}, without an open call",) if others else ()
     notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))
     help = f"look at rank {first} first: its log, its stack, its device"
     return (
@@ -130,7 +130,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
 
 
 def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
-    """Yield the waits of these ranks and of those that wait for them, as text."""
+    """Yield the waits of these ranks and of the ranks that wait for them, as text."""
     near = [*(rank for rank in of if rank in blocked.waits), *(x for rank in of for x in blocked.waiting_for(rank))]
     for rank in [*dict.fromkeys(near)][:_SHOWN]:
         wait = blocked.waits[rank]

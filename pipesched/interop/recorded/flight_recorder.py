@@ -135,7 +135,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
 
 
 def _pipelines(groups: Sequence[Group], program: Program) -> list[Group]:
-    """Return the groups with the plan's number of ranks; if some are called `pp` or `pipeline`, only those."""
+    """Return the groups with the plan's number of ranks; if some are called `pp` or `pipeline`, only these groups."""
     fitting = [group for group in groups if len(group.ranks) == program.ranks]
     if not fitting:
         group = groups[0]

@@ -55,7 +55,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
         return report
     if made is None:
         help = "give its schedule: `pipesched emit ANSWER --target ps`"
-        raise fail(Code.USAGE, "a recorded run is compared with a schedule, not with an answer", help=help)
+        raise fail(Code.USAGE, "a recorded run is compared with a schedule, not an `optimize` answer", help=help)
     program = made.analysis.program
     if program is None:
         return report

@@ -192,7 +192,7 @@ class Order:
         return f"up to that point it sends {sent} messages to rank {other} and receives {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
-        """Yield the minority among ranks that wait in a cycle: those with a call of a collective, or those without."""
+        """Yield the minority among ranks that wait in a cycle: ranks with a call of a collective, or ranks without."""
         job, cycle = self.job, self.blocked.cycle()
         for rank in cycle:
             wait = self.blocked.waits[rank]

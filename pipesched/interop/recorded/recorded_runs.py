@@ -104,7 +104,7 @@ def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
 
 def file_of(path: Path, *, pickles: bool = True) -> bytes:
     if os.path.getsize(path) > LARGEST:
-        raise fail(InteropCode.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, which no record is")
+        raise fail(InteropCode.RECORD, f"{path.name} is larger than {LARGEST // 2**20} MiB, the limit for a record")
     with path.open("rb") as file:
         first = file.read(1)
         return first if first == b"\x80" and not pickles else (first + file.read()).removeprefix(b"\xef\xbb\xbf")
@@ -177,7 +177,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
             here.append((time, len(here), Op[match[2]], int(match[1]), int(match[3])))
     if not any(found.values()):
         raise fail(
-            InteropCode.NO_RECORD, "the traces contain no sends or receives", help="give those of `Recorder.dumps`"
+            InteropCode.NO_RECORD, "the traces contain no sends or receives", help="give the traces of `Recorder.dumps`"
         )
     _require_ranks(max(program.ranks, max(found) + 1), program)
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
@@ -228,7 +228,7 @@ def _instructions(event: Mapping[str, Any]) -> list[tuple[int, float, str]]:
     if event["ph"] != "X" or "index" not in args:
         return []
     if (rank := int(args["rank"])) < 0:
-        raise ValueError(f"no rank is {rank}")
+        raise ValueError(f"{rank} is not a rank")
     return [(rank, float(event["ts"]), str(text)) for text in args.get("messages") or [event["name"]]]
 
 

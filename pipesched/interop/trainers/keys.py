@@ -43,8 +43,8 @@ def one_of(*names: str) -> Kind:
 FLAG = Kind("true or false", lambda value: isinstance(value, bool), (True, False))
 ANY = Kind("anything", lambda value: True)
 KINDS = {
-    "count": Kind("a whole number from 1", _whole(1), (1, 2, 3, 4, 6, 8, 16, 64, 1024)),
-    "from 0": Kind("a whole number from 0", _whole(0), (0, 1, 2)),
+    "count": Kind("a positive whole number", _whole(1), (1, 2, 3, 4, 6, 8, 16, 64, 1024)),
+    "from 0": Kind("a nonnegative whole number", _whole(0), (0, 1, 2)),
     "rest": Kind(
         "a positive whole number, or -1 for the rest", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
     ),

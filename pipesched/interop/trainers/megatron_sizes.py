@@ -163,7 +163,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def complete(self) -> bool:
-        """True if the text has all options of a run, also those of the model, and no variable may add others."""
+        """True if the text has all options of a run, including the model's, and no variable may add others."""
         text, settings = self.case.settings.source.text, self.case.settings
         model = self.cli and "hidden_size" in settings
         used = {found[1] for found in _USED.finditer(text)} - {found[1] for found in _ASSIGNED.finditer(text)}

@@ -165,7 +165,7 @@ class _File:
 
 
 def _many(entries: list[object]) -> bool:
-    """Return True if a list has more than `_ENTRIES` entries with those of nested lists, each as often as it occurs."""
+    """Return True if a list, with all entries of nested lists, has more than `_ENTRIES` entries."""
     found, inside = 0, [entries]
     while inside and found <= _ENTRIES:
         entries = inside.pop()

@@ -121,7 +121,7 @@ class Facts:
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule on these keys is reported: those in the text, or the first key."""
+        """Return the settings at which a rule on these keys is reported: the settings in the text, or the first key."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 

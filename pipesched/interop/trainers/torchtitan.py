@@ -153,7 +153,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: the model's, plus those by which its first and last stage are shorter."""
+        """The layers to be divided: the model's, plus the layers by which its first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
@@ -195,7 +195,7 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return settings, also defaults; `cut`: those that make the stages; of the degrees, only given ones."""
+        """Return settings, also defaults. `cut`: the settings that make the stages; of the degrees, only given ones."""
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)

@@ -84,7 +84,7 @@ class Trainer:
         return DEFAULT if DEFAULT in able else able[-1]
 
     def candidates(self, settings: Settings) -> tuple[str, ...]:
-        """Return a configuration's possible releases: those with all its keys, or else all that read it."""
+        """Return the possible releases of a configuration: all that have its keys, or else all that read it."""
         table, keys = self.releases, self.keys(settings)
         read = self.releases_of(settings) if self.releases_of else table
         own = [keys[x.key] for x in settings if x.key in keys]

@@ -1,4 +1,4 @@
-"""`optimize --lost R`: the order of the ranks that are left. Source: ReCycle, arXiv:2405.14009.
+"""`optimize --lost R`: the order of the remaining ranks. Source: ReCycle, arXiv:2405.14009.
 
     3 pipelines of 3 ranks, 6 microbatches each; rank 4 is lost: its copies of stage 1 take equal parts
 

@@ -56,8 +56,8 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
         if units is None:
             return found
         note = (
-            f"the cap is in bytes: {gigabytes(units.unit)} are what a microbatch leaves on 1/{placement.ranks} of the "
-            "layers; loads are rounded up and caps down, so an order just over these caps may fit"
+            f"the cap is in bytes: a microbatch keeps {gigabytes(units.unit)} on 1/{placement.ranks} of the layers; "
+            "loads are rounded up and caps down, so an order just over these caps may fit"
         )
         return replace(found, notes=(note, *found.notes))
 

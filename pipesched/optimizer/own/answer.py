@@ -138,7 +138,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
 def _library(
     schedule: Schedule, sizes: Mapping[str, Value], instance: Instance, arcs: Arcs, meter: Meter
 ) -> Iterator[tuple[str, Orders]]:
-    """Yield the library's orders of the same operations; under a cap, also those designed for a cap."""
+    """Yield the library's orders of the same operations; under a cap, also the orders designed for a cap."""
     placement = schedule.placement
 
     def same(other: Placement) -> bool:

@@ -50,7 +50,7 @@ class Listing:
             self.left[slots.rank[x]].append(x)
 
     def orders(self) -> Orders | None:
-        """Return the orders; None if the caps stop it."""
+        """Return the orders; None if no further slot fits the caps."""
         slots, made = self.slots, [list[int]() for _ in self.left]
         following = [self._first(rank) for rank in range(len(made))]
         while any(self.left):

@@ -81,7 +81,7 @@ def narrow(windows: Windows) -> tuple[bool, int]:
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank without an order of merged lines, which have few counts; None where only W are merged."""
+    """Return a rank without an order after merging equal lines, which has few counts; None if only W are merged."""
     for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
         mine, times = _on(windows, rank)
         if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):

@@ -65,7 +65,7 @@ def other_kinds(schedule: Schedule, terms: Terms) -> str:
 
 
 def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> str:
-    """Describe operations of a stage that the terms exclude; empty if there are none. again: those with an R."""
+    """Describe operations of a stage that the terms exclude; empty if there are none. again: the F with an R."""
     forward = mine & (schedule.op == Op.F)
     if asked == EACH:
         kinds = (forward, mine & (schedule.op == Op.R), mine & makes(schedule.op, Result.GRADIENT))

@@ -83,7 +83,7 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Return each rank's operations by start; of equal starts first those without duration, then in chain order."""
+    """Return each rank's operations by start; at equal starts first without duration, then in chain order."""
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
     chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))

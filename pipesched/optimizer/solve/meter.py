@@ -48,7 +48,7 @@ class Meter:
         self.spend(made.spent)
 
     def shared(self, questions: Sequence[Given]) -> Iterator[tuple[Given, Meter]]:
-        """Yield each question with a meter, as `part`; those that follow share the remaining steps equally."""
+        """Yield each question with a meter, as `part`; the questions that follow share the remaining steps equally."""
         for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
             with self.part(1 / left) as part:
                 yield question, part

@@ -77,5 +77,5 @@ def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diag
             f"{program[send]} on rank {int(program.rank[send])} sends a value that this rank has not computed yet",
             labels(program, (send, "the value is not computed yet"), (computed, "computed here")),
             notes(more),
-            "move the send behind the operation that makes the value",
+            "move the send after the operation that makes the value",
         )

@@ -1,1 +1,1 @@
-"""Layouts for training a transformer on a cluster: those that fit, fastest first."""
+"""Layouts for training a transformer on a cluster: all that fit, fastest first."""

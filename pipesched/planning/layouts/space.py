@@ -135,7 +135,7 @@ class Space:
     trainer: str = ""
 
     def __iter__(self) -> Iterator[Choice]:
-        """Yield all choices in a fixed order, including those that do not divide, which `refuses` rejects."""
+        """Yield all choices in a fixed order, including choices that do not divide, which `refuses` rejects."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):

@@ -148,7 +148,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[parameters.Counts, ...]:
-        """Return the parameters on one rank, with those of experts and frozen ones separately."""
+        """Return the parameters on one rank, with the experts' and the frozen parameters separately."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 

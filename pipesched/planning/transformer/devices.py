@@ -114,7 +114,7 @@ def _amount_of(key: str, value: object) -> Fraction | None:
 _device: Callable[..., Device] = Device
 DEVICES: Mapping[str, Device] = dict(_built_in())
 _KINDS = {"flops": "FLOP/s, such as 400e12 or '400 TFLOP/s'", "memory": "bytes, such as '80 GB'"}
-_LINK, _NUMBER = "bytes per second, such as '300 GB/s'", "a whole number from 1"
+_LINK, _NUMBER = "bytes per second, such as '300 GB/s'", "a positive whole number"
 _WHAT = {
     **_KINDS,
     "node": _LINK,

@@ -180,15 +180,15 @@ UNCOUNTED: Mapping[str, str] = {
     **dict.fromkeys(("qwen3_next", "recurrent_gemma", "granitemoehybrid", "lfm2", "minimax", "rwkv"), _HYBRID),
     **dict.fromkeys(("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mllama", "llama4", "gemma3", "idefics3"), _SEES),
 }
-"""Families that people ask for, and why they are refused."""
+"""Families that are refused, with the reason."""
 
 _CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
     ("is_encoder_decoder", lambda x, all: x is True and all.get("model_type") not in ("t5", "mt5"), _TWO),
     ("text_config", lambda x, all: isinstance(x, dict), _SEES),
     ("vision_config", lambda x, all: isinstance(x, dict), _SEES),
-    ("decoder_sparse_step", lambda x, all: x not in (None, 1), "has experts in some layers only"),
-    ("mlp_only_layers", lambda x, all: x, "has experts in some layers only"),
-    ("moe_layer_freq", lambda x, all: x not in (None, 1), "has experts in some layers only"),
+    ("decoder_sparse_step", lambda x, all: x not in (None, 1), "has experts in only some layers"),
+    ("mlp_only_layers", lambda x, all: x, "has experts in only some layers"),
+    ("moe_layer_freq", lambda x, all: x not in (None, 1), "has experts in only some layers"),
     ("qk_layernorm", lambda x, all: x is True, "has norms of queries and keys"),
     ("word_embed_proj_dim", lambda x, all: x not in (None, all.get("hidden_size")), "has an embedding of another size"),
     ("do_layer_norm_before", lambda x, all: x is False, "has its norms after attention"),
@@ -332,7 +332,7 @@ def _require_counts(source: Source, found: Config) -> None:
         least = 0 if name in ("shared", "dense_layers", "query") else 1
         whole = isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**40
         if name in (*_USUAL, *_LATENT, *_DEEPSEEK) and name != "tied" and not whole:
-            message = f"{source.name}: {name} is {str(value)[:40]!r}, not a whole number from {least}"
+            message = f"{source.name}: {name} is {str(value)[:40]!r}, not a whole number >= {least}"
             raise fail(PlanningCode.MODEL_VALUE, message)
 
 
@@ -341,7 +341,7 @@ def _shared(source: Source, found: dict[str, object]) -> None:
     shared, size = found.get("model.experts.shared"), found.get("model.experts.size")
     if isinstance(shared, int) and isinstance(size, int) and shared >= size > 0:
         if shared % size:
-            message = f"{source.name} has shared experts of {shared:,}, which is not counted: others have {size:,}"
+            message = f"{source.name} has shared experts of size {shared:,}; the other experts have {size:,}"
             raise fail(PlanningCode.MODEL_UNCOUNTED, message, help="give a .toml file")
         found["model.experts.shared"] = shared // size
 

@@ -70,12 +70,12 @@ def _one_of(*names: str) -> _Kind:
     return _Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
-_COUNT = _Kind("a whole number from 1", _whole(1))
-_FROM_0 = _Kind("a whole number from 0", _whole(0))
+_COUNT = _Kind("a positive whole number", _whole(1))
+_FROM_0 = _Kind("a nonnegative whole number", _whole(0))
 _FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
 _TEXT = _Kind("a text", lambda value: isinstance(value, str))
 _NUMBER = _Kind(
-    "a number from 0",
+    "a nonnegative number",
     lambda value: isinstance(value, int | Fraction) and not isinstance(value, bool) and 0 <= value <= MOST,
     lambda value: Fraction(str(value)),
 )
@@ -137,17 +137,19 @@ _NOT_WRITTEN = ("experts", "latent", "encoder", "more", "left_out", "places")
 
 
 _NOT_PLANNED: Mapping[str, str] = {
-    "frozen": "single frozen layers are not planned: with training.lora all are; `verify --frozen` takes stages",
+    "frozen": (
+        "single frozen layers are not supported: training.lora freezes all layers, and `verify --frozen` takes stages"
+    ),
     "lora": "training.lora is the rank of LoRA's adapters, training.lora_on names their matrices",
-    "adapter": "training.lora is the rank of LoRA's adapters; others are not planned",
-    "decoder": "model.layers counts the layers of both, model.encoder.layers those of the encoder",
-    "pattern": "layers that are not attention are not planned: all layers are equal, but for experts",
-    "mamba": "layers that are not attention are not planned: all layers are equal, but for experts",
-    "layer_types": "layers that are not attention are not planned: all layers are equal, but for experts",
+    "adapter": "training.lora is the rank of LoRA's adapters; other adapters are not supported",
+    "decoder": "model.layers counts the layers of both, model.encoder.layers the layers of the encoder",
+    "pattern": "layers without attention are not supported: all layers are equal, except for experts",
+    "mamba": "layers without attention are not supported: all layers are equal, except for experts",
+    "layer_types": "layers without attention are not supported: all layers are equal, except for experts",
     "hsdp": "training.replicas is the number of groups inside which ZeRO divides",
     "replicate": "training.replicas is the number of groups inside which ZeRO divides",
-    "offload": "an optimizer on the host is not planned; optimizer_bytes = 0 omits its bytes and its time",
-    "scatter_gather": "the trainer decides: with megatron a message between stages is cut over the tensor ranks",
+    "offload": "an optimizer on the host is not supported; optimizer_bytes = 0 omits its bytes and its time",
+    "scatter_gather": "the trainer decides: with megatron a message between stages is split over the tensor ranks",
 }
 """Known keys of models' files that are not supported, by a part of the key."""
 

@@ -28,7 +28,7 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """A group of parameters: their number, that on one rank, and whether they are of experts, and trained."""
+    """A group of parameters: their number, in total and on one rank; whether of experts, and whether trained."""
 
     name: str
     count: int

@@ -159,7 +159,7 @@ RULES = (
     Rule(
         "training.autocast",
         lambda a, x, s: x.autocast and a.dtype != "fp32",
-        lambda a, x, s: f"autocast has parameters in fp32, not {a.dtype}",
+        lambda a, x, s: f"autocast needs parameters in fp32, not {a.dtype}",
         help=lambda a, x, s: 'dtype = "fp32"',
     ),
     Rule(
@@ -196,7 +196,7 @@ RULES = (
         "training.lora",
         lambda a, x, s: x.lora and (a.latent or (a.experts and x.lora_on == "all")),
         lambda a, x, s: "adapters of experts and of latent attention are not counted",
-        help=lambda a, x, s: 'with experts lora_on is "attention" or "qv"',
+        help=lambda a, x, s: 'with experts lora_on must be "attention" or "qv"',
     ),
     Rule(
         "training.replicas",
@@ -206,7 +206,7 @@ RULES = (
     Rule(
         "training.replicas",
         lambda a, x, s: x.replicas > 1 and (x.zero == 0 or a.experts or x.replicas == x.data),
-        lambda a, x, s: "replicas are of several copies each, with ZeRO 1 to 3 and without experts",
+        lambda a, x, s: "replicas need ZeRO 1 to 3, several copies each, and a model without experts",
     ),
     Rule(
         "training.data",
@@ -251,7 +251,7 @@ STAGES = (
         lambda a, x, s: f"the layout has {len(x.layout or ())} stages; the schedule has {s}",
         PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"{len(x.layout or ())} entries",
-        help=lambda a, x, s: "one entry a stage",
+        help=lambda a, x, s: "one entry per stage",
     ),
 )
 

@@ -238,7 +238,7 @@ def _cross(made: _Sum, a: Transformer, x: Training, n: int) -> None:
 
 
 def _adapted(made: _Sum, a: Transformer, x: Training) -> None:
-    """Add LoRA's adapters: the products of A and B, in 16 bits and with their W, and what adds their outputs."""
+    """Add LoRA's adapters: the products of A and B, in 16 bits and with their W, and the addition of their outputs."""
     beside = _Sum(made.on, False, made.bytes_each)
     for one in adapters(a, x, a.layers):
         n, inner, outer = int(one.tokens), int(one.inner), int(one.outer)

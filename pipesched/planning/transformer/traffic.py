@@ -71,7 +71,7 @@ def backward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
-    """Return the seconds of the traffic: ranks of a layer are adjacent, then those of a sequence, then copies."""
+    """Return the seconds of the traffic: ranks of a layer are adjacent, then ranks of a sequence, then copies."""
     return (
         sent.tensor / link(device, x.tensor)
         + sent.context / link(device, x.tensor * x.context)

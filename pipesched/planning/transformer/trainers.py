@@ -72,7 +72,7 @@ TRAINERS: Mapping[str, Trainer] = {
         Trainer(
             "megatron",
             "Megatron-core and what NVIDIA builds on it (NeMo, Megatron-Bridge); Megatron-LM of 2021-22 on A100",
-            _reserve("3", "0", "0", "1", "no readings; least that lets every published run start"),
+            _reserve("3", "0", "0", "1", "not measured; the least with which every published run starts"),
             flash="flash_megatron",
             gathers="gather_torch",
         ),

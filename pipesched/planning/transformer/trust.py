@@ -45,7 +45,7 @@ def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
     nine, runs = row["most_of_them"], int(row["runs"])
     if nine > LIMIT:
         half, worst = 100 * row["median"], 100 * row["worst"]
-        missed = f"{runs} published runs are missed by {half:.0f} % in the median, {worst:.0f} % at worst"
+        missed = f"{runs} published runs have a median error of {half:.0f} %, at worst {worst:.0f} %"
         return Trust(None, f"no times for {_NAMES[kind]}: {missed}", False)
     behind = f"{_NAMES[kind]}: 9 of 10 of {runs} published runs, each source left out of the fit in turn"
     if a.encoder is not None or x.lora:

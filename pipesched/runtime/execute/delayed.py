@@ -60,7 +60,7 @@ class Delayed:
         return total / m, history
 
     def _microbatch(self, i: int, x: Tensor, target: Tensor, history: list[list[list[Tensor]]]) -> float:
-        """Add the gradients of one microbatch to those of the weights; return its loss."""
+        """Add the gradients of one microbatch to the gradients of the weights; return its loss."""
         made, graphs = {-1: x}, []
         for stage in range(len(self.stages)):
             graphs.append(self._forward(stage, history[stage][self._versions(stage, i)[0]], made))
@@ -84,7 +84,7 @@ class Delayed:
         return read, leaves, functional_call(module, dict(zip(names, leaves, strict=True)), tuple(read))
 
     def _backward(self, stage: int, weights: list[Tensor], graph: Graph, arriving: Tensor) -> tuple[Tensor | None, ...]:
-        """Run a stage's backward at a version; add the gradients of its weights, and return those of its inputs."""
+        """Run a stage's backward at a version; add its weights' gradients, and return its inputs' gradients."""
         read, leaves, output = graph
         for leaf, value in zip(leaves, weights, strict=True):
             leaf.data.copy_(value)

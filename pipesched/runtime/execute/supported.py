@@ -108,18 +108,18 @@ def check_supported(notes: Sequence[Note]) -> None:
 
 
 def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
-    """Require that no weights are tied if a route leaves out a stage.
+    """Require that no weights are tied if a route skips a stage.
 
     Raises:
         RunError: PS831.
     """
     if tied and any(-1 in route.ranks for route in stream.placement):
-        message = f"{stream.name}: weights are tied, and some microbatches leave out stages"
+        message = f"{stream.name}: weights are tied, and some microbatches skip stages"
         raise RunError(Fault(UNSUPPORTED, message, None, (), "give each stage its own weights"))
 
 
 def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
-    """Require that a stage that a route leaves out returns what it takes. boundaries: the input of each stage.
+    """Require that a stage that a route skips returns the shape that it takes. boundaries: each stage's input.
 
     Raises:
         RunError: PS824 on every rank.
@@ -127,8 +127,8 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
     for stage in sorted({s for route in stream.placement for s, rank in enumerate(route.ranks) if rank < 0}):
         taken, made = boundaries[stage : stage + 2]
         if taken != made:
-            message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches leave it out"
-            raise RunError(Fault(BOUNDARY, message, Place(home(stream, stage)), (), "leave out stages of one shape"))
+            message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches skip it"
+            raise RunError(Fault(BOUNDARY, message, Place(home(stream, stage)), (), "skip stages of one shape only"))
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
@@ -157,7 +157,7 @@ _HELP = "set requires_grad to match the stream before building the runtime, or e
 
 
 def wanting(stream: Stream) -> frozenset[int]:
-    """Return the stages that receive a gradient: trained ones, and those after a trained stage."""
+    """Return the stages that receive a gradient: trained stages, and all stages after one."""
     found: set[int] = set()
     for stage in range(stream.stages):
         if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):

@@ -137,7 +137,7 @@ class _Model:
         for weight in group[1:]:
             if self.weights[weight] != self.weights[first]:
                 what = f"{_kind(self.weights[first])} and {_kind(self.weights[weight])}"
-                raise _refused(f"{_both(first, weight)} are declared as one weight:  {what}", self._rank(weight), None)
+                raise _refused(f"{_both(first, weight)} are declared as one weight: {what}", self._rank(weight), None)
             if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
                 message = f"{_both(first, weight)} are declared as one weight, but begin with different values"
                 help = "copy the values of one to the others before building the runtime"

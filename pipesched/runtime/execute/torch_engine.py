@@ -75,7 +75,7 @@ def computes(stream: Stream) -> str:
     """
     if stream.reads:
         raise ValueError(
-            f"{stream.name}: stage {min(stream.reads)} reads other stages than the previous one, but the stages of "
+            f"{stream.name}: stage {min(stream.reads)} reads a stage other than the previous one, but the stages of "
             "torch's engine are a chain; run it with pipesched.runtime"
         )
     if len(stream.placement) > 1:

@@ -294,7 +294,7 @@ def _train_inside(local: Local, step: Step) -> Compared:
 
 class Undivided:
     """The whole model, trained step by step. frozen: stages that are not trained. out: the stages that each microbatch
-    leaves out. trains: whether there is a backward.
+    skips. trains: whether there is a backward.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class Undivided:
 
 
 def _left_out(stream: Stream) -> dict[int, list[int]]:
-    """Return the stages that each microbatch leaves out."""
+    """Return the stages that each microbatch skips."""
     out = [([s for s, rank in enumerate(route.ranks) if rank < 0], route.microbatches) for route in stream.placement]
     return {i: stages for stages, ends in out if stages for i in range(*ends)}
 

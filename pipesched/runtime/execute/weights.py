@@ -51,7 +51,7 @@ class Weights:
 
     @torch.no_grad()
     def add(self, microbatch: int) -> None:
-        """Add the gradients of a finished backward to those of the weights, and free its version."""
+        """Add the gradients of a finished backward to the gradients of the weights, and free its version."""
         leaves = self._leaves[self._reads.pop(microbatch)]
         for name, weight in self.module.named_parameters():
             made, leaves[name].grad = leaves[name].grad, None

@@ -214,7 +214,7 @@ def _letters(layout: Layout) -> str:
     paler = f", {later} paler" if lower and layout.how.color else ""
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
-        return f"a column shows one of its kinds, each as often as its share of the time{chunks}"
+        return f"a column shows one of its kinds; each kind gets its share of the columns{chunks}"
     if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
     named = f", stages named at --width {layout.naming(stages=True)}" if layout.chart.chunks > 2 else ""

@@ -115,7 +115,7 @@ def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """All steps from the states with n operations done to those with n + 1.
+    """All steps from states with n operations done to states with n + 1.
 
     states: the number of states with n operations. source, target: indices of the states before and after a step. q, x:
     the sequence and the operation. soonest: the earliest start of x from the source.

@@ -77,7 +77,7 @@ def encode(
 
 
 def ends(problem: Problem, held: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Return the operations that can be the first of a rank, and those that can be the last."""
+    """Return the operations that can be the first of a rank, and the operations that can be the last."""
     used = [q for q in held if problem.length[q]]
     first = [int(problem.first[q]) for q in used if problem.op[q] == Op.F]
     return first, [int(problem.first[q + 1]) - 1 for q in used if problem.op[q] in (Op.W, Op.B)]

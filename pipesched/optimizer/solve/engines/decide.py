@@ -73,7 +73,7 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
 
 
 def task(question: Question) -> Task:
-    """Build the task of a question; its time windows are those of the longest paths in the whole problem.
+    """Build the task of a question; its time windows follow from the longest paths in the whole problem.
 
     W are not merged if a part must repeat. Time windows express the span of one rank exactly; the span of several ranks
     needs clauses (`spanned`).

@@ -83,7 +83,7 @@ class Search:
         self.now = self._longest()
 
     def _turn(self, start: Sequence[int]) -> list[int]:
-        """Return all operations, each after those that it waits for, by start; some may take no time."""
+        """Return all operations by start, each after the operations that it waits for; some may take no time."""
         turn = sorted(range(len(start)), key=start.__getitem__)
         depth, deeper = [0] * len(start), 0 in self.duration
         while deeper:
@@ -152,7 +152,7 @@ class Search:
         return max(self.end[self.before[n + rank]] - at for rank, at in enumerate(self.begun))
 
     def _pairs(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the pairs (u, v) of a longest path that are neighbours on a rank: those at ends of blocks, and all."""
+        """Return the pairs (u, v) of neighbours on a rank in a longest path: pairs at ends of blocks, and all pairs."""
         end, before, n = self.end, self.before, self.problem.operations
         lasts = [before[n + rank] for rank, at in enumerate(self.begun) if end[before[n + rank]] - at == self.now]
         x = self.random.choice(lasts)

@@ -141,7 +141,7 @@ class _Run:
             self._put(1, j)
 
     def _forwards(self, i: int) -> list[bool]:
-        """Choose the positions that run an F in step 2: those whose successor does too, and those that must."""
+        """Choose the positions that run an F in step 2, because their successor also runs one or because they must."""
         wanted = [self._wants(j) for j in range(self.size)]
         for j in range(self.size - 2, -1, -1):
             wanted[j] = wanted[j] and (wanted[j + 1] or self.done[0][j + 1] >= self.length)

@@ -41,7 +41,7 @@ class Answered:
 
 
 Slice = tuple[int, Found | None]
-"""The steps of a slice of heuristics, and the orders that it found."""
+"""A slice of heuristics: its steps, and the orders that it found."""
 
 
 @dataclass(eq=False)

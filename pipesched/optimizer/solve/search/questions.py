@@ -90,7 +90,7 @@ def _take(state: State, questions: BoundSchedule, pool: Candidates, step: Step, 
             questions.found(state.value)
         if state.value is None or state.value > question.bound:
             questions.unrealised(question.bound)
-    note = f"{answer.engine} cannot decide:  {answer.reason}"
+    note = f"{answer.engine} cannot decide: {answer.reason}"
     if answer.verdict == "unknown" and answer.reason and note not in state.notes:
         state.notes.append(note)
 
