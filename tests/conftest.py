@@ -48,7 +48,7 @@ LONG = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the golden streams of emit/ anew")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden streams of emit/")
     parser.addoption("--full", action="store_true", help="every test, those marked nightly too")
     parser.addoption("--depth", type=int, default=0, metavar="N", help="--full, N times as many cases of random tests")
 

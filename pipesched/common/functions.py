@@ -28,7 +28,7 @@ def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():
-        raise Unknown(f"python:{name} names no function", "write python:module:function")
+        raise Unknown(f"python:{name} does not name a function", "write python:module:function")
     if path.endswith(".py"):
         path, spec = Path(path).stem, spec_from_file_location(Path(path).stem, path)
     else:

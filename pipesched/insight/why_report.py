@@ -259,9 +259,9 @@ def _known(why: Why) -> Iterator[str]:
 
 
 def known_text(known: Known, schedule: Schedule) -> str:
-    """Return ``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 but for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
+    """Return ``zb_h1``, ``zb_h1 up to the order of W``, ``zb_h1 except for F2.5 to W2.3 on rank 2 (steps 5 to 9)``."""
     if known.like.whole:
-        cut = " with its backwards in one piece" if bool((schedule.op == Op.B).any()) else " with its backwards split"
+        cut = " with full backwards" if bool((schedule.op == Op.B).any()) else " with split backwards"
         lax = {"up to W": " up to the order of W", "split": cut}
         return known.name + lax.get(known.like.reading, "")
     differing = [(rank, low, high) for rank, (low, high) in enumerate(known.like.differing) if high > low]
@@ -276,7 +276,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
         span = f"{schedule[low]} to {schedule[high - 1]}" if high > low + 1 else str(schedule[low])
         parts.append(f"{span} on rank {rank} (steps {schedule.step(low)} to {schedule.step(high - 1)})")
     more = f", and {len(differing) - _OPS} more ranks" if len(differing) > _OPS else ""
-    return f"{known.name} but for {', '.join(parts)}{more}"
+    return f"{known.name} except for {', '.join(parts)}{more}"
 
 
 def _path(why: Why, every: bool) -> str:

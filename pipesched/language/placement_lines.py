@@ -110,7 +110,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
         low, high = _ends(node, names)
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
-            help = "a `stage` line must place a frozen stage"
+            help = "each frozen stage needs a `stage` line"
             message = f"{what} frozen; stages are 0 .. {stages}"
             raise _wrong(message, node.span, "some of these stages do not exist", help)
         holds = names.function(node.condition) if node.condition else None
@@ -248,7 +248,7 @@ def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) ->
     others = {stage: reads for stage, reads in found.items() if reads != (stage - 1,)}
     edges = sum(map(len, others.values()))
     if edges * microbatches > max_ops:
-        what = f"{edges} reads and {microbatches} microbatches make {edges * microbatches} results"
+        what = f"{edges} reads for {microbatches} microbatches are {edges * microbatches} inputs"
         raise _too_many(f"{what} at least; the limit is {max_ops}", routes[0].span)
     return others
 

@@ -219,7 +219,7 @@ class Arrays:
 
 
 _TURNS = np.array([op.kind.makes[0] if op in COMPUTES and op not in OLDEST else len(Result) for op in Op])
-"""The result of each kind that takes turns; kinds with equal results take them together. `len(Result)`: no turns."""
+"""By kind, its result: kinds with one result share a sequence of microbatches. `len(Result)`: it has no sequence."""
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:

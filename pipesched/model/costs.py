@@ -382,7 +382,6 @@ class Costs:
         """Read costs from TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
 
         The key ``unit`` gives the unit of times: "s", "ms" or "us".
-
         JSON is accepted too: the output of `to_json`, `calibrate` or `run --rank`.
 
         Raises:
@@ -454,6 +453,7 @@ def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
 
 def _check_key(key: str, given: Mapping[str, Cost]) -> None:
     if key not in KEYS:
-        raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}")
+        parts = "; `verify`, `show`, `why`, `compare` and `diff` also take files of parts" * (key == "layers")
+        raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}{parts}")
     if key in given:
         raise fail(Code.COSTS, f"cost {key} is given twice")

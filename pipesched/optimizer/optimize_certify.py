@@ -68,7 +68,7 @@ def certified(
             text = refutation(_alone(clauses, rank), clauses.count, part)
     text = text or refutation(clauses.known, clauses.count, meter)
     if text == b"":
-        return Made({}, f"no proof {claim}: its clauses do not exclude one")
+        return Made({}, f"no proof {claim}: the clauses do not exclude such a schedule")
     if text is None:
         return Made({}, f"no proof {claim} was made in {meter.limit / SECOND:.3g} s")
     if path is not None:

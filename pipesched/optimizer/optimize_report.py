@@ -284,7 +284,7 @@ def bound_by(state: State) -> str:
     """Return the source of a search's lower bound, in a few words."""
     refuted, bound = state.refuted, state.bound
     if refuted is not None and refuted.bound + 1 > bound.value:
-        return "ranks taken one by one" if refuted.engine == "ranks" else refuted.engine
+        return "single ranks" if refuted.engine == "ranks" else refuted.engine
     return "the longest path" if bound.kind == "path" else f"rank {bound.rank}"
 
 

@@ -130,7 +130,9 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     if len(own.schedule) > (limit := options.max_ops // FOLLOWED):
         message = f"the answer has {len(own.schedule):,} operations; at most {limit:,} can be checked"
         raise fail(
-            Code.TOO_MANY_OPERATIONS, message, help=f"--max-ops raises the limit; each operation counts as {FOLLOWED}"
+            Code.TOO_MANY_OPERATIONS,
+            message,
+            help=(f"--max-ops raises the limit; an operation of an answer counts as {FOLLOWED}"),
         )
     if answer.certificate.get("backward") != OWN:
         _require_searched(own.schedule, answer)

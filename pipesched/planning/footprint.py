@@ -312,7 +312,7 @@ def _reserved(x: Training) -> str:
     assert of is not None
     return (
         f"{x.trainer}'s reserve for context, communicators, buckets and the allocator: {gigabytes(of.fixed)}, "
-        f"{float(of.changing):.0%} of activations and what comes and goes, {float(of.state):.0%} of parameters and "
+        f"{float(of.changing):.0%} of activations and temporary bytes, {float(of.state):.0%} of parameters and "
         f"gradients; one standard deviation is {gigabytes(of.spread)} ({of.source})"
     )
 

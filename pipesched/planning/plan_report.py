@@ -86,9 +86,8 @@ def facts(plan: Outcome) -> Iterator[str]:
     none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     refused = f" or are not supported by {launcher(request.trainer).named}" if request.trainer else ""
     yield (
-        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, "
-        f"{counts['over_the_cap']:,} are over the cap, {counts['slower_by_a_bound']:,} are slower by a bound; "
-        f"{counts['timed']:,} were timed"
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, {counts['over_the_cap']:,} "
+        f"are over the cap, {counts['slower_by_a_bound']:,} are excluded by a bound; {counts['timed']:,} were timed"
     )
 
 

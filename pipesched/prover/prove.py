@@ -252,7 +252,7 @@ def in_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found
         Unsettled: a case is not settled; its text names it.
     """
     if not question.cases or not question.settled(question.covered):
-        raise Unsettled("there are no cases of m")
+        raise Unsettled("the sizes are not divided into cases of m")
     found = []
     for case in question.cases:
         try:

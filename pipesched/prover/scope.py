@@ -152,7 +152,7 @@ def _name(node: ast.Name, scope: Scope) -> Value:
         value = scope.values[node.id]
         return value.largest() if isinstance(value, Figure) else value
     if node.id in ("pending", "held"):
-        raise NotAffine(node.span, f"`{node.id}` depends on what has run")
+        raise NotAffine(node.span, f"`{node.id}` depends on earlier operations")
     found = scope.definitions.get(node.id)
     if found is None or found.parameters is not None:
         raise NotAffine(node.span, f"`{node.id}` has no one value")
@@ -172,7 +172,7 @@ def _call(node: ast.Call, scope: Scope) -> Value:
         return figure.of_rank(*given)
     found = scope.definitions.get(name)
     if found is None or found.parameters is None:
-        raise NotAffine(node.span, f"`{name}` depends on what has run")
+        raise NotAffine(node.span, f"`{name}` depends on earlier operations")
     bound = {parameter.id: value for parameter, value in zip(found.parameters, given, strict=True)}
     return evaluate(found.value, scope.inner(**bound))
 

@@ -208,7 +208,9 @@ class _Search:
         if not self.otherwise:
             return said
         (size, code), more = self.otherwise[0], len(self.otherwise) - 1
-        return f"{said}; {render.sizes(size)} fails otherwise, with {code}" + (f", and {more} more" if more else "")
+        return (f"{said}; {render.sizes(size)} fails in another way, with {code}") + (
+            f", and {more} more" if more else ""
+        )
 
     def _proved(self) -> tuple[Report, str] | None:
         """Ask the prover for the smallest size at which a claim is false."""

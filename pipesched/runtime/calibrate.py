@@ -23,7 +23,7 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""Number of significant digits of a cost; two runs agree on fewer digits."""
+"""Number of significant digits of a cost, which is more than two runs agree on."""
 
 _KERNELS = "the trace has GPU kernels, which may still run after the records that launched them"
 _NANO = 1000  # nanoseconds in a microsecond

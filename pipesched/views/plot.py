@@ -216,7 +216,7 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note): a series of one point by its name, others by the words in which its notes differ.
+    """Label each (series, note) by its series; in a series of several points, by the words in which the notes differ.
 
     Labels are empty if there is one series of one point.
     """

@@ -115,7 +115,9 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     for name, data in files.items():
         found = RANK.search(name)
         if found is None:
-            raise fail(InteropCode.RECORD, f"{name} does not end in a rank", help="name the dumps rank_0, rank_1, …")
+            raise fail(
+                InteropCode.RECORD, (f"{name} does not end in a rank number"), help="name the dumps rank_0, rank_1, …"
+            )
         if int(found[1]) in dumps:
             raise fail(InteropCode.RECORD, f"{name} is a second dump of rank {int(found[1])}")
         value, left = dump(name, data), Budget(len(data))

@@ -78,7 +78,7 @@ def excluded(
         if text and not unproved(text, asked, bound):
             by["a proof"] += 1
         elif text == b"" and too_busy(asked, bound, STEPS) is not None:
-            by["ranks taken one by one"] += 1
+            by["single ranks"] += 1
         else:
             open.append((Fraction(least, scale), choice))
     return Excluded(by, open)

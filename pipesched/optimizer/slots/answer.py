@@ -213,7 +213,7 @@ def in_slots(request: Request, meter: Meter) -> Optimum:
     asked = Question(instance)
     if asked.wrong:
         option = "--overlap" if request.overlap else "--recompute"
-        raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or give costs and rules as stated")
+        raise fail(OptimizerCode.DECISION, asked.wrong, help=f"leave out {option}, or meet this condition")
     if reason := _too_large(asked):
         return Optimum(instance, impossible=True, reason=reason)
     search = Search(asked, instance, request.name, meter, request.limits.seed)

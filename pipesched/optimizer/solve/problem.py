@@ -202,7 +202,7 @@ def _require_searched(placement: Placement, objective: str) -> None:
         message = f"{placement.skip}: orders are searched only if every stage reads the previous one"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
-        raise fail(Code.USAGE, "with two routes the span depends on the route that begins", help=_SPAN_HELP)
+        raise fail(Code.USAGE, "with two routes the span depends on which route begins", help=_SPAN_HELP)
 
 
 def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "makespan") -> Problem:

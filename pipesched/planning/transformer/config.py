@@ -151,7 +151,7 @@ class Transformer:
 
     @property
     def tokens(self) -> int:
-        """The tokens of a sequence, of the encoder and the decoder."""
+        """The tokens of a sequence, in encoder and decoder together."""
         return self.sequence + (self.encoder.sequence if self.encoder else 0)
 
     @property

@@ -1,4 +1,4 @@
-"""Megatron's layout string: ``Et|(tt|)*6mL``, stages separated by bars, the first chunk of all ranks first.
+"""Megatron's layout string: ``Et|(tt|)*6mL``, stages separated by bars, beginning with the first chunk of every rank.
 
     E embedding   t decoder layer   m prediction layer (MTP)   L loss      (x)*n and x*n repeat; commas are cosmetic
 

@@ -151,7 +151,7 @@ _NOT_PLANNED: Mapping[str, str] = {
     "offload": "an optimizer on the host is not supported; optimizer_bytes = 0 omits its bytes and its time",
     "scatter_gather": "the trainer decides: with megatron a message between stages is split over the tensor ranks",
 }
-"""Known keys of models' files that are not supported, by a part of the key."""
+"""Known but unsupported keys of model files: a part of the key, and the reason."""
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
