@@ -100,7 +100,7 @@ def test_an_order_with_its_w_elsewhere_is_recognized() -> None:
 
 
 def test_an_order_with_its_backwards_split_is_recognized() -> None:
-    """GPipe with I and W instead of each B is GPipe with its backwards split."""
+    """GPipe with I and W instead of each B is GPipe with split backwards."""
     schedule = order_of("gpipe", p=2, m=3)
     parts = {Op.F: (Op.F,), Op.B: (Op.I, Op.W)}
     split = [
@@ -126,11 +126,11 @@ def test_an_order_that_differs_somewhere_keeps_its_window() -> None:
 
 
 def test_a_rank_that_lacks_everything_is_said_so() -> None:
-    """ZB-H1 without its last rank is reported as ZB-H1 but for that rank."""
+    """ZB-H1 without its last rank is reported as ZB-H1 except for that rank."""
     schedule = order_of("zb_h1", p=4, m=8)
     mine = rewritten(schedule, [*(schedule.order(r) for r in range(3)), []])
     known = recognize(mine)
-    assert known is not None and known_text(known, mine) == "zb_h1 but for all of rank 3"
+    assert known is not None and known_text(known, mine) == "zb_h1 except for all of rank 3"
 
 
 def test_a_strange_order_is_nobody() -> None:
@@ -259,4 +259,4 @@ def test_an_order_that_lacks_something_is_told_by_its_rank() -> None:
     schedule = order_of("1f1b", p=4, m=8)
     mine = rewritten(schedule, [schedule.order(0)[:-1], *(schedule.order(r) for r in range(1, 4))])
     known = recognize(mine)
-    assert known is not None and known_text(known, mine) == "1f1b but for rank 0"
+    assert known is not None and known_text(known, mine) == "1f1b except for rank 0"
