@@ -27,6 +27,7 @@ from pipesched.optimizer.baselines import Known, relevant
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_report import Optimum
 from pipesched.optimizer.optimize_request import Request, Target, target_of
+from pipesched.optimizer.placements import best
 from pipesched.optimizer.proof.meetings import meetings
 from pipesched.optimizer.proof.problem import problem as whole
 from pipesched.optimizer.proof.ranks import too_busy
@@ -68,14 +69,16 @@ def optimize(
             cannot be optimized; every fault of the schedule's file.
     """
     meter = meter or clock(request)
+
+    def ask(asked: Request, part: Meter) -> Optimum:
+        return optimize(asked, progress, part)
+
     if request.lost is not None:
         from pipesched.optimizer.decisions.lost import without
 
-        return without(request, progress, meter)
+        return without(request, ask, meter)
     if request.placement == ANY:
-        from pipesched.optimizer.front import best
-
-        return best(request, progress, meter)
+        return best(request, ask, meter)
     if request.decide is not None:
         from pipesched.optimizer.decisions.request import decided
 
@@ -83,7 +86,7 @@ def optimize(
     if request.overlap or request.recompute:
         from pipesched.optimizer.slots.answer import in_slots
 
-        return in_slots(request, meter)
+        return in_slots(request, lambda asked, part: optimize(asked, meter=part), meter)
     if request.source is not None:
         from pipesched.optimizer.own.answer import in_own_order, only_by_order
 

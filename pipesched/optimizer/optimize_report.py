@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pipesched import render
 from pipesched.analysis.idle import Idle, headline
@@ -36,7 +36,8 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.views import tables
 
 if TYPE_CHECKING:
-    from pipesched.optimizer.decisions.lost import Lost
+    from pipesched.optimizer.optimize_request import Request
+    from pipesched.optimizer.solve.meter import Meter
     from pipesched.planning.footprint_report import InBytes
 
 COUNTS = frozenset(
@@ -47,6 +48,17 @@ COUNTS = frozenset(
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # most ranks of a list that are printed; longer lists are cut in the middle
 _MORE_ROOM = "give each rank at least the memory of one microbatch, or choose another placement"
+
+
+class Loss(Protocol):
+    """The loss of a rank, with the answer before it (`decisions.lost`). peak: of each remaining rank."""
+
+    @property
+    def peak(self) -> tuple[Fraction, ...]: ...
+
+    def lines(self, makespan: Fraction | None) -> list[str]: ...
+
+    def to_json(self, makespan: Fraction | None) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +86,7 @@ class Optimum:
     source: str = ""
     certificate: Mapping[str, object] = field(default_factory=dict)
     checked: Report | None = None
-    lost: Lost | None = None
+    lost: Loss | None = None
 
     def __repr__(self) -> str:
         return f"<Optimum {self.verdict} for {self.instance.text_without_cap}>"
@@ -278,6 +290,10 @@ class Optimum:
             "source": self.source or None,
             "certificate": doubled(self.certificate, COUNTS) if self.certificate else None,
         }
+
+
+Ask: TypeAlias = "Callable[[Request, Meter], Optimum]"
+"""Answers a request before a meter is late."""
 
 
 def bound_by(state: State) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from operator import add
-from typing import TypeAlias
 
 from pipesched.compile import Options, examine
 from pipesched.diagnostics import PipeschedError, fail
 from pipesched.optimizer.codes import OptimizerCode
 from pipesched.optimizer.optimize_bytes import set_aside
-from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_report import Ask, Optimum
 from pipesched.optimizer.optimize_request import Request
 from pipesched.optimizer.printed import read_back
 from pipesched.optimizer.solve.meter import Meter
@@ -22,29 +20,26 @@ from pipesched.report.report import Report
 _TRIES, _EACH = 4, 0.5  # most searches for an answer within the cap; part of the remaining time for each
 _MORE = "use a lower cap of activations, such as `--mem-cap 4`, then `verify --model` with the cap in bytes"
 
-Once: TypeAlias = Callable[[Request, Meter], Optimum]
-"""Optimizes once, under caps on activations, until the meter is late."""
 
-
-def within_bytes(request: Request, once: Once, meter: Meter) -> Optimum:
-    """Return the best answer whose bytes are within the cap.
+def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:
+    """Return the best answer whose bytes are within the cap. ask: optimizes under caps on activations.
 
     Raises:
         PipeschedError: PS504, no order was found whose messages fit too; other errors of the answer's report.
     """
     if request.fused:
-        return fitted(request, once, meter)
+        return fitted(request, ask, meter)
     with suppress(PipeschedError):  # gradients that I stores for W are ignored at first: the answer may fit anyway
-        hoped = fitted(replace(request, until_w=False), once, meter)
+        hoped = fitted(replace(request, until_w=False), ask, meter)
         if hoped.value is not None:
             safe = None
             with suppress(PipeschedError):
-                safe = fitted(request, once, meter)
+                safe = fitted(request, ask, meter)
             return hoped if safe is None or safe.value is None or hoped.value < safe.value else safe
-    return fitted(request, once, meter)
+    return fitted(request, ask, meter)
 
 
-def fitted(request: Request, once: Once, meter: Meter) -> Optimum:
+def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
     """Return the first answer that fits the cap in bytes; each attempt sets the previous excess aside for messages.
 
     Raises:
@@ -52,7 +47,7 @@ def fitted(request: Request, once: Once, meter: Meter) -> Optimum:
     """
     for _ in range(_TRIES):
         with meter.part(_EACH) as part:
-            found = once(request, part)
+            found = ask(request, part)
         if found.analysis is None:
             return found
         checked, model = _in_bytes(found, request), request.workload.model

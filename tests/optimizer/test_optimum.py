@@ -22,7 +22,8 @@ from pipesched.diagnostics import Code, PipeschedError
 from pipesched.model.numbers import plain
 from pipesched.model.ops import Compute, Op
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.proof.judge import Judgement, judge
+from pipesched.optimizer.proof.judge import judge
+from pipesched.optimizer.proof.judgement import Judgement
 from pipesched.optimizer.solve.bounds.lower_bound import lower_bound
 from pipesched.optimizer.solve.certificate import certify
 from pipesched.optimizer.verdict import Terms, on_the_word

@@ -15,7 +15,7 @@ of a stage as before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -25,11 +25,10 @@ from pipesched.diagnostics import Code, fail
 from pipesched.model.numbers import digits, exact, shown
 from pipesched.model.placement import Placement
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_report import Ask, Optimum
 from pipesched.optimizer.optimize_request import Request, target_of
 from pipesched.optimizer.solve.instance import MAX_OPS
 from pipesched.optimizer.solve.meter import Meter
-from pipesched.optimizer.solve.search.state import State
 from pipesched.planning.workload import Workload
 
 _WHOLE = 0.3  # part of the time for the order of all ranks, with which the answer is compared
@@ -84,15 +83,13 @@ class Lost:
         }
 
 
-def without(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
-    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. meter: the clock,
-    with its limit.
+def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
+    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. ask: optimizes
+    both. meter: the clock, with its limit.
 
     Raises:
         PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere; and as `optimize`.
     """
-    from pipesched.optimizer.optimize import optimize
-
     assert request.lost is not None
     rank, pipelines = request.lost
     if request.workload.cap is not None:
@@ -105,12 +102,12 @@ def without(request: Request, progress: Callable[[State], None], meter: Meter) -
     placement = side_by_side(one, pipelines)
     left, peers = placement_without(placement, rank)
     with meter.part(_WHOLE) as part:
-        whole = optimize(replace(request, limits=replace(request.limits, proof=None)), progress, part)
+        whole = ask(replace(request, limits=replace(request.limits, proof=None)), part)
     if whole.analysis is None:
         return whole
     unit = Fraction(left.ranks, one.ranks)
     caps = None if instance.caps is None else [unit * cap for cap in instance.caps * pipelines]
-    answer = optimize(
+    answer = ask(
         replace(
             request,
             source=None,
@@ -123,7 +120,6 @@ def without(request: Request, progress: Callable[[State], None], meter: Meter) -
             mem_cap=None if caps is None else (*caps[:rank], *caps[rank + 1 :]),
             name=f"without_rank_{rank}",
         ),
-        progress,
         meter,
     )
     rows = placement.rank_of[placement.route_of]

@@ -30,7 +30,8 @@ from pipesched.optimizer.optimize_request import costs_of, loaded, require_costs
 from pipesched.optimizer.own.run import Orders, Slots
 from pipesched.optimizer.own.search import Search
 from pipesched.optimizer.proof.judge import judge
-from pipesched.optimizer.proof.own_order import OWN, Arcs, least
+from pipesched.optimizer.proof.own_arcs import Arcs
+from pipesched.optimizer.proof.own_order import OWN, least
 from pipesched.optimizer.solve.instance import MAX_OPS, OPTIMIZER, SEARCHED, Instance
 from pipesched.optimizer.solve.meter import Meter
 from pipesched.optimizer.solve.search.state import INTERRUPTED

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from pipesched.model.numbers import shown
+from pipesched.optimizer.proof.own_arcs import Arcs
 from pipesched.optimizer.proof.own_held import changes
-from pipesched.optimizer.proof.own_order import Arcs
 from pipesched.schedule_analysis import Analysis
 
 Orders: TypeAlias = list[list[int]]

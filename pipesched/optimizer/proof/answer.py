@@ -17,7 +17,7 @@ from pipesched.model.numbers import exact
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer import verdict as words
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.proof.judge import Judgement, same
+from pipesched.optimizer.proof.judgement import Judgement, same
 from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 from pipesched.schedule_analysis import Analysis
 

@@ -21,46 +21,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from typing import TypeAlias
 
-from pipesched.analysis.idle import Idle
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError, budgeted
-from pipesched.model.numbers import plain
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.codes import OptimizerCode
+from pipesched.optimizer.decisions.judged import judged_over_all
+from pipesched.optimizer.proof import own_order
 from pipesched.optimizer.proof.case import Case, FaultError, require, require_like, words
 from pipesched.optimizer.proof.entries import Entries, Unreadable
 from pipesched.optimizer.proof.every import Repeated
+from pipesched.optimizer.proof.judgement import DERIVED, Judgement, expected, same, wrong
 from pipesched.optimizer.proof.meetings import meetings
 from pipesched.optimizer.proof.problem import Problem, floored
 from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.proof.work import Work, everything, explained, work
+from pipesched.optimizer.slots import judged as pairs
 from pipesched.optimizer.verdict import Terms, Verdict, engine_name
 
 Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
 """(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
 
 _OF_EVERY_M = ("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
-_DERIVED = ("verdict", "lower_bound", "gap")
-"""The entries that the checker adds; they are missing when the optimizer calls it."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The findings; without findings, the verdict. spent: the times of the schedule."""
-
-    findings: tuple[Diagnostic, ...]
-    verdict: Verdict | None = None
-    spent: Idle | None = None
-
-    def accepted(self) -> Verdict:
-        """Return the verdict; raise PipeschedError if there are findings."""
-        if self.verdict is None:
-            raise PipeschedError(self.findings)
-        return self.verdict
 
 
 def judge(
@@ -76,12 +61,8 @@ def judge(
     """
     try:
         if certificate.get("backward") == "pairs" or "recompute" in certificate:
-            from pipesched.optimizer.slots.judged import judged
-
-            return judged(schedule, terms, certificate)
+            return pairs.judged(schedule, terms, certificate)
         if certificate.get("backward") == "own":
-            from pipesched.optimizer.proof import own_order
-
             return own_order.judged(schedule, terms, certificate)
         case = Case(schedule, terms)
         if case.wrong:
@@ -96,8 +77,6 @@ def judge(
         if "every" in told:
             verdict = _for_every(told.part("every"), case, verdict, copies)
         if "decision" in told:
-            from pipesched.optimizer.decisions.judged import judged_over_all
-
             verdict = judged_over_all(told.part("decision"), case, verdict)
         return Judgement(tuple(_different(told, case, verdict)), verdict, case.spent)
     except FaultError as found:
@@ -248,25 +227,7 @@ def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnost
         return
     for name, value in islice(wrong(told, right), 1):
         what = f"{name} is {json.dumps(value)}"
-        if name in _DERIVED:
+        if name in DERIVED:
             yield FaultError(OptimizerCode.VERDICT, f"the verdict does not follow: {verdict.line}; {what}").finding
         else:
             yield FaultError(OptimizerCode.CERTIFICATE, f"the certificate does not hold: {what}").finding
-
-
-def expected(case: Case, verdict: Verdict, backward: str, **more: object) -> dict[str, object]:
-    """Return the entries that a certificate of this schedule must have."""
-    own = {"objective": case.terms.objective, "backward": backward, "schedule": plain(case.value)}
-    return {**own, **more, **verdict.entries()}
-
-
-def wrong(told: Entries, right: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the entries that differ, with their right values; the derived ones may be missing."""
-    for name, value in right.items():
-        if not same(told.entries.get(name), value) and (name in told.entries or name not in _DERIVED):
-            yield name, value
-
-
-def same(given: object, right: object) -> bool:
-    """Return True if two values are the same JSON; 1, 1.0, true and "1" are different."""
-    return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -19,7 +19,7 @@ import numpy as np
 from pipesched.model.columns import Ints
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Schedule
-from pipesched.optimizer.proof.own_order import UNKNOWN, Arcs, Least, longest
+from pipesched.optimizer.proof.own_arcs import UNKNOWN, Arcs, Least, longest
 from pipesched.schedule_analysis import Analysis
 
 _MOST = 50_000  # most operations for which this bound is computed

@@ -25,7 +25,7 @@ from pipesched.model.release import caps_by_rank
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.answer_of import answered
 from pipesched.optimizer.codes import OptimizerCode
-from pipesched.optimizer.optimize_report import Optimum
+from pipesched.optimizer.optimize_report import Ask, Optimum
 from pipesched.optimizer.optimize_request import costs_of, loaded, require_costs
 from pipesched.optimizer.proof.clauses import MOST, TooManyError
 from pipesched.optimizer.proof.judge import judge
@@ -189,9 +189,9 @@ class Search:
         return int(a.tick * (slots + 2 * sum(a.message) * max(a.count.values())))
 
 
-def in_slots(request: Request, meter: Meter) -> Optimum:
-    """Find the shortest order of F, R, I, W, B and pairs F+B, where requested, with a proof where possible. meter: the
-    clock with its limit.
+def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
+    """Find the shortest order of F, R, I, W, B and pairs F+B, where requested, with a proof where possible. ask:
+    optimizes without R and pairs. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, there is nothing to decide here.
@@ -219,7 +219,7 @@ def in_slots(request: Request, meter: Meter) -> Optimum:
     search = Search(asked, instance, request.name, meter, request.limits.seed)
     if given is not None and not other_kinds(given.schedule, instance):
         search.offer(replace(given.schedule, name=request.name), given.schedule.name)
-    for name, schedule in starts(request, instance, meter):
+    for name, schedule in starts(request, instance, ask, meter):
         search.offer(schedule, name)
     search.run(asked.sums()[0] * asked.tick)
     if search.best is None:

@@ -21,7 +21,7 @@ from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Schedule
 from pipesched.optimizer.proof.case import Case, require
 from pipesched.optimizer.proof.entries import Entries
-from pipesched.optimizer.proof.judge import Judgement, expected, wrong
+from pipesched.optimizer.proof.judgement import Judgement, expected, wrong
 from pipesched.optimizer.proof.lrat import hinted, refutes
 from pipesched.optimizer.proof.slot_terms import EACH, STAGES, Question, backwards
 from pipesched.optimizer.proof.slots import SlotClauses

@@ -23,12 +23,13 @@ from pipesched.optimizer.solve.instance import Instance
 from pipesched.optimizer.solve.meter import Meter
 
 if TYPE_CHECKING:
+    from pipesched.optimizer.optimize_report import Ask
     from pipesched.optimizer.optimize_request import Request
 
 _PLAIN = 0.1  # part of the time for the best order without R
 
 
-def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple[str, Schedule]]:
+def starts(request: Request, instance: Instance, ask: Ask, meter: Meter) -> Iterator[tuple[str, Schedule]]:
     """Yield orders with their names; some may be over the caps."""
     yield from request.seeds
     if not request.recompute:
@@ -36,20 +37,14 @@ def starts(request: Request, instance: Instance, meter: Meter) -> Iterator[tuple
     placement, free = instance.placement, instance.again in (EACH, STAGES)
     if free and request.source is None:
         with meter.part(_PLAIN) as part, suppress(PipeschedError):
-            yield "no R", _without(request, part)
+            found = ask(replace(request, recompute=None, overlap=False), part)
+            yield "no R", replace(read_back(found.source).schedule, name=request.name)
     if placement.routes > 1 or placement.rank_of[0].tolist() != [*range(placement.ranks)]:
         return
     given = [] if free else [int(stage) for stage in instance.again.split(",")]
     for first in range(placement.stages + 1) if free else (0,):
         stages = {*range(first), *given}
         yield f"1F1B, R on {len(stages)} stages", _one_f_one_b(instance, stages, request.name)
-
-
-def _without(request: Request, meter: Meter) -> Schedule:
-    from pipesched.optimizer.optimize import optimize
-
-    found = optimize(replace(request, recompute=None, overlap=False), meter=meter)
-    return replace(read_back(found.source).schedule, name=request.name)
 
 
 def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:
