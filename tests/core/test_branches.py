@@ -291,7 +291,7 @@ def test_what_is_read_is_limited_before_it_is_expanded() -> None:
     """PS210 refuses few operations with more results to send than --max-ops."""
     lines = "".join(f"stage {s} on rank 0 reads {', '.join(map(str, range(s)))}\n" for s in range(1, 20))
     said = f"schedule a(m = 2)\nstage 0 on rank 0\n{lines}rank 0 {{ for c in 0 .. 20 {{ F[c] }} }}\n"
-    with pytest.raises(PipeschedError, match="PS210: 189 reads and 2 microbatches make 378 results at least"):
+    with pytest.raises(PipeschedError, match="PS210: 189 reads for 2 microbatches are 378 inputs at least"):
         load(Source("a.ps", said), Options(max_ops=100))
     assert load(Source("a.ps", said), Options(max_ops=400)).schedule.placement.read(19) == tuple(range(18, -1, -1))
 
