@@ -70,7 +70,6 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
     The models are monotone in k, so k is doubled until it holds, then bisected: the usual small answers are found
     first. O((nodes + edges) log k).
     """
-    pairing = pairing or pair(program)
     if holds(program, STRICT, pairing):
         return 0
     if not holds(program, UNBOUNDED, pairing):

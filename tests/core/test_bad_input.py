@@ -155,6 +155,16 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("dear", ["if k < 0 then 0 else {0}", "if k == 0 then {0} else 0"])
+def test_a_condition_is_charged_for_its_dearer_branch(dear: str) -> None:
+    """Functions that call each other twice take 2^17 steps, if that branch is taken: more than 1000 operations have."""
+    lets = [f"let f{i}(k) = {dear.format(f'f{i - 1}(k) + f{i - 1}(k)' if i else 'k')}\n" for i in range(18)]
+    (found,) = verify(
+        Source("t.ps", HEAD + "".join(lets) + "rank r { repeat f17(0) { F } }\n"), p=1, m=1, max_ops=1000
+    ).diagnostics
+    assert found.code == "PS211"
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.name != "a large stage"], ids=lambda case: case.name)
 def test_a_bad_file_gets_its_code_at_once(case: Case, tmp_path: Path) -> None:
     """The answer comes within five seconds, with the exit status of file or command line, for any bytes."""

@@ -96,6 +96,16 @@ def test_random_files_run_as_simulated(part: int) -> None:
         assert not made.finished or (made.verdicts is not None and not made.verdicts.fails)
 
 
+@pytest.mark.parametrize("order", ["F[1] F[2] F[0]", "F[0] F[2] F[1]"])
+def test_a_stage_runs_after_all_that_it_reads(order: str) -> None:
+    """Stage 2 reads 1 and 0, which both read the input: on one rank either may come too late."""
+    text = "schedule join(p, m)\nstage s in 0 .. 3 on rank 0\nstage 1 on rank 0 reads -1\n"
+    text += f"stage 2 on rank 0 reads 1, 0\nrank 0 {{ {order}  B[2]  B[1]  B[0] }}\n"
+    report = pipesched.verify(Source("join.ps", text), p=1, m=1)
+    late = order.split()[-1]
+    assert [x.message for x in report.diagnostics] == [f"F2.0 runs before F{late[2]}.0 on rank 0, and needs it"]
+
+
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:
     """Lists in any order run the operations that the simulation runs, and a wrong order on one rank is found."""
     for seed in range(deep(25)):

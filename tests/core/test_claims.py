@@ -140,8 +140,8 @@ def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
     ("claim", "code"),
     [
         ("makespan / (m - m) == 1", "PS206"),
-        ("peak(p) == 1", "PS221"),
-        ("peak(0 - 1) == 1", "PS221"),
+        ("peak(p) == m", "PS221"),
+        ("peak(0 - 1) == m", "PS221"),
         ("peaks == 1", "PS201"),
         ("makespan", "PS205"),
         ("peak(0, 1) == 1", "PS204"),

@@ -258,6 +258,12 @@ def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assume
     assert [costs.scaled(Fraction(2, 3)).scalar(key) for key in "FIWB"] == [x and x * 2 / 3 for x in first]
 
 
+def test_times_of_computes_scale_and_others_do_not() -> None:
+    """A factor applies to operations and pairs; messages and memory stay."""
+    given = Costs.parse("F=1,O=4,FB=3,IW=2,C=5,M=7").scaled(Fraction(1, 2)).given
+    assert given == {"F": Fraction(1, 2), "O": 2, "FB": Fraction(3, 2), "IW": 1, "C": 5, "M": 7}
+
+
 @pytest.mark.parametrize("text", ["B=1,I=2", "B=1,W=2,F=9", "B=[3,3,1],I=2", "B=3,W=[1,2,4]"])
 def test_no_cost_that_follows_is_negative(text: str) -> None:
     """PS222 refuses it, with the stage of a list; also if the command line and the file are valid on their own."""
@@ -336,9 +342,11 @@ def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> 
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("order", "used"), [("F B", {"FB"}), ("F B . B", {"B", "FB"}), ("F B . F", {"F", "FB"})])
+@pytest.mark.parametrize(
+    ("order", "used"), [("F B", {"FB"}), ("F B . B", {"B", "FB"}), ("F B . F", {"F", "FB"}), ("F I", {"F", "I"})]
+)
 def test_an_operation_of_a_pair_counts_once(order: str, used: set[str]) -> None:
-    """Some operations overlap with the previous one; a cost of FB is the cost of both."""
+    """Some operations overlap with the previous one; a cost of FB is the cost of both, and of no other pair."""
     first, _, rest = order.partition(".")
     parts = [(name, at > 0) for at, name in enumerate(first.split())] + [(name, False) for name in rest.split()]
     records = [Compute(Op[name], 0, number, second) for number, (name, second) in enumerate(parts)]

@@ -109,6 +109,14 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
         assert found.program.messages == len(played.messages)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_frozen_stage_frees_all_at_its_i(release: str) -> None:
+    """1F1B of three ranks: the frozen middle stage holds two activations, as at B, whatever share I frees elsewhere."""
+    text = asset("schedules", "1f1b.ps").read_text("utf-8").partition("claim")[0] + "frozen 1\n"
+    report = verify(Source("mine.ps", text), Options({"p": 3, "m": 6}, release=Release.parse(release)))
+    assert report.ok and report.memory.peak[1] == 2
+
+
 def test_what_is_left_passes_every_check_and_reduces_what_is_trained() -> None:
     """There is no finding; every trained stage has REDUCE_GRAD, stages on two ranks have SYNC, and frozen stages have
     neither."""

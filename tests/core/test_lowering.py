@@ -256,6 +256,23 @@ def test_an_empty_rank_excuses_no_instant_of_its_neighbours(empty: int) -> None:
         assert made.partner.tolist() == [-1] * 4
 
 
+def test_a_clock_without_one_end_of_a_message_proves_nothing() -> None:
+    """Each SEND, RECV or SYNC taken out of a program leaves its partner alone, whatever the other instants are."""
+    program = compiler.lower(pipesched.load("dualpipe", p=4, m=8))
+    for i in np.flatnonzero(program.sends | program.receives | (program.op == Op.SYNC)).tolist():
+        rest = program.taken(np.delete(np.arange(len(program)), i))
+        assert program.clock is not None
+        rest = replace(rest, clock=np.delete(program.clock, i))
+        assert not pair(rest).proved and not meets(rest, pair(rest))
+
+
+def test_both_ends_in_one_batch_meet() -> None:
+    """A batch begins all of its messages at once, even if one goes to its own rank."""
+    ends = [Instruction(Op.SEND_F, 0, 0, 0, 0), Instruction(Op.RECV_F, 1, 0, 0, 0)]
+    program = of_instructions([ends], linear(1, 1))
+    assert meets(program, pair(program)) and stops(program, STRICT) == (-1,)
+
+
 def reordered(rng: random.Random, program: Program) -> Program:
     """Return the program with the same clock and swapped instructions."""
     lists = lists_of(program)

@@ -53,6 +53,13 @@ def test_what_is_reckoned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "critical path, 13 long: 5 operations (5) and their messages and copies (8)" in said
 
 
+def test_copies_in_both_directions_run_at_once() -> None:
+    """By hand: O0 is copied 1-6, L0 and O1 both 7-12, L1 12-17, during which B0 runs; then B1 runs 17-19."""
+    text = ONE.partition("rank 0 {")[0].replace("O = 3, L = 2", "O = 5, L = 5") + "rank 0 { F  O  F  L  O  L  B  B }\n"
+    report = pipesched.verify(Source("one.ps", text))
+    assert report.ok and report.time.makespan == 19
+
+
 def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """tO is tF and tL is tO by default, whether other costs are given or not."""
     file = tmp_path / "one.ps"

@@ -75,16 +75,29 @@ def places(report: Report, code: str) -> list[tuple[int, int]]:
         ([["F0.0", "O0.0", "F0.1", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS301", (0, 2)),
         ([["F0.0", "F0.1", "L0.0", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS301", (0, 3)),
         ([["F0.0", "F0.1", "L0.0", "O0.0", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS305", (0, 3)),
+        ([["F0.0", "F0.1", "B0.0", "R0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS305", (0, 3)),
+        ([["F0.0", "O0.0", "F0.1", "B0.0", "L0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS305", (0, 4)),
+        ([["F0.0", "F0.1", "I0.0", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS302", (0, 3)),
+        ([["F0.0", "F0.1", "B0.0", "W0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS302", (0, 4)),
+        ([["F0.0", "F0.1", "R0.0"], ["F1.0", "F1.1"]], "PS301", (0, 1)),
         ([["F0.0", "F0.1", "O0.0", "L0.0", "R0.0", "B0.0", "B0.1"], ["F1.0", "B1.0", "F1.1", "B1.1"]], "PS311", (0, 3)),
     ],
 )
 def test_a_slip_in_a_compute_order(order: list[list[str]], code: str, where: tuple[int, int]) -> None:
-    """1F1B on two ranks with one slip has that code alone, at that place."""
+    """1F1B on two ranks, or only its forwards, with one slip has that code alone, at that place."""
     lists = [[_compute(word) for word in words] for words in order]
     placement = Placement(np.array([[0, 1]], dtype=np.int32), np.zeros(2, dtype=np.int32), 2)
     report = pipesched.verify(Schedule.from_orders(lists, placement))
     assert codes(report) == [code]
     assert where in places(report, code)
+
+
+def test_an_overlap_of_two_stages_of_one_microbatch() -> None:
+    """On a V of four stages, the first backward needs the last forward, so they cannot share a slot."""
+    orders = [["F0.0", "F3.0", "+B0.0", "B3.0"], ["F1.0", "F2.0", "B2.0", "B1.0"]]
+    placement = Placement(np.array([[0, 1, 1, 0]], dtype=np.int32), np.zeros(1, dtype=np.int32), 2)
+    report = pipesched.verify(Schedule.from_orders([[_compute(x) for x in order] for order in orders], placement))
+    assert "PS307" in codes(report) and places(report, "PS307") == [(0, 2)]
 
 
 def _compute(word: str) -> Compute:
@@ -164,6 +177,13 @@ def _twice(lists: Lists) -> tuple[int, int]:
         i = at(lists, rank, text)
         lists[rank].insert(i, lists[rank][i])
     return 0, at(lists, 0, "0SEND_F0") + 1
+
+
+def _twice_at_the_end(lists: Lists) -> tuple[int, int]:
+    """Send a message again when all is done: the operation that uses it has the first one."""
+    for rank, text in ((0, "0SEND_F0"), (1, "1RECV_F0")):
+        put(lists, rank, lists[rank][at(lists, rank, text)], "STEP")
+    return 0, at(lists, 0, "STEP") - 1
 
 
 def _send_first(lists: Lists) -> tuple[int, int]:
@@ -246,6 +266,7 @@ SLIPS: list[tuple[str, Callable[[Lists], tuple[int, int]], set[str]]] = [
     ("1f1b", _to_nowhere, {"PS309", "PS404"}),
     ("1f1b", _to_no_rank, {"PS309", "PS404"}),
     ("1f1b", _twice, {"PS405"}),
+    ("1f1b", _twice_at_the_end, {"PS405"}),
     ("1f1b", _send_first, {"PS401"}),
     ("1f1b", _no_reduction, {"PS601"}),
     ("1f1b", _reduced_twice, {"PS602"}),
@@ -292,6 +313,8 @@ def test_a_frozen_stage_has_no_gradient_to_reduce() -> None:
     report = pipesched.verify(of_instructions(lists, program.placement))
     assert codes(report) == ["PS303"] and "rank 1 reduces the gradients of stage 1, which is frozen" in str(report)
     take(lists, 1, "1REDUCE_GRAD")
+    full = [[replace(x, op=Op.B) if x.op is Op.I else x for x in of] for of in lists]
+    assert codes(pipesched.verify(of_instructions(full, program.placement))) == ["PS310", "PS310"]
     take(lists, 0, "0REDUCE_GRAD")
     assert codes(pipesched.verify(of_instructions(lists, program.placement))) == ["PS601"]
 
@@ -378,6 +401,15 @@ def test_what_is_there_twice_points_at_both(name: str, slip: Callable[[Lists], t
     rank, i = slip(lists)
     report = pipesched.verify(of_instructions(lists, program.placement))
     assert places(report, code)[:2] == [(rank, i + 1), (rank, at(lists, rank, str(lists[rank][i])) + 1)]
+
+
+def test_a_message_of_a_rank_to_itself_is_no_message() -> None:
+    """Both ends exist and carry the same, so only their rank is wrong: the send waits for the receive behind it."""
+    program = compiler.lower(pipesched.load("interleaved", p=1, v=2, m=1))
+    lists = [program.instructions(0)]
+    put(lists, 0, Instruction(Op.SEND_F, 0, 0, 0), "1F0")
+    put(lists, 0, Instruction(Op.RECV_F, 1, 0, 0), "1F0")
+    assert codes(pipesched.verify(of_instructions(lists, program.placement))) == ["PS404", "PS404"]
 
 
 def test_a_message_to_nowhere_names_the_stage_that_nobody_runs() -> None:

@@ -564,6 +564,8 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
     for change, words in changes:
         report = verify(Source("a.json", edited("gpipe", change)), Options())
         assert words in report.diagnostics[0].message, str(report)
+    report = verify(Source("a.json", edited("dualpipe", lambda x: first(x).update(route=2))), Options())
+    assert "route: there are 2 routes" in report.diagnostics[0].message, str(report)
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,17 @@ def periodic(rng: random.Random) -> engine.Lists:
     return engine.Lists.of(cost, np.arange(count + 1) * length, (entry, awaited, delay))
 
 
+def test_what_repeats_after_a_late_input_is_late() -> None:
+    """All lists repeat with period 1, but the inputs of the last are 40 entries back, and one of them took 100: it ends
+    at 345, so entry 285, which needs it, at 346, and the last entry 314 later."""
+    cost, size = np.ones(3 * 600, dtype=np.int64), 600
+    cost[size + 245] = 100
+    entry = np.arange(2 * size + 40, 3 * size)
+    waits = (entry, entry - size - 40, np.zeros(len(entry), dtype=np.int64))
+    end, _, _ = engine.run_rounds(engine.Lists.of(cost, np.arange(4) * size, waits))
+    assert end[[size - 1, 2 * size - 1, 3 * size - 1]].tolist() == [600, 699, 660]
+
+
 @pytest.mark.parametrize("seed", range(deep(4)))
 def test_entries_that_repeat_end_as_if_run_one_by_one(seed: int) -> None:
     """Rounds that skip repetitions and the event loop give the same ends; every entry has a later turn than its inputs

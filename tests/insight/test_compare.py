@@ -112,6 +112,14 @@ def test_a_bound_holds_for_full_backwards_that_take_as_long_as_their_parts(
     assert row["lower_bound"] == bound
 
 
+def test_a_cost_of_full_backwards_lowers_no_bound_where_none_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """ZB-H1 runs I and W only: its bound is that of their costs, whatever a B takes."""
+    cheap, usual = (
+        rows(capsys, "zb_h1", "--p", "3", "--m", "4", "--cost", f"F=1,I=1,W=1{full}")[0] for full in (",B=1", "")
+    )
+    assert cheap["lower_bound"] == usual["lower_bound"] is not None
+
+
 def test_like_is_compared_with_like(capsys: pytest.CaptureFixture[str]) -> None:
     """With costs of 1/p of the model the work of a rank does not depend on the number of stages;
     latency is not scaled.

@@ -147,6 +147,25 @@ def test_a_refusal_is_told_for_the_releases_that_have_it(options: str, since: st
         assert code not in found or "PS873" in found, RELEASES[index]
 
 
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ("", ""),
+        ("no-overlap-p2p-communication true", ""),
+        ("pipeline-model-parallel-size 2", ""),
+        ("pipeline-model-parallel-size 2, no-overlap-p2p-communication true", "overlap_p2p_comm=false"),
+        ("microbatch-group-size-per-virtual-pipeline-stage 4", ""),
+        ("microbatch-group-size-per-virtual-pipeline-stage 5, global-batch-size 64", "overlap_p2p_comm=true"),
+        ("global-batch-size 48", "overlap_p2p_comm=true"),
+    ],
+)
+def test_what_the_library_has_not_is_asked_of_megatron_itself(options: str, own: str) -> None:
+    """The library has the interleaved order in whole groups of p microbatches; with two ranks only if messages overlap
+    with compute, since each rank is both the one before and the one behind."""
+    plan = told("0.16", f"num-virtual-stages-per-pipeline-rank 3, {options}".rstrip(", ")).plan
+    assert (plan.options[0] if plan.options else "") == own
+
+
 def test_layers_that_are_lost_are_told() -> None:
     """Releases that silently build another number of layers are listed with their own counts, by parser."""
     options = "pipeline-model-parallel-size 1, decoder-last-pipeline-num-layers 4"

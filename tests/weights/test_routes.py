@@ -106,18 +106,37 @@ def program(text: str, **sizes: int) -> Program:
     return lower(load(Source("f.ps", text), Options(sizes)).schedule)
 
 
-def test_a_stage_that_is_left_out_is_passed_by() -> None:
-    """Each microbatch goes through exactly the stages of its route, in order. From rank to rank there is a message, and
-    its other end is the next stage that it has; the stages left out run nothing of it.
+SOME = """schedule some(p = 5, m = 6)
+stage s in 0 .. p on rank s when s == 0 or s == p - 1 or i % 3 == 2 for microbatch i in 0 .. m
+rank r { let n = if r == 0 or r == p - 1 then m else m // 3  repeat n { F }  repeat n { B } }
+"""
+
+
+@pytest.mark.parametrize("text", ["", SOME])
+def test_a_stage_that_is_left_out_is_passed_by(text: str) -> None:
+    """Each microbatch goes through exactly the stages of its route, in order, and back. From rank to rank there is a
+    message, and its other end is the next stage that it has; the stages left out run nothing of it.
     """
-    made = program(asset("schedules", "skippipe.ps").read_text("utf-8"), p=5, m=6)
+    made = program(text or asset("schedules", "skippipe.ps").read_text("utf-8"), p=5, m=6)
     for i in range(6):
-        way = [s for s in range(5) if s in (0, 4) or i % 3 != s - 1]
+        way = [s for s in range(5) if s in (0, 4) or (i % 3 == 2 if text else i % 3 != s - 1)]
         ran = sorted({int(s) for s in made.stage[(made.op == Op.F) & (made.microbatch == i)]})
-        sends = (made.op == Op.SEND_F) & (made.microbatch == i)
         assert ran == way and made.other is not None
-        ends = sorted(zip(made.stage[sends].tolist(), made.other[sends].tolist(), strict=True))
-        assert ends == list(pairwise(way))
+        for send, there in ((Op.SEND_F, way), (Op.SEND_B, way[::-1])):
+            sends = (made.op == send) & (made.microbatch == i)
+            ends = zip(made.stage[sends].tolist(), made.other[sends].tolist(), strict=True)
+            assert sorted(ends) == sorted(pairwise(there))
+
+
+def test_what_is_left_out_is_not_missed() -> None:
+    """Where one operation is missing, the findings name it and no other, frozen stages or not."""
+    for frozen in ("", "frozen 0\n"):
+        text = SOME + frozen
+        assert pipesched.verify(Source("some.ps", text), p=5, m=6).ok
+        report = pipesched.verify(Source("some.ps", text.replace("n { B }", "n - r // 4 { B }")), p=5, m=6)
+        assert [x.message for x in report.diagnostics] == [
+            "stage 4 never runs B (or I and W) of microbatch 5 on rank 4"
+        ]
 
 
 def test_a_chunk_is_the_copy_of_a_stage() -> None:
