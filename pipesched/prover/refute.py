@@ -55,7 +55,7 @@ class Small:
     given: Mapping[str, int]
     varying: tuple[str, ...]
     _reports: dict[tuple[tuple[str, int], ...], Report] = field(default_factory=dict)
-    _wrong: dict[tuple[tuple[str, int], ...], set[int]] = field(default_factory=dict)
+    _wrong: dict[tuple[tuple[str, int], ...], dict[int, Diagnostic | None]] = field(default_factory=dict)
     _loaded: dict[tuple[tuple[str, int], ...], Loaded | Report] = field(default_factory=dict)
 
     @cached_property
@@ -87,24 +87,26 @@ class Small:
 
     def at(self, number: int, size: Mapping[str, int], costs: Priced) -> Counterexample | None:
         """Return this size as a counterexample if the claim is false here."""
-        if number not in self._false(size, costs):
+        if number not in (wrong := self._false(size, costs)):
             return None
-        report = self.report(size, costs)
-        if report.claims[number].holds is not False:
-            return None
-        said = f"claim {report.claims[number].text} does not hold"
-        found = next(x for x in report.diagnostics if x.code is Code.CLAIM and x.message.startswith(said))
-        return Counterexample(dict(size), dict(costs), found)
+        report, found = self.report(size, costs), wrong[number]
+        if report.claims[number].holds is False:
+            said = f"claim {report.claims[number].text} does not hold"
+            found = next(x for x in report.diagnostics if x.code is Code.CLAIM and x.message.startswith(said))
+        return None if found is None else Counterexample(dict(size), dict(costs), found)
 
-    def _false(self, size: Mapping[str, int], costs: Priced) -> set[int]:
-        """Return the claims that are false at a size and costs, where the order is right."""
+    def _false(self, size: Mapping[str, int], costs: Priced) -> Mapping[int, Diagnostic | None]:
+        """Return the claims that are false at a size and costs, where the order is right, or name no rank there: the
+        finding on the latter.
+        """
         key = (*size.items(), *costs.items())
         if key not in self._wrong:
-            loaded, self._wrong[key] = self._load(size), set()
+            loaded, self._wrong[key] = self._load(size), {}
             if isinstance(loaded, Loaded) and loaded.unit is not None:
                 made = compiler.examine(loaded, self._options(size, costs)).analysis
                 verdicts = judge_all(loaded.unit.checked.claims, made, loaded.unit.names) if made.finished else ()
-                self._wrong[key] = {k for k, verdict in enumerate(verdicts) if verdict.holds is False}
+                found = ((k, x, x.error) for k, x in enumerate(verdicts))
+                self._wrong[key] = {k: no for k, x, no in found if x.holds is False or (no and no.code is Code.CLAIM)}
         return self._wrong[key]
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:

@@ -149,6 +149,14 @@ def test_an_order_that_is_wrong_somewhere_is_refuted() -> None:
     assert counterexample is not None and dict(counterexample.parameters) == {"p": 3, "m": 3}
 
 
+def test_a_claim_about_a_rank_that_does_not_exist_is_refuted() -> None:
+    """Where a claim names no rank, `verify` finds an error, and so does `prove`: at the smallest such size."""
+    found = theorems(MINE.partition("claim")[0] + "claim work(0) == work(1)\nclaim peak(m) >= 0 when m >= p\n")
+    for claim in found.answers[0].findings[2:]:
+        assert claim.counterexample is not None and claim.counterexample.parameters == {"p": 1, "m": 1}
+        assert "rank 1 does not exist" in claim.counterexample.found.message
+
+
 def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
     """An order with one warm-up too few from p = 9 on, which no small size shows, is neither refuted nor proved."""
     order = MINE.partition("claim")[0]
