@@ -46,6 +46,9 @@ def load(source: Source, options: Options) -> Loaded:
     if isinstance(loaded, Source):
         return load(loaded, options)
     assert isinstance(loaded, Loaded)
+    for name in ("stages", "placement"):
+        if name not in row.takes and getattr(options, name) is not None:
+            raise fail(Code.USAGE, f"--{name} is compared with a torch CSV; {source.name} is not one")
     if loaded.unit is None:
         _require_size(loaded, options.max_ops)
     return loaded if options.frozen is None else with_frozen(loaded, options.frozen)

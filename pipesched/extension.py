@@ -67,21 +67,17 @@ class Row(Record):
 
 
 Kind = TypeVar("Kind", bound=Row)
-_registered: tuple[str, ...] = ()
+registered: tuple[str, ...] = ()
+"""The folders of all extensions."""
 _of_kind: dict[type[Row], tuple[Row, ...]] = {}
 
 
 def register(*names: str) -> None:
     """Set the folders of all extensions, in order."""
-    global _registered
-    _registered = names
+    global registered
+    registered = names
     _all.cache_clear()
     _of_kind.clear()
-
-
-def registered() -> tuple[str, ...]:
-    """Return the folders of all extensions."""
-    return _registered
 
 
 def rows(kind: type[Kind]) -> tuple[Kind, ...]:
@@ -94,7 +90,7 @@ def rows(kind: type[Kind]) -> tuple[Kind, ...]:
 @cache
 def _all() -> tuple[Row, ...]:
     """Import the `rows` of all extensions and return their rows."""
-    return tuple(row for name in _registered for row in import_module(f"pipesched.{name}.rows").ROWS)
+    return tuple(row for name in registered for row in import_module(f"pipesched.{name}.rows").ROWS)
 
 
 def flag(value: object) -> bool:

@@ -51,17 +51,15 @@ def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
     return Verdicts(yes, tuple(model for model, verdict in found.items() if not verdict), capacity)
 
 
-def stops(program: Program, model: Model) -> tuple[int, ...]:
-    """Return, by rank, the 0-based step that cannot complete, the list's length if it waits at its end, else -1."""
-    return Events(program, model).stops
-
-
 def holds(program: Program, model: Model, pairing: Pairing | None = None) -> bool:
     """Return True if every rank finishes under the model."""
     pairing = pairing or pair(program)
-    if model == STRICT:
-        return meets(program, pairing)
-    return all(stop < 0 for stop in Events(program, model, pairing).stops)
+    if model != STRICT:
+        return all(stop < 0 for stop in Events(program, model, pairing).stops)
+    if pairing.proved:
+        return True
+    ends = np.flatnonzero(program.sends | program.receives | (program.op == Op.SYNC))
+    return not (pairing.partner[ends] < 0).any() and _run(program, pairing, ends)
 
 
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
@@ -79,14 +77,6 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
         high *= 2
     low = high // 2 + 1  # equals high itself if high is 1
     return low + bisect_left(range(low, high), True, key=lambda k: holds(program, buffered(k), pairing))
-
-
-def meets(program: Program, pairing: Pairing) -> bool:
-    """Return True if every rank finishes under strict."""
-    if pairing.proved:
-        return True
-    ends = np.flatnonzero(program.sends | program.receives | (program.op == Op.SYNC))
-    return not (pairing.partner[ends] < 0).any() and _run(program, pairing, ends)
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:

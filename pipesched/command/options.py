@@ -48,7 +48,7 @@ _P, _V, _M, _D = SIZES = (
         terminal=True,
     ),
 )
-LIMIT = Option("max_ops", whole, "Largest number of operations [default: 2 million].", "N", MAX_OPS)
+LIMIT = Option("max_ops", values.positive, "Largest number of operations [default: 2 million].", "N", MAX_OPS)
 _ONE_EACH = (
     f"Costs of {', '.join(LETTERS)}, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )

@@ -161,7 +161,7 @@ class Output:
     @contextmanager
     def open(self) -> Iterator[Self]:
         """Write results inside the block, and close the file after it."""
-        if self._file:
+        if self._file is not None:
             writable(self._file)
         with significant(self.digits):
             yield self
@@ -188,9 +188,10 @@ def writable(path: str) -> None:
     special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
     if path == "-" or special or files.DESCRIPTOR.fullmatch(path):
         return
-    if os.path.isdir(path) or not os.access(folder, os.W_OK | os.X_OK):
-        reason = "it is a folder" if os.path.isdir(path) else f"files cannot be created in {folder}"
-        raise fail(Code.USAGE, f"cannot write {path}: {reason}")
+    meant = os.path.isdir(path) or path.endswith(os.sep)
+    if meant or not path or not os.access(folder, os.W_OK | os.X_OK):
+        reason = "it is a folder" if meant else f"files cannot be created in {folder}" if path else "the name is empty"
+        raise fail(Code.USAGE, f"cannot write {path or repr(path)}: {reason}")
 
 
 def put(path: str, text: str) -> None:

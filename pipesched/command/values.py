@@ -59,6 +59,13 @@ def whole(value: object) -> int:
     raise Not(value, "a whole number with at most 30 digits" if isinstance(value, str) else "a whole number")
 
 
+def positive(value: object) -> int:
+    """Return an integer from 1 up."""
+    if (found := whole(value)) < 1:
+        raise Not(value, "a whole number from 1 up")
+    return found
+
+
 def significant(value: object) -> int:
     """Return a number of digits from 1 to 15, the digits of a double."""
     digits = whole(value)

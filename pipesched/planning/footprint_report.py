@@ -13,7 +13,6 @@ from pipesched.planning.workload import byte_caps
 from pipesched.report.parts import Part
 from pipesched.views.tables import table
 
-_RARE = (RESERVE, "versions")
 _ROWS = 17  # most rows printed of a table by rank
 
 

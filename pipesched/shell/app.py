@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import cast
 
@@ -54,10 +54,38 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name in verbs() or name.startswith("-") or ctx.resilient_parsing:  # a shell asks for completions
-            return super().resolve_command(ctx, args)
+            found = super().resolve_command(ctx, args)
+            if found[1] is not None and not ctx.resilient_parsing:
+                _require_once(found[1], found[2])
+            return found
         from pipesched.shell.mistakes import unknown
 
         raise unknown(name, args[1:], verbs())
+
+
+def _require_once(command: click.Command, words: list[str]) -> None:
+    """Refuse an option that is given twice, of which click would use the last, and stdin as two inputs.
+
+    Raises:
+        PipeschedError: PS225.
+    """
+    try:
+        context = click.Context(command, allow_extra_args=command.allow_extra_args)
+        read, _, given = command.make_parser(context).parse_args(list(words))
+    except click.UsageError:
+        return  # reported when the command is made
+    once = [max(x.opts, key=len) for x in given if isinstance(x, click.Option) and not (x.multiple or x.is_flag)]
+    once += ["-"] * ("--" not in words and _inputs(command, read).count("-"))
+    if twice := next((name for at, name in enumerate(once) if name in once[:at]), None):
+        from pipesched.shell.mistakes import mistake
+
+        raise mistake(f"{'stdin, `-`,' if twice == '-' else f'option {twice}'} is given twice", "give it once")
+
+
+def _inputs(command: click.Command, read: Mapping[str, object]) -> list[object]:
+    """Return the words of a command line that are not options or their values."""
+    found = (read.get(x.name or "") for x in command.params if isinstance(x, click.Argument))
+    return [word for each in found for word in (each if isinstance(each, tuple | list) else (each,))]
 
 
 @click.group(

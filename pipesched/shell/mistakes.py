@@ -45,12 +45,12 @@ def require_lines(words: Sequence[str]) -> None:
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
             found = f"the character U+{ord(at[0]):04X}, which ends a line or controls a terminal"
             message = f"word {number} of the command line has {found}"
-            raise _mistake(message, "remove it; rename a file with such a name first")
+            raise mistake(message, "remove it; rename a file with such a name first")
 
 
 def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> PipeschedError:
     """Return the error for an unknown command."""
-    return _mistake(f"no command is called {name!r}", _meant(name, others, verbs))
+    return mistake(f"no command is called {name!r}", _meant(name, others, verbs))
 
 
 def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
@@ -72,7 +72,8 @@ def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
     return f"commands are {', '.join(verbs)}"
 
 
-def _mistake(message: str, help: str) -> PipeschedError:
+def mistake(message: str, help: str) -> PipeschedError:
+    """Return an error of the command line."""
     return PipeschedError([Diagnostic(Code.USAGE, message, help=help)])
 
 

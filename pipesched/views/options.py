@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pipesched.command import values
 from pipesched.command.options import ALL, COLOR, DIGITS, FILE, JSON
-from pipesched.command.values import whole
+from pipesched.command.values import positive
 from pipesched.extension import Option, flag
 from pipesched.views.chart.views import taking, views
 
@@ -19,7 +19,7 @@ def _for(option: str) -> str:
 OPTIONS: tuple[Option, ...] = (
     Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
     FILE,
-    Option("width", whole, _for("width") + "columns [default: of the terminal, else 80].", "N"),
+    Option("width", positive, _for("width") + "columns [default: of the terminal, else 80].", "N"),
     Option("begin", values.instant, _for("begin") + "Start of the time interval to draw.", "T", flags=("--from",)),
     Option(
         "end",

@@ -34,7 +34,7 @@ FIRST = {  # a text, and the code, line and column of its first misplaced token
 @pytest.fixture
 def without_hints() -> Iterator[None]:
     """Register only the extension that reads orders."""
-    before = extension.registered()
+    before = extension.registered
     extension.register("orders")
     yield
     extension.register(*before)
@@ -56,7 +56,7 @@ def test_the_first_misplaced_token_is_told(text: str) -> None:
 def test_without_hints_every_mistake_of_the_language_has_the_same_status() -> None:
     """A file refused with hints is refused without them, as a mistake inside the file; no other file is."""
     with_hints = [bool(errors(text)) for text in TEXTS]
-    before = extension.registered()
+    before = extension.registered
     extension.register("orders")
     try:
         alone = [errors(text) for text in TEXTS]
@@ -92,7 +92,7 @@ rank 1: recv:F0.0<0 F1.0 B1.0 send:B1.0>0 recv:F0.1<0 F1.1 B1.1 send:B1.1>0 redu
 def test_ranks_that_wait_for_each_other_have_a_remedy_with_and_without_hints(text: str, code: str) -> None:
     """The finding, its places and its proof are the same; the hint names one change that is enough."""
     (told,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)
-    before = extension.registered()
+    before = extension.registered
     extension.register("orders")
     try:
         (plain,) = (x for x in verify(Source("x.txt", text)).diagnostics if x.code == code)

@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterator
 
 from pipesched.analysis.communication import STRICT
+from pipesched.analysis.events import Events
 from pipesched.analysis.pairing import pair
-from pipesched.analysis.termination import stops
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
 from tests.makers.programs import of_instructions
@@ -30,7 +30,7 @@ def moved(rng: random.Random) -> tuple[Program, tuple[int, ...]]:
             _move(rng, rng.choice(lists))
         program = of_instructions(lists, original.placement, original.name)
         if _text(program) != _text(original) and _labels_agree(program):
-            return program, stops(program, STRICT)
+            return program, Events(program, STRICT).stops
 
 
 def drawn(seed: int, deadlocked: bool, count: int) -> Iterator[tuple[Program, tuple[int, ...]]]:

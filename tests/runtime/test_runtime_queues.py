@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import pipesched
-from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
+from pipesched.analysis.events import Events
 from pipesched.model.schedule import Program
 from tests.core.test_batches import batched
 from tests.depth import deep
@@ -51,7 +51,7 @@ def differences(seeds: Iterable[int]) -> Iterator[tuple[int, bool, object]]:
         with players(size) as processes:
             for seed, (case, model) in cases.items():
                 if case.ranks == size:
-                    stops = termination.stops(case, parse_model(model))
+                    stops = Events(case, parse_model(model)).stops
                     found = play(processes, case, model)
                     hangs = set(stops) != {-1}
                     yield seed, hangs, None if found == stops else (model, found, stops)
@@ -84,7 +84,7 @@ def test_megatrons_orders(name: str, model: str, ends: bool) -> None:
     with players(case.ranks) as processes:
         stops = play(processes, case, model)
     assert (set(stops) == {-1}) == ends
-    assert stops == termination.stops(case, parse_model(model))
+    assert stops == Events(case, parse_model(model)).stops
 
 
 if __name__ == "__main__":

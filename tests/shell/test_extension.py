@@ -17,7 +17,7 @@ WITH_IT = """\
 import sys, pipesched
 from pipesched import extension
 pipesched.__path__.append(sys.argv.pop(1))
-extension.register(*extension.registered(), "busy")
+extension.register(*extension.registered, "busy")
 from pipesched.__main__ import main
 sys.exit(main())
 """

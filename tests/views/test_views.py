@@ -29,7 +29,7 @@ def with_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(work)["names"] = names
     for module in (rows, work):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    before = extension.registered()
+    before = extension.registered
     extension.register(*before, "added")
     yield
     extension.register(*before)
@@ -64,7 +64,7 @@ def test_options_of_the_rows_are_those_of_a_request() -> None:
 
 def test_overlays_are_of_other_extensions() -> None:
     """Without the others there are all views, and no overlay."""
-    before = extension.registered()
+    before = extension.registered
     before_views = [*views()]
     extension.register("views")
     try:
