@@ -17,9 +17,9 @@ import numpy as np
 
 from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.lists import Waits, together
-from pipesched.model.columns import PLACE, Bools, Column, Ints, among, makes
+from pipesched.model.columns import PLACE, Bools, Column, Ints, among
 from pipesched.model.costs import Ticks
-from pipesched.model.ops import COPIES, Result
+from pipesched.model.ops import COPIED, COPIES, Result
 from pipesched.model.schedule import Schedule
 from pipesched.support.record import Record
 
@@ -44,7 +44,7 @@ class Copies(Record):
         op = np.flatnonzero(among(schedule.op, COPIES) & dependencies.valid)
         if not len(op):
             return None
-        out = makes(schedule.op[op], Result.OFFLOADED)
+        out = among(schedule.op[op], COPIED)
         back = dependencies.made[Result.GRADIENT][schedule.key(op)]
         after = np.where(out, _here(schedule, op, dependencies.producer[op], before=True), op)
         waits = np.where(out, op, _here(schedule, op, back, before=False))

@@ -12,6 +12,7 @@ Counting is one bincount over stage * microbatches + microbatch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pipesched.check.findings import by_statement, label, labels, limited, notes
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
-from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, MAKERS, Op, Result
+from pipesched.model.ops import COMPUTES, COPIED, FOR_BACKWARDS, MAKERS, Op, Result
 from pipesched.model.schedule import Schedule
 
 REQUIRED = {
@@ -172,32 +173,35 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield activations that are offloaded but not loaded back, loaded but not offloaded, or also recomputed."""
-    again, out, back = (dependencies.made[x] for x in (Result.RECOMPUTED, Result.OFFLOADED, Result.LOADED))
-    for found, other, lacks, why, where in (
-        (out, back, Op.L, "is offloaded, and its backward needs it", "between it and its I or B"),
-        (back, out, Op.O, "was never offloaded", "before it"),
-    ):
-        for (i,), more in by_statement(rows(found[(found >= 0) & (other < 0)]), schedule):
-            op = schedule[i]
-            name = f"{lacks.name}{op.stage}.{op.microbatch}"
+    """Yield copies to the host or back without the other one, and activations that are freed in two ways."""
+    ways = [(op, dependencies.made[op.kind.makes[0]]) for op in (*COPIED, *MAKERS[Result.RECOMPUTED])]
+    for op, out in ways[: len(COPIED)]:
+        back = dependencies.made[COPIED[op].kind.makes[0]]
+        note = f"{op.name} is a {op.kind.words}, and {COPIED[op].name} a {COPIED[op].kind.words}"
+        for found, other, lacks, why, where in (
+            (out, back, COPIED[op], "is offloaded, and its backward needs it", "between it and its I or B"),
+            (back, out, op, "was never offloaded", "before it"),
+        ):
+            for (i,), more in by_statement(rows(found[(found >= 0) & (other < 0)]), schedule):
+                name = f"{lacks.name}{schedule[i].stage}.{schedule[i].microbatch}"
+                yield Diagnostic(
+                    CheckCode.MISSING,
+                    f"{schedule[i]} runs, but {name} never does",
+                    (label(schedule, i, f"its activation {why}"),),
+                    notes(note, more),
+                    f"add {name} {where}, or leave {schedule[i]} out",
+                )
+    for (op, out), (second, again) in combinations(ways, 2):
+        both, does = np.flatnonzero((out >= 0) & (again >= 0)), "offloaded again" if second in COPIED else "recomputed"
+        keep = [" and ".join(x.name for x in (one, COPIED.get(one)) if x is not None) for one in (op, second)]
+        for (i, j), more in by_statement(rows(out[both], again[both]), schedule):
             yield Diagnostic(
-                CheckCode.MISSING,
-                f"{op} runs, but {name} never does",
-                (label(schedule, i, f"its activation {why}"),),
-                notes("O copies an activation to host memory, and L copies it back", more),
-                f"add {name} {where}, or leave {op} out",
+                CheckCode.BOTH_WAYS,
+                f"{schedule[i]} and {schedule[j]} both run: the activation is both offloaded and {does}",
+                labels(schedule, (i, "is offloaded"), (j, f"is {does}")),
+                notes("only a kept activation can be offloaded, and only once", more),
+                f"keep {keep[0]}, or {keep[1]}",
             )
-    both = np.flatnonzero((out >= 0) & (again >= 0))
-    for (i, second), more in by_statement(rows(out[both], again[both]), schedule):
-        op = schedule[i]
-        yield Diagnostic(
-            CheckCode.BOTH_WAYS,
-            f"{op} and {schedule[second]} both run: the activation is both offloaded and recomputed",
-            labels(schedule, (i, "is copied to host memory"), (second, "is computed again")),
-            notes("R recomputes the activation, so it is not kept and cannot be offloaded", more),
-            "keep O and L, or R",
-        )
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:

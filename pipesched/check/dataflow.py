@@ -25,7 +25,7 @@ from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.extension import explained
 from pipesched.model.columns import Ints, among, makes
 from pipesched.model.costs import PAIRS
-from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, MAKERS, SAME, Compute, Result, overlap
+from pipesched.model.ops import COMPUTES, COPIED, FOR_BACKWARDS, MAKERS, SAME, Compute, Result, overlap
 from pipesched.model.schedule import Schedule
 from pipesched.schedule_analysis import Analysis
 
@@ -81,7 +81,8 @@ def _why(op: Compute, producer: Compute) -> str:
     if Result.RECOMPUTED in producer.op.kind.makes:
         return "a backward uses the activations that R recomputes"
     if producer.op.copy:
-        return "an activation is offloaded by O, loaded back by L, and then used by the backward"
+        out, back = next(pair for pair in COPIED.items() if producer.op in pair)
+        return f"an activation is offloaded by {out.name}, loaded back by {back.name}, and then used by the backward"
     if op.op.kind.of == SAME:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:

@@ -170,6 +170,8 @@ class Op(enum.IntEnum):
 
 COMPUTES: Final = tuple(op for op in Op if op.compute)
 COPIES: Final = tuple(op for op in COMPUTES if op.copy)
+COPIED: Final = {out: back for out in COPIES for back in COPIES if back.kind.result in out.kind.makes}
+"""The copies that free memory, each with the copy that takes it again."""
 LETTERS: Final = "".join(op.name for op in COMPUTES)
 """One letter per kind, in the order of the table, which is also the sorting order."""
 SENDS: Final = tuple(op for op in Op if op.send)
@@ -181,7 +183,7 @@ KIND: Final = f"[{LETTERS}]"
 BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
-OLDEST: Final[dict[Op, Op]] = {Op.W: Op.I, Op.R: Op.F, Op.O: Op.F, Op.L: Op.O}
+OLDEST: Final = {op: MAKERS[op.result][0] for op in COMPUTES if op.kind.of == SAME}
 """The kinds that follow another kind: they take the microbatch of its oldest operation without one of this kind."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
 """Those of these kinds that restore values for a backward; they run the last slice of a sequence first."""

@@ -19,7 +19,7 @@ import numpy as np
 from pipesched.analysis.standstill import Link, Standstill
 from pipesched.model.columns import RESULT, Column, Ints
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import COPIED, Op, Result
 from pipesched.support.record import Record
 from pipesched.support.safe import safe
 from pipesched.views import marks
@@ -124,7 +124,7 @@ class Cells(Record):
             begin, end = max(ticks[0], frame.begin), min(ticks[1], frame.end)
             rank, op = int(schedule.rank[i]), Op(int(schedule.op[i]))
             x, width = frame.x(begin), frame.length(end - begin)
-            y = frame.y(rank) + frame.row + 1 + half * (Result.OFFLOADED not in op.kind.makes)
+            y = frame.y(rank) + frame.row + 1 + half * (op not in COPIED)
             kind = f"{op.name}{self.chart.chunk[i]}"
             box = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(half)}"'
             words = f"{self._named(i, rank)}: {self.chart.said(ticks[0])} to {self.chart.said(ticks[1])}"

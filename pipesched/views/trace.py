@@ -30,7 +30,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import COPIED, Op
 from pipesched.support.safe import safe
 from pipesched.views import marks
 from pipesched.views.causes import critical_path
@@ -149,7 +149,7 @@ class _Trace:
             yield _metadata(rank, COPIES + way, "thread_name", "name", name)
             yield _metadata(rank, COPIES + way, "thread_sort_index", "sort_index", COPIES + way)
         for i, begin, end in zip(*(x[mine].tolist() for x in (found.op, found.start, found.end)), strict=True):
-            way = Result.OFFLOADED not in Op(int(schedule.op[i])).kind.makes
+            way = Op(int(schedule.op[i])) not in COPIED
             yield (
                 f'{{"ph":"X","dur":{self.tick * (end - begin)},"pid":{rank},"tid":{COPIES + way},'
                 f'"ts":{self.tick * begin},"name":"copy {self.names[i]}","cat":"copy","args":{{}}}}'

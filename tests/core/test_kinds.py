@@ -1,8 +1,8 @@
 """A kind of operation is a row: added to a copy of the tree in at most eight places, it is known everywhere.
 
-The kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
-another operation takes, and holds as much as the F, until the backward. The findings expected of the copy were derived
-by hand.
+One kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
+another operation takes, and holds as much as the F, until the backward. Y and Z copy an activation away and back, as O
+and L do. The findings expected of the copy were derived by hand.
 """
 
 from __future__ import annotations
@@ -23,40 +23,50 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from pipesched.model.ops import COMPUTES, LETTERS, Does, Kind, Op
+from pipesched.model.ops import COMPUTES, LETTERS, Does, Kind, Op, Result
 from tests.makers.grammar_tables import written as tables
 
 ROOT = Path(__file__).resolve().parents[2]
+MORE = "XYZ"
+
+
+def quoted(letters: Iterable[str]) -> Iterator[str]:
+    return (f'"{letter}"' for letter in letters)
+
 
 GRAMMAR, TABLES = "grammars/pipesched.lark", "grammars/pipesched.lalr.json"
 PLACES = (  # file, a text in it, what is inserted after it
     (
         "pipesched/model/ops.py",
         "    LOADED = 5  # the activation, back from there\n",
-        "    CHECKED = 6\n",
+        "".join(f"    {name} = {len(Result) + i}\n" for i, name in enumerate(("CHECKED", "AWAY", "HERE"))),
     ),
     (
         "pipesched/model/ops.py",
         'words="copy back", colour="load", like="O", holds=1)\n',
         '    X = Kind(Does.COMPUTE, ACTIVATION, makes=(Result.CHECKED,), words="examination", colour="examine", '
-        'like="F", holds=1)\n',
+        'like="F", holds=1)\n'
+        '    Y = Kind(Does.COPY, ACTIVATION, makes=(Result.AWAY,), words="copy to host memory", colour="offload", '
+        'like="F", holds=-1)\n'
+        '    Z = Kind(Does.COPY, Result.AWAY, makes=(Result.HERE,), words="copy back", colour="load", like="Y", '
+        "holds=1)\n",
     ),
-    ("pipesched/stream.py", '("F", "I", "W", "B", "R", "O", "L"', ', "X"'),
+    ("pipesched/stream.py", f"COMPUTES = ({', '.join(quoted(LETTERS))}", f", {', '.join(quoted(MORE))}"),
     (
         "pipesched/runtime/execute/executor.py",
         '    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),\n',
-        '    "X": _nothing,  # nobody asks for it\n',
+        "".join(f"    {letter}: _nothing,  # nobody asks for it\n" for letter in quoted(MORE)),
     ),
-    ("grammars/README.md", "`of` `R` `O` `L`", " `X`"),
+    ("grammars/README.md", f"`of` {' '.join(f'`{x}`' for x in LETTERS[LETTERS.index('R') :])}", " `X` `Y` `Z`"),
     (
         "emit/README.md",
         "their memory is allocated here, and the I or B waits for the copy |\n",
-        "| `X` | stage, microbatch | examines the activation |\n",
+        "".join(f"| `{letter}` | stage, microbatch | does something |\n" for letter in MORE),
     ),
     (
         "emit/v2/README.md",
         "its activation is copied back |\n",
-        '| `X0.1` | `{"op":"X","stage":0,"microbatch":1}` | the activation is examined |\n',
+        "".join(f'| `{x}0.1` | `{{"op":"{x}","stage":0,"microbatch":1}}` | does something |\n' for x in MORE),
     ),
 )
 
@@ -64,6 +74,7 @@ PLACES = (  # file, a text in it, what is inserted after it
 def faults(op: Op, kind: Kind) -> list[str]:
     """Return what a row of the table must not say: costs, memory and messages would silently be wrong."""
     earlier = [other.name for other in COMPUTES if other < op]
+    back = any(other.copy and other.kind.holds == 1 and other.kind.result in kind.makes for other in COMPUTES)
     undone = any(kind.result in other.kind.makes and other.kind.holds == -1 for other in COMPUTES)
     return [
         text
@@ -72,14 +83,11 @@ def faults(op: Op, kind: Kind) -> list[str]:
             (op.name not in "FIWB" and kind.like not in earlier, f"`like` must name one of {', '.join(earlier)}"),
             (type(kind.holds) is not int or kind.holds not in (-1, 0, 1), "`holds` must be -1, 0 or 1"),
             (kind.holds == -1 and kind.does is not Does.COPY, "only a copy frees what its F holds"),
+            (kind.holds == -1 and not back, "a copy that frees needs another that takes its result back"),
             (kind.holds == 1 and kind.does is Does.COPY and not undone, "a copy takes only what another one freed"),
         )
         if wrong
     ]
-
-
-def quoted(letters: Iterable[str]) -> Iterator[str]:
-    return (f'"{letter}"' for letter in letters)
 
 
 Listed = Callable[[str], str]
@@ -116,6 +124,7 @@ def test_a_row_says_nothing_that_costs_or_memory_cannot_follow(op: Op) -> None:
     for change in ({"holds": Fraction(1, 4)}, {"holds": 2}, {"makes": ()}, {"result": None}):
         assert faults(op, replace(op.kind, **change)), change  # type: ignore[arg-type]
     assert faults(Op.R, replace(Op.R.kind, does=Does.COPY)) and faults(Op.R, replace(Op.R.kind, like="C"))
+    assert faults(Op.O, replace(Op.O.kind, makes=(Result.LOADED,)))
     assert faults(Op.R, replace(Op.R.kind, holds=-1)) and faults(Op.R, replace(Op.R.kind, like=""))
 
 
@@ -123,17 +132,36 @@ HEAD = "schedule full(p, m = 2 * p)\nstage s in 0 .. p on rank s\n"
 GOOD = (
     HEAD + "rank r { repeat m { F }  repeat m { X  B } }\nclaim work(r) == m * (tF + tX + tB)\nclaim peak(r) == m + 1\n"
 )
+COPIED = HEAD + "rank r { F  for i in 1 .. m { F  O(i - 1) }  for i in 1 .. m { L(m - 1 - i)  B(m - i) }  B(0) }\n"
 EXAMPLES = {
     "good.ps": GOOD,
     "twice.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X(0) }\n",
-    "early.ps": HEAD + "rank r { repeat m { X  F }  repeat m { B } }\n",
+    "early.ps": HEAD + "rank r { for i in 0 .. m { X(i)  F }  repeat m { B } }\n",
     "past.ps": HEAD + "rank r { repeat m { F }  repeat m { X  B }  X }\n",
     "loose.ps": GOOD.replace("X  B", "X B"),
     "plain.ps": HEAD + "rank r { repeat m { F }  repeat m { B } }\n",
+    "kept.ps": HEAD + "rank r { repeat m { F Y }  repeat m { B } }\n",
+    "unsent.ps": HEAD + "rank r { repeat m { F }  repeat m { Z(0) B } }\n",
+    "late.ps": HEAD + "rank r { repeat m { F Y }  repeat m { B Z } }\n",
+    "again.ps": HEAD + "rank r { repeat m { F O L Y Z }  repeat m { B } }\n",
+    "lost.ps": HEAD + "rank r { repeat m { F Y Z R }  repeat m { B } }\n",
+    "own.ps": COPIED,
+    "new.ps": COPIED.translate(str.maketrans("OL", "YZ")),
     "freed.ps": HEAD + "rank r { repeat m { F  X  B } }\n",
 }
 ORDER = "rank 0: F0.0 F0.1 X0.0 B0.0 X0.1 B0.1\nrank 1: F1.0 F1.1 X1.0 B1.0 X1.1 B1.1\n"
+NAMES = ("own", "new")
+LIKEWISE = {
+    "verify": "verify FILE --p 3 --m 5 --json",
+    "why": "why FILE --p 3 --m 5",
+    "show": "show FILE --p 3 --m 5 --memory",
+    "svg": "show FILE --p 3 --m 5 --format svg",
+    "trace": "show FILE --p 3 --m 5 --format trace -o -",
+    "diff": "diff FILE plain.ps --p 3 --m 5",
+}
 COMMANDS = {
+    **{name: f"verify {name}.ps --p 2 --m 3" for name in ("kept", "unsent", "late", "again", "lost")},
+    **{f"{x} {name}": said.replace("FILE", f"{name}.ps") for x, said in LIKEWISE.items() for name in NAMES},
     "dear": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2,X=5",
     "assumed": "verify good.ps --p 2 --m 3 --json --cost F=1,B=2",
     "twice": "verify twice.ps --p 2 --m 2",
@@ -185,7 +213,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = (tree / name).read_text("utf-8")
         assert text.count(anchor) == 1, f"{name} has {text.count(anchor)} places like {anchor!r}: where does a kind go?"
         (tree / name).write_text(text.replace(anchor, anchor + more), "utf-8")
-    write_lists(tree, LETTERS + "X")
+    write_lists(tree, LETTERS + MORE)
     for name, text in EXAMPLES.items():
         (tree / name).write_text(text, "utf-8")
     (tree / "good.order").write_text(ORDER, "utf-8")
@@ -273,13 +301,27 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
     [
         ("twice", "PS302", "X0.0 runs twice"),
         ("early", "PS305", "X0.0 runs before F0.0 on rank 0"),
-        ("past", "PS213", "X[0] on rank 0: all microbatches 0 .. 2 of stage 0 already have their X"),
+        ("past", "PS213", "every F of stage 0 so far already has its X"),
+        ("kept", "PS301", "Y0.0 runs, but Z0.0 never does"),
+        ("unsent", "PS301", "Z0.0 runs, but Y0.0 never does"),
+        ("late", "PS305", "an activation is offloaded by Y, loaded back by Z"),
+        ("again", "PS311", "O0.0 and Y0.0 both run: the activation is both offloaded and offloaded again"),
+        ("lost", "PS311", "Y0.0 and R0.0 both run: the activation is both offloaded and recomputed"),
     ],
 )
 def test_it_is_checked(answers: Answers, name: str, code: str, said: str) -> None:
     """The kind runs at most once per microbatch, after its inputs."""
     status, text = answers[name]
     assert status == 1 and f"error[{code}]" in text and said in text, text
+
+
+@pytest.mark.parametrize("name", LIKEWISE)
+def test_another_copy_is_a_copy(answers: Answers, name: str) -> None:
+    """If Y and Z replace O and L, no answer changes but for these letters and the name of the file."""
+    expected, (status, text) = (answers[f"{name} {file}"] for file in NAMES)
+    text = re.sub(r"\b(n?)([YZ])(?![A-Za-z])", lambda found: found[1] + "OL"["YZ".index(found[2])], text)
+    same, other = (re.sub(r"\bs[0-9a-f]{8}\b", "", x) for x in (expected[1], text.replace("new.ps", "own.ps")))
+    assert (status, sorted(other.splitlines())) == (expected[0], sorted(same.splitlines()))
 
 
 def test_it_is_read_and_printed(answers: Answers, copy: Path) -> None:

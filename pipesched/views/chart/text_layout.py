@@ -15,9 +15,9 @@ from math import ceil
 
 import numpy as np
 
-from pipesched.model.columns import Column, Ints, makes
+from pipesched.model.columns import Column, Ints, among
 from pipesched.model.numbers import shown
-from pipesched.model.ops import Op, Result
+from pipesched.model.ops import COPIED, Op
 from pipesched.support.record import Record
 from pipesched.views.chart.axis import WHOLE, Axis, Viewport, axis
 from pipesched.views.chart.chart import Chart, shortest
@@ -102,7 +102,7 @@ class Layout(Record):
             return None
         ran = found.start >= 0
         op = found.op[ran]
-        row = 2 * schedule.rank[op].astype(np.int64) + ~makes(schedule.op[op], Result.OFFLOADED)
+        row = 2 * schedule.rank[op].astype(np.int64) + ~among(schedule.op[op], COPIED)
         return Bars(op, found.start[ran], found.end[ran], np.searchsorted(row, np.arange(2 * schedule.ranks + 1)))
 
     @cached_property
