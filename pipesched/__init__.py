@@ -19,26 +19,10 @@ if TYPE_CHECKING:
     from pipesched.shell.public import *  # noqa: F403  all names, for type checkers
 
 _EXTENSIONS = (
-    "orders",
-    "common",
-    "views",
-    "explain",
-    "lift",
-    "mend",
-    "publish",
-    "editor",
-    "playground",
-    "planning",
-    "interop",
-    "runtime",
-    "optimizer",
-    "engines",
-    "versions",
-    "greedy",
-    "prover",
-    "insight",
+    "orders common views explain lift mend publish editor playground "
+    "planning interop runtime optimizer engines versions greedy prover insight"
 )
-extension.register(*_EXTENSIONS)
+extension.register(*_EXTENSIONS.split())
 
 
 class _Check(ModuleType):

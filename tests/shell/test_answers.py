@@ -110,5 +110,7 @@ def test_the_page_names_the_keys() -> None:
         if name not in {ref["$ref"].rpartition("/")[2].replace("%20", " ") for ref in schemas()[0]["anyOf"]}:
             continue
         keys = {key for part in body.get("oneOf", [body]) for key in part["properties"]}
-        named = set(re.findall(r"`(\w+)`", rows[name]))
-        assert {key for key in keys if not key.endswith("_decimal")} - named == set(), name
+        named = set(re.findall(r"`(\w+)`", rows.get(name, "")))
+        assert {key for key in keys if not key.endswith("_decimal")} - named == set(), (
+            f"the row of {name} in emit/README.md"
+        )
