@@ -52,11 +52,6 @@ PLACES = (  # file, a text in it, what is inserted after it
         "holds=1)\n",
     ),
     ("pipesched/stream.py", f"COMPUTES = ({', '.join(quoted(LETTERS))}", f", {', '.join(quoted(MORE))}"),
-    (
-        "pipesched/runtime/execute/executor.py",
-        '    "L": lambda runtime, x: runtime._stage_of(x).load(x.microbatch),\n',
-        "".join(f"    {letter}: _nothing,  # nobody asks for it\n" for letter in quoted(MORE)),
-    ),
     ("grammars/README.md", f"`of` {' '.join(f'`{x}`' for x in LETTERS[LETTERS.index('R') :])}", " `X` `Y` `Z`"),
     (
         "emit/README.md",

@@ -13,6 +13,8 @@ from torch import nn
 import pipesched
 from pipesched.compile import lower
 from pipesched.runtime.execute.building import check_modules
+from pipesched.runtime.execute.errors import RunError
+from pipesched.runtime.execute.executor import Runtime
 from pipesched.runtime.execute.messages import SYNC, Message, Tags
 from pipesched.stream import Instruction, Stream, loads
 from pipesched.support.source import Source
@@ -76,6 +78,18 @@ def test_what_is_refused(fault: str) -> None:
     with ranks_of(2) as ranks:
         first, _ = ranks.run(2, faults.refused, stream_of("1f1b", p=2, m=4), fault, timeout=1)
     assert REFUSED[fault] in first
+
+
+def test_an_instruction_without_a_function_is_refused() -> None:
+    """Every rank refuses a kind that the runtime lacks before its first step, at the place of the instruction."""
+    made = stream_of("1f1b", p=2, m=2)
+    strange = replace(made.ranks[1][1], op="X")
+    stream = replace(made, ranks=(made.ranks[0], (made.ranks[1][0], strange, *made.ranks[1][2:])))
+    for rank in range(2):
+        with pytest.raises(RunError) as caught:
+            Runtime(stream, {(0, rank): nn.Linear(2, 2)}, rank=rank)
+        fault = caught.value.fault
+        assert (fault.code, str(fault.place)) == ("PS831", "rank 1, instruction 2 (1X0)")
 
 
 def test_a_stage_on_two_routes_of_a_rank_is_one_module() -> None:

@@ -51,6 +51,7 @@ from pipesched.runtime.execute.shapes import Boundary, entering, gradients, text
 from pipesched.runtime.execute.stages import Keywords, Loss, Score, Stage
 from pipesched.runtime.execute.supported import (
     check_frozen,
+    check_known,
     check_left_out,
     check_one_holder,
     check_passed,
@@ -142,6 +143,7 @@ class Runtime:
                 f"{stream.name} has STEPs inside its order: give `Runtime(optimize=…)`, which takes a stage"
             )
         self._alone = imitated or len(stream.ranks) == 1
+        check_known(stream, _EXECUTE)
         check_modules(stream, modules, rank, group, alone=self._alone)
         self.stream, self.rank, self.loss, self.optimize = stream, rank, loss, optimize
         self.before, self.after = before, after
@@ -343,8 +345,6 @@ class Runtime:
         self.position = len(instructions)
 
     def _run(self, x: Instruction) -> None:
-        if x.op not in _EXECUTE:
-            raise ValueError(f"unknown instruction {x.op!r}")
         _EXECUTE[x.op](self, x)
 
     def _stage_of(self, x: Instruction) -> Stage:

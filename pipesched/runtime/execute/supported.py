@@ -11,7 +11,7 @@ The README of this folder has the table of supported modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
@@ -105,6 +105,21 @@ def check_supported(notes: Sequence[Note]) -> None:
         if note["unsupported"] is not None:
             message, help = note["unsupported"]
             raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))
+
+
+def check_known(stream: Stream, known: Container[str]) -> None:
+    """Require that all instructions are among the known ones.
+
+    Raises:
+        RunError: PS831 on every rank.
+    """
+    for rank, instructions in enumerate(stream.ranks):
+        for number, x in enumerate(instructions, start=1):
+            if wrong := [part.op for part in (x, *x.parts) if part.op not in known]:
+                message = f"{stream.name} runs {wrong[0]}, which the runtime does not support"
+                raise RunError(
+                    Fault(UNSUPPORTED, message, Place(rank, 0, number, str(x)), (), "use an order without it")
+                )
 
 
 def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
