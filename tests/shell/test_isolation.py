@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from pipesched.command import flags
 from pipesched.shell.app import commands
 
 PROGRAM = Path(sys.executable).with_name("pipesched")
@@ -32,7 +34,6 @@ SIZE = ("--p", "2", "--m", "3")
 COMMANDS = {
     "verify": ("1f1b", *SIZE),
     "show": ("1f1b", *SIZE, "-o", "1f1b.dot"),
-    "why": ("1f1b", *SIZE),
     "prove": ("1f1b", "--p", "2"),
     "compare": ("1f1b", "zb_h1", *SIZE),
     "plan": ("--model", "megatron-1.7b", "--gpus", "4", "--device", "a100", "--executor", "processes:1"),
@@ -70,8 +71,17 @@ def begun(trap: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+def other_commands() -> list[str]:
+    """Return the commands that take one schedule; `lsp` serves until its client leaves."""
+    return [name for name in commands() if name not in COMMANDS and name != "lsp"]
+
+
 def test_every_command_is_tried() -> None:
-    assert COMMANDS.keys() == set(commands()) - {"lsp"}  # which serves until its client leaves
+    """A command that has no call here takes one argument, a schedule."""
+    for name in other_commands():
+        arguments = [x for x in commands()[name].params if isinstance(x, click.Argument)]
+        assert [(x.nargs, x.type) for x in arguments] == [(1, flags.target)], name
+    assert COMMANDS.keys() <= commands().keys()
 
 
 # In one process, as the console script begins it: without the folder on the path. Ranks have one supervisor.
@@ -90,9 +100,10 @@ with launch.Launcher() as one:
 def test_no_command_runs_what_is_there(trap: Path) -> None:
     """Neither a command nor its processes run it: engines, generators, ranks, rehearsals."""
     pytest.importorskip("torch", reason="one of the commands is `run`")
-    words = [[name, *given] for name, given in COMMANDS.items()]
+    calls = COMMANDS | dict.fromkeys(other_commands(), ("1f1b", *SIZE))
+    words = [[name, *given] for name, given in calls.items()]
     done = begun(trap, sys.executable, "-P", "-c", EVERY, json.dumps(words))
-    statuses = dict(zip(COMMANDS, json.loads(done.stderr.splitlines()[-1]), strict=True))
+    statuses = dict(zip(calls, json.loads(done.stderr.splitlines()[-1]), strict=True))
     assert statuses.pop("optimize") in (0, 3) and set(statuses.values()) == {0}, done.stderr
 
 
