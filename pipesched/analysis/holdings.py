@@ -133,9 +133,9 @@ def memory(
     part, host = Fraction(schedule.ranks, schedule.stages) / parts, None
     if schedule.has(HOLDING):
         inside = _kept_of(schedule)
-        if schedule.has(_COPIED):  # a backward frees these with what its F took
+        if schedule.has(_ADDED):  # a backward frees these with what its F took
             places, key = np.flatnonzero(inside), schedule.key()
-            count = np.bincount(key[places], among(schedule.op[places], _COPIED))
+            count = np.bincount(key[places], among(schedule.op[places], _ADDED))
             back = places[among(schedule.op[places], BACKWARDS)]
             after[back] *= 1 + count[key[back]].astype(np.int64)
         moved = np.where(inside, _HOLDS[schedule.op] * size * shares, 0)
@@ -172,7 +172,7 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
 
 
 _HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
-_COPIED = [op for op in HOLDING if not op.copy and op not in MAKERS[Result.RECOMPUTED]]
+_ADDED = [op for op in HOLDING if not op.copy and op not in MAKERS[Result.RECOMPUTED]]
 """The kinds that hold additional memory, not memory that their F has freed."""
 _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
