@@ -170,8 +170,8 @@ def heads(program: Program) -> Column:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for all ends of its result, stage and microbatch before it on its rank. If stages read further stages,
-    sends to different stages are distinguished.
+    Each waits for the latest end of its result, stage and microbatch before it on its rank. If stages read further
+    stages, it waits for all such ends, and sends to different stages are distinguished.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)
@@ -186,6 +186,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     before: Ints = np.cumsum(posted) - posted  # counted over all names
     awaits = np.flatnonzero(~posted)
     reach: Ints = before[awaits] - before[begins[awaits]]
+    reach = reach if program.other is not None else np.minimum(reach, 1)
     first = np.repeat(before[awaits] - reach, reach)
     ends = at[posted][first + np.arange(len(first)) - np.repeat(np.cumsum(reach) - reach, reach)]
     waiting = np.repeat(at[awaits], reach)

@@ -32,10 +32,10 @@ class Side(Record):
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
-        """Return these instructions, if their peers exist."""
+        """Return these instructions, if their peers exist; the channel of a SYNC ignores the communicator."""
         at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
-        ranks = np.int64(program.ranks)
-        channel = small((program.communicator[at] * ranks + source[at]) * ranks + target[at])
+        ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
+        channel = small((communicator * ranks + source[at]) * ranks + target[at])
         order = np.argsort(channel, kind="stable")
         return cls(at[order].astype(PLACE), channel[order])
 

@@ -171,6 +171,29 @@ def test_every_program_of_a_small_shape(shape: str) -> None:
         assert not differences(case), told(case)
 
 
+ODD = {
+    "the later of two equal receives is awaited": (
+        [Instruction(Op.RECV_F, 0, 0, 1), Instruction(Op.RECV_F, 0, 0, 2), Instruction(Op.F, 0, 0)],
+        [],
+        [Instruction(Op.SEND_F, 0, 0, 0)],
+    ),
+    "the later of two equal sends is awaited": (
+        [Instruction(Op.SEND_F, 0, 0, 1, communicator=c) for c in (1, 0)] + [Instruction(Op.WAIT_SEND_F, 0, 0)],
+        [Instruction(Op.RECV_F, 0, 0, 0)],
+    ),
+    "a SYNC is on no communicator": (
+        [Instruction(Op.SYNC, 1, peer=1)],
+        [Instruction(Op.SYNC, 1, peer=0, communicator=2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_random_programs_seldom_have(what: str) -> None:
+    """Small programs that only a few of a thousand random ones contain."""
+    assert not differences(program([*ODD[what]])), what
+
+
 def tally(cases: Iterable[Program]) -> tuple[Counter[str], list[str]]:
     """Return the counts of cases, features, deadlocks and capacities; the differences in words."""
     count: Counter[str] = Counter()

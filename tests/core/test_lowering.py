@@ -266,13 +266,6 @@ def test_a_clock_without_one_end_of_a_message_proves_nothing() -> None:
         assert not pair(rest).proved and not meets(rest, pair(rest))
 
 
-def test_both_ends_in_one_batch_meet() -> None:
-    """A batch begins all of its messages at once, even if one goes to its own rank."""
-    ends = [Instruction(Op.SEND_F, 0, 0, 0, 0), Instruction(Op.RECV_F, 1, 0, 0, 0)]
-    program = of_instructions([ends], linear(1, 1))
-    assert meets(program, pair(program)) and stops(program, STRICT) == (-1,)
-
-
 def reordered(rng: random.Random, program: Program) -> Program:
     """Return the program with the same clock and swapped instructions."""
     lists = lists_of(program)
