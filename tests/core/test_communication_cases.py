@@ -8,6 +8,7 @@ import pytest
 
 from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
+from pipesched.analysis.events import Events
 from tests.depth import deep
 from tests.makers.communication_cases import CASES
 from tests.makers.communication_notation import Case
@@ -32,7 +33,7 @@ def test_the_static_verdict_is_the_published_one(case: Case) -> None:
 def test_a_rank_stops_where_the_case_says(case: Case) -> None:
     """The blocked instructions equal the expected ones, with -1 for ranks that finish."""
     program = case.program()
-    assert {m: tuple(termination.stops(program, parse_model(m))) for m in case.stuck} == case.stuck
+    assert {m: Events(program, parse_model(m)).stops for m in case.stuck} == case.stuck
 
 
 @each_case

@@ -23,6 +23,7 @@ import pytest
 
 from pipesched.analysis import termination
 from pipesched.analysis.communication import parse_model
+from pipesched.analysis.events import Events
 from pipesched.model.ops import Instruction, Op
 from pipesched.model.schedule import Program
 from tests.depth import deep
@@ -40,7 +41,7 @@ def differences(program: Program, script: Script | None = None) -> list[str]:
     """Describe the differences between the explorer and the static analysis."""
     script = script or Script(program)
     expected = {model: explorer.stops(script, model) for model in MODELS}
-    found = {model: tuple(termination.stops(program, parse(model))) for model in MODELS}
+    found = {model: Events(program, parse(model)).stops for model in MODELS}
     wrong = [f"{m}: explorer {expected[m]}, static {found[m]}" for m in MODELS if expected[m] != found[m]]
     capacity, static = explorer.least_capacity(script), termination.least_capacity(program)
     return wrong + ([f"least capacity: explorer {capacity}, static {static}"] if capacity != static else [])

@@ -20,8 +20,9 @@ import pipesched
 from pipesched import compile as compiler
 from pipesched.analysis.communication import STRICT
 from pipesched.analysis.dependencies import Dependencies
+from pipesched.analysis.events import Events
 from pipesched.analysis.pairing import pair
-from pipesched.analysis.termination import meets, stops
+from pipesched.analysis.termination import holds
 from pipesched.analysis.timeline import timeline
 from pipesched.lower.communicate import communicate
 from pipesched.model.costs import Costs
@@ -190,7 +191,7 @@ def test_our_own_clock_proves_our_program(made: tuple[Schedule, Program]) -> Non
     """The instants of the lowering rise on each rank and agree at both ends, which proves that it finishes."""
     program = made[1]
     assert pair(program).proved
-    assert meets(program, pair(program)) and meets(replace(program, clock=None), pair(program))
+    assert holds(program, STRICT, pair(program)) and holds(replace(program, clock=None), STRICT, pair(program))
 
 
 def certificate(program: Program, clock: list[int]) -> bool:
@@ -263,7 +264,7 @@ def test_a_clock_without_one_end_of_a_message_proves_nothing() -> None:
         rest = program.taken(np.delete(np.arange(len(program)), i))
         assert program.clock is not None
         rest = replace(rest, clock=np.delete(program.clock, i))
-        assert not pair(rest).proved and not meets(rest, pair(rest))
+        assert not pair(rest).proved and not holds(rest, STRICT, pair(rest))
 
 
 def reordered(rng: random.Random, program: Program) -> Program:
@@ -287,21 +288,21 @@ def test_an_old_clock_does_not_hide_a_deadlock() -> None:
         for _ in range(5 if max(np.diff(program.start)) > 1 else 0):
             wrong = reordered(rng, program)
             ends = simulate.finishes(wrong)
-            assert meets(wrong, pair(wrong)) == ends
-            assert meets(replace(wrong, clock=None), pair(wrong)) == ends
+            assert holds(wrong, STRICT, pair(wrong)) == ends
+            assert holds(replace(wrong, clock=None), STRICT, pair(wrong)) == ends
             stuck += not ends
     assert stuck > deep(25)
 
 
 @pytest.mark.parametrize("first", range(0, deep(250), 125))
 def test_the_fast_strict_run_agrees_with_that_of_all_models(first: int) -> None:
-    """Random programs, with or without batches: `meets` holds exactly if no rank stops in the run of any model, or in
+    """Random programs, with or without batches: strict holds exactly if no rank stops in the run of any model, or in
     rendezvous.
     """
     for seed in range(first, first + 125):
         program = random_program(random.Random(seed))
-        ends = all(stop < 0 for stop in stops(program, STRICT))
-        assert meets(program, pair(program)) == ends == simulate.finishes(program)
+        ends = all(stop < 0 for stop in Events(program, STRICT).stops)
+        assert holds(program, STRICT, pair(program)) == ends == simulate.finishes(program)
 
 
 @CALM

@@ -10,7 +10,7 @@ import pytest
 
 import pipesched
 from pipesched.analysis.communication import ASYNC, ONE_STREAM, PAIR_STREAM, STRICT
-from pipesched.analysis.termination import stops
+from pipesched.analysis.events import Events
 from pipesched.model.ops import Op
 from pipesched.model.schedule import Program
 from pipesched.support.source import Source
@@ -50,11 +50,11 @@ def test_the_list_waits_in_a_shape_under_every_model(seed: int) -> None:
     shapes = as_shapes(random_program(random.Random(seed)))
     back = {shape: op for op, shape in AS_SHAPE.items()}
     blocking = replace(shapes, op=np.array([back.get(Op(op), op) for op in shapes.op.tolist()], dtype=np.int8))
-    expected = stops(blocking, STRICT)
-    assert stops(shapes, STRICT) == expected
-    assert stops(shapes, ASYNC) == expected
+    expected = Events(blocking, STRICT).stops
+    assert Events(shapes, STRICT).stops == expected
+    assert Events(shapes, ASYNC).stops == expected
     for model in (ONE_STREAM, PAIR_STREAM):
-        assert (max(stops(shapes, model)) < 0) == (max(expected) < 0)
+        assert (max(Events(shapes, model).stops) < 0) == (max(expected) < 0)
 
 
 def test_shapes_in_one_order_hold() -> None:
