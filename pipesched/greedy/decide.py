@@ -12,7 +12,7 @@ from pipesched.language.execution import Budget
 from pipesched.language.operations import Emitter
 from pipesched.language.typecheck import Checked
 from pipesched.model.costs import Costs
-from pipesched.model.ops import HOLDING, Op
+from pipesched.model.ops import ADDED, Op
 from pipesched.model.placement import Placement
 
 
@@ -31,10 +31,10 @@ def decide(
     if step is not None:
         here, help = Label(step.span, "is here"), "write the order out"
         raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
-    later, op = next(((site, op) for site, op in known if op in HOLDING), (None, Op.R))
+    later, op = next(((site, op) for site, op in known if op in ADDED), (None, Op.R))
     if later is not None:
-        why = "copies run on their own clock" if op.copy else "the memory of an F depends on whether it has an R"
-        message = f"`{word}` does not support {op.name}: {why}"
+        why = ": the memory of an F depends on whether it has an R" if op is Op.R else ""
+        message = f"`{word}` does not support {op.name}{': copies run on their own clock' if op.copy else why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
     clock = Backfill if _moves(checked) else Clock
     return clock(emitters, placement, costs, checked, budget).run()

@@ -24,7 +24,7 @@ from pipesched.language import ast
 from pipesched.language.execution import Halt, Names, report
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.translate import Expressions, function, keep, paid
-from pipesched.model.ops import HOLDING, LETTERS
+from pipesched.model.ops import ADDED, LETTERS
 from pipesched.model.release import AT_W, Release
 from pipesched.support.record import Record
 
@@ -36,7 +36,7 @@ PER_RANK = ("work", "idle", "span_idle", "peak", "host")
 VALUES = ("makespan", "span")
 FRACTION, A_RELEASE = 8, 3  # steps for a part of an expression in fractions, and for an operation's memory
 SHARES = ("bubble", "span_bubble")
-SOFT = (*SHARES, "tK", *(f"t{op.name}" for op in HOLDING), "host")
+SOFT = (*SHARES, "tK", *(f"t{op.name}" for op in ADDED), "host")
 """The names that a file may redefine; the definition in the file then takes precedence."""
 CLAIM_NAMES = frozenset((*COSTS, *PER_RANK, *VALUES)) - frozenset(SOFT)
 _LISTED = 20  # most names of a file in a finding

@@ -11,12 +11,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from pipesched.model.ops import HOLDING
+from pipesched.model.ops import ADDED
 
 LONGEST = 18  # most digits: every such number fits in 64 bits
 END, UNKNOWN = "$END", "UNKNOWN"
 SOFT = (
-    *("frozen", "reads", "slices", "greedy", "backfill", "parts", "of", *(op.name for op in HOLDING)),
+    *("frozen", "reads", "slices", "greedy", "backfill", "parts", "of", *(op.name for op in ADDED)),
     *("STEP", "versions", "stash", "latest", "delay"),
 )
 """The words that may also serve as names, where a name is allowed."""

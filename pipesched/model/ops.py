@@ -189,7 +189,9 @@ RESTORES: Final = tuple(op for op in OLDEST if op.takes)
 """Those of these kinds that restore values for a backward; they run the last slice of a sequence first."""
 HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)
 """The kinds that free the memory of an F or take it again."""
-FOR_BACKWARDS: Final = tuple(result for op in HOLDING for result in op.kind.makes)
+ADDED: Final = tuple(op for op in COMPUTES if op.kind.like)
+"""The kinds beside F, I, W and B. A file may use their letters as names."""
+FOR_BACKWARDS: Final = tuple(x for op in ADDED for x in op.kind.makes if not MAKERS[op.result][0].backward)
 """The results for which a backward of the same stage and microbatch waits, if an operation makes them."""
 USERS: Final = {
     result: tuple(op for op in COMPUTES if op.kind.result is result and op.kind.of != SAME) for result in Result
