@@ -23,7 +23,7 @@ from pipesched.shell.app import verbs
 ALONE = """
 import contextlib, io, json, sys
 from pipesched import extension
-folders = tuple(f"pipesched.{name}" for name in extension.registered())
+folders = tuple(f"pipesched.{name}" for name in extension.registered)
 extension.register()
 from pipesched.compile import load, read
 from pipesched.examine import Options

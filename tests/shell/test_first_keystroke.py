@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "pipesched"]
 HEAVY = {"graphviz", "lark", "networkx", "ortools", "pandas", "pysat", "rich", "torch", "yaml", "z3"}
 NUMPY = {"numpy", "importlib.metadata"}
-ROWS = {f"pipesched.{name}.rows" for name in registered()}
+ROWS = {f"pipesched.{name}.rows" for name in registered}
 
 
 def loaded(*command: str) -> set[str]:
@@ -34,7 +34,7 @@ def loaded(*command: str) -> set[str]:
 
 def of_extensions(modules: set[str]) -> set[str]:
     """Return the modules in the folders of extensions, except their rows."""
-    folders = tuple(f"pipesched.{name}." for name in registered())
+    folders = tuple(f"pipesched.{name}." for name in registered)
     return {module for module in modules if module.startswith(folders)} - ROWS
 
 
