@@ -160,6 +160,18 @@ def test_a_value_from_elsewhere_is_no_number(tmp_path: Path) -> None:
         assert not errors(made) and made.plan.ranks is None and made.plan.off is None, str(made)
 
 
+def test_minus_one_is_a_wrong_degree_in_toml() -> None:
+    """torchtitan's `_validate` asserts degrees of at least 1; only the shard degree may be -1."""
+    for key, wrong in (("pipeline_parallel_degree", 1), ("data_parallel_shard_degree", 0)):
+        made = checked("a.toml", f"[parallelism]\n{key} = -1\n", trainer="torchtitan==0.2.2")
+        assert len(errors(made)) == wrong, str(made)
+
+
+def test_an_unknown_number_of_samples_is_said() -> None:
+    """With only a batch size, DeepSpeed runs one microbatch of a replica's share, which depends on the replicas."""
+    assert "1 of an unknown number of samples" in str(checked("a.json", '{"train_batch_size": 8}'))
+
+
 def test_a_setting_that_no_rule_knows_is_named() -> None:
     """The setting is named in the text and in the object."""
     made = checked("a.sh", f"{PLAIN.replace('25', '24')} --use-mcore-models --lr-warmup-iters 3 --my-own-thing 4")

@@ -95,7 +95,7 @@ Findings: TypeAlias = Iterator[Finding]
 
 def samples(count: int | None) -> str:
     """Return the text for a count of samples, as in ``1 sample``."""
-    return f"{count} sample{'s' * (count != 1)}"
+    return "an unknown number of samples" if count is None else f"{count} sample{'s' * (count != 1)}"
 
 
 def wrong(code: AnyCode, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:

@@ -141,11 +141,11 @@ NAMES = tuple(row.typed for row in TRAINERS)
 
 
 def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
-    """Mark a setting as unknown if its value (null, -1) says that the value comes from elsewhere."""
+    """Mark a setting as unknown if its value (null; in YAML -1) says that the value comes from elsewhere."""
     if kind == "shell" or key is None:
         return setting
     absent = setting.value is None and not key.optional
-    if absent or (setting.value == -1 and not key.kind.holds(-1)):
+    if absent or (kind == "yaml" and setting.value == -1 and not key.kind.holds(-1)):
         return replace(setting, value=Unset(f"{'null' if absent else '-1'}, so the value is set elsewhere"))
     return setting
 
@@ -165,9 +165,9 @@ def named(text: str) -> tuple[Trainer, str | None]:
         raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; known are {', '.join(NAMES)}", help=help)
     asked = release.strip().removeprefix("core_").removeprefix("v")
     found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
-    if asked and found is None:
+    if found is None and "==" in text:
         known = ", ".join(row.releases)
-        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]} are unknown; known are {known}")
+        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]!r} are unknown; known are {known}")
     return row, found
 
 
