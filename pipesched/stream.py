@@ -295,7 +295,7 @@ def header(data: object) -> Stream:
         raise StreamError("", "a stream must be an object")
     version = data.get("version")
     known = type(version) is int and version in (VERSION, STEPPED)
-    _need(known, "version", f"this reader supports versions {VERSION} and {STEPPED}, not {version}")
+    _need(known, "version", f"this reader supports versions {VERSION} and {STEPPED}, not {json.dumps(version)[:40]}")
     later = version == STEPPED
     listed = enumerate(_list(data.get("placement"), "placement"))
     routes = tuple(_route(x, f"placement[{i}]", -later) for i, x in listed)

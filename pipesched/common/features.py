@@ -60,6 +60,28 @@ def _pairs(schedule: Schedule, which: Bools, more: str = "") -> Found | None:
     return Found(f"it has {len(at)} overlap slot{'s'[: len(at) > 1]}{more}", int(at[0]) - 1) if len(at) else None
 
 
+def _skips(schedule: Schedule, costs: Costs) -> Found | None:
+    return None if schedule.placement.chain else Found(schedule.placement.skip)
+
+
+def _slices(schedule: Schedule, costs: Costs) -> Found | None:
+    return Found(f"every {schedule.slices} microbatches form one sequence") if schedule.slices > 1 else None
+
+
+def _frozen(schedule: Schedule, costs: Costs) -> Found | None:
+    frozen = schedule.placement.frozen
+    return Found(f"it has frozen stages: {ranges(frozen)}") if frozen else None
+
+
+def _forward_only(schedule: Schedule, costs: Costs) -> Found | None:
+    return Found("it has no backward") if len(schedule) and schedule.forward_only else None
+
+
+def _uneven_costs(schedule: Schedule, costs: Costs) -> Found | None:
+    differs = costs.by_microbatch
+    return Found(f"cost {differs[0]} differs from microbatch to microbatch") if differs else None
+
+
 def _copies(schedule: Schedule, costs: Costs) -> Found | None:
     for stage, at in stages_on_several_ranks(schedule).items():
         homes = " and ".join(str(int(schedule.rank[i])) for i in at)
@@ -81,26 +103,13 @@ def _steps(schedule: Schedule, costs: Costs) -> Found | None:
 OVERLAP = Feature("overlap", lambda schedule, _: _pairs(schedule, schedule.op != Op.W))
 WEIGHTS = Feature("W overlaps", lambda schedule, _: _pairs(schedule, schedule.op == Op.W, " with a W"))
 COPIES = Feature("copies", _copies)
-SKIPS = Feature("skips", lambda schedule, _: None if schedule.placement.chain else Found(schedule.placement.skip))
-SLICES = Feature(
-    "slices",
-    lambda order, _: Found(f"every {order.slices} microbatches form one sequence") if order.slices > 1 else None,
-)
-FROZEN = Feature(
-    "frozen",
-    lambda order, _: Found(f"it has frozen stages: {ranges(x)}") if (x := order.placement.frozen) else None,
-)
-FORWARD_ONLY = Feature(
-    "forward-only", lambda order, _: Found("it has no backward") if len(order) and order.forward_only else None
-)
+SKIPS = Feature("skips", _skips)
+SLICES = Feature("slices", _slices)
+FROZEN = Feature("frozen", _frozen)
+FORWARD_ONLY = Feature("forward-only", _forward_only)
 EMPTY_RANKS = Feature("empty ranks", _empty_ranks)
 STEPS = Feature("STEP inside", _steps)
-UNEVEN_COSTS = Feature(
-    "uneven costs",
-    lambda _, costs: (
-        Found(f"cost {x[0]} differs from microbatch to microbatch") if (x := costs.by_microbatch) else None
-    ),
-)
+UNEVEN_COSTS = Feature("uneven costs", _uneven_costs)
 FEATURES = (OVERLAP, WEIGHTS, COPIES, SKIPS, SLICES, FROZEN, FORWARD_ONLY, EMPTY_RANKS, STEPS, UNEVEN_COSTS)
 
 

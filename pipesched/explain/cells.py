@@ -24,7 +24,9 @@ def cell(found: Sequence[Diagnostic], text: str, version: TorchVersion) -> Seque
 
 def reading(text: str, version: TorchVersion) -> str:
     """Return how torch of this version reads a cell that is not an action."""
-    torch = f"torch {version}"
+    torch, text = f"torch {version}", text.strip()
+    if text.startswith('"'):
+        return "its quote is not closed in this row"
     if text.startswith("(") and ")" in text:
         return _overlap_reading(text, torch, version)
     match = _prefix(text, version)

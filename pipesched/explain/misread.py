@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 _PANDAS = "write only the rows of the ranks: to_csv(header=False, index=False)"
 SHAPES = (
-    Shape("line 1 is a header", _PANDAS, r"\A(?!#|[^\n]*\d[A-Za-z])[^\n]*\n", ""),
+    Shape("line 1 is a header", _PANDAS, r"\A(?!#|\s*\n|[^\n]*\d[A-Za-z])[^\n]*\n", ""),
     Shape("column 1 is an index", _PANDAS, r'(?m)^"?(?:rank|stage)?[ _]?\d{0,9}"?[,;\t]', ""),
     Shape("a bubble is written as a word", 'leave bubbles empty: to_csv(na_rep="")', r"(?i)\b(?:nan|none|idle)\b", ""),
     Shape("cells are not separated by commas", 'put a comma between actions: to_csv(sep=",")', "[;\t ]+", ","),

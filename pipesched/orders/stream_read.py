@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipesched.diagnostics import Code, PipeschedError, budgeted, fail
+from pipesched.diagnostics import Code, Label, PipeschedError, budgeted, fail
 from pipesched.formats import stream_write
 from pipesched.model.columns import Column, Ints, among, running_sum
 from pipesched.model.lists import Nowhere
@@ -52,6 +52,10 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     origin = TextOrigin(source, everything, _INNERMOST, lambda _: (begin_of(source.text, "ranks"), len(source.text)))
     program, parameters = replace(found[0], origin=origin), dict(found[1].parameters)
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
+    if (m := parameters.get("m", here["m"])) != here["m"]:
+        at = begin_of(source.text, "parameters")
+        message = f"not a stream: parameters: m is {m}, but the routes have {here['m']} microbatches"
+        raise fail(Code.STREAM, message, Label(source.span(at, at + 1), "the sizes of this schedule"))
     for name, value in (given or {}).items():
         if here.get(name) != value:
             what = f"has {name} = {here[name]}" if name in here else f"has no parameter {name}"

@@ -313,9 +313,9 @@ def test_columns_write_what_dumps_writes(schedule: Schedule) -> None:
 def test_a_stream_says_every_program(seed: int) -> None:
     """The text equals `dumps`, follows the schema, and reads back to the same columns, in any layout."""
     program = random_program(seed)
-    text = "".join(stream_write.pieces(program, {"m": 3}))
+    text = "".join(stream_write.pieces(program, {"k": 3}))
 
-    assert text == stream.dumps(slowly(program, {"m": 3}))
+    assert text == stream.dumps(slowly(program, {"k": 3}))
     assert stream.dumps(stream.loads(text)) == text
     VALIDATOR.validate(json.loads(text))
     for layout in (text, json.dumps(json.loads(text), indent=1)):
@@ -575,6 +575,8 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
         ("gpipe", lambda x: x["placement"][0].update(microbatches=[1, 3]), "PS811", "microbatch 0 has no route"),
         ("gpipe", lambda x: x["placement"][0].update(microbatches=[0, 0]), "PS811", "no route has microbatches"),
         ("gpipe", lambda x: x["placement"][0].update(microbatches=[0, 10**9]), "PS304", "1,000,000,000 microbatches"),
+        ("gpipe", lambda x: x["parameters"].update(m=9), "PS811", "m is 9, but the routes have"),
+        ("gpipe", lambda x: x.update(version="2"), "PS812", 'not "2"'),
         ("gpipe", lambda x: first(x).update(stage=10**9), "PS304", "beyond the limit"),
         ("gpipe", lambda x: first(x).update(microbatch=7), "PS304", "out of range"),
         ("gpipe", lambda x: x["ranks"][0][1].update(peer=9), "PS404", "names rank 9"),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesched import verify
 from pipesched.diagnostics import Code, Diagnostic, PipeschedError
 from pipesched.explain.cells import reading
 from pipesched.model.ops import Op
@@ -248,6 +249,26 @@ def test_a_rank_without_actions() -> None:
         (Code.EMPTY_CELL, 2),
         (Code.EMPTY_CELL, 3),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\n0F0,0B0\n", "line 1 is a blank line"),
+        ("0F0,\xa00B0\n", "torch 2.13 reads it as 0B0"),
+        ('0F0,"0B0\n', "its quote is not closed in this row"),
+    ],
+)
+def test_the_message_is_true_of_torch(text: str, said: str) -> None:
+    """torch skips no line, strips every blank of Unicode, and ends a quoted cell only at the next quote."""
+    assert said in str(verify(Source("a.csv", text)))
+
+
+def test_rows_may_end_in_carriage_returns() -> None:
+    """The csv module, by which torch reads, ends a row at U+000D too."""
+    text = "0F0,0B0\r1F0,1B0\r"
+    assert len([*csv.reader(io.StringIO(text, newline=""))]) == 2
+    assert str(verify(Source("a.csv", text))) == str(verify(Source("a.csv", text.replace("\r", "\n"))))
 
 
 @pytest.mark.parametrize(
