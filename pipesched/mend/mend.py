@@ -138,7 +138,7 @@ def _hoisted(ordered: Examination) -> _Repair | None:
         moves = [move for move in moves if _may_move(program, *move)]
         if not moves:
             return None
-        receive, before = min(moves, key=lambda move: move[0] - move[1])
+        receive, before = moves[0]
         labels.append(label(own, int(at[receive]), f"{own[int(at[receive])]} is now before {own[int(at[before])]}"))
         at = np.concatenate([at[:before], at[[receive]], np.delete(at[before:], receive - before)])
         program = own.taken(at)
@@ -150,12 +150,9 @@ def _hoisted(ordered: Examination) -> _Repair | None:
 
 
 def _may_move(program: Program, receive: int, before: int) -> bool:
-    """Return True if the entry is a receive in its own batch, after `before`, and overtakes no other on its channel."""
-    if not 0 <= before < receive < len(program) or not program.receives[receive] or program.group[receive] >= 0:
-        return False
-    passed = slice(before, receive)
-    same = program.receives[passed] & (program.communicator[passed] == program.communicator[receive])
-    return not np.any(same & (program.peer[passed] == program.peer[receive]))
+    """Return True if the entry is a receive outside of batches, after `before`."""
+    inside = 0 <= before < receive < len(program)
+    return inside and bool(program.receives[receive]) and int(program.group[receive]) < 0
 
 
 def _costs(first: Examination, best: _Repair, free: Analysis | None) -> Iterator[str]:

@@ -343,12 +343,21 @@ def test_an_answer_names_what_its_own_times_assume(backward: str, said: str) -> 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("order", "used"), [("F B", {"FB"}), ("F B . B", {"B", "FB"}), ("F B . F", {"F", "FB"}), ("F I", {"F", "I"})]
+    ("order", "given", "used"),
+    [
+        ("F B", "FB", {"FB"}),
+        ("F B . B", "FB", {"B", "FB"}),
+        ("F B . F", "FB", {"F", "FB"}),
+        ("F B", "FI", {"F", "B", "FB"}),
+        ("F I", "FB", {"F", "I"}),
+        ("F I", "FI", {"FI"}),
+    ],
 )
-def test_an_operation_of_a_pair_counts_once(order: str, used: set[str]) -> None:
-    """Some operations overlap with the previous one; a cost of FB is the cost of both, and of no other pair."""
+def test_an_operation_of_a_pair_counts_once(order: str, given: str, used: set[str]) -> None:
+    """Some operations overlap with the previous one; the cost of a pair is the cost of both, and of no other pair. FB
+    is named, given or not, since it is assumed to be the sum."""
     first, _, rest = order.partition(".")
     parts = [(name, at > 0) for at, name in enumerate(first.split())] + [(name, False) for name in rest.split()]
     records = [Compute(Op[name], 0, number, second) for number, (name, second) in enumerate(parts)]
     schedule = Schedule.from_orders([records], linear(1, len(records)))
-    assert costs_used(schedule, Costs({"FB": Fraction(3)})) == used
+    assert costs_used(schedule, Costs({given: Fraction(3)})) == used

@@ -109,6 +109,13 @@ def test_time_and_memory_are_those_of_what_is_left(block: int, recompute: float,
         assert found.program.messages == len(played.messages)
 
 
+def test_a_gradient_passes_several_frozen_stages() -> None:
+    """Stage 0 is trained, so each frozen stage behind it passes the gradient on, also if the one before is frozen."""
+    text = "schedule t(p, m)\nstage s in 0 .. p on rank s\nfrozen s in 1 .. 3\nrank r { repeat m { F  I  W } }\n"
+    schedule = load(Source("t.ps", text), Options({"p": 4, "m": 1})).schedule
+    assert ["".join(x.op.name for x in schedule.order(r)) for r in range(4)] == ["FIW", "FI", "FI", "FIW"]
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_frozen_stage_frees_all_at_its_i(release: str) -> None:
     """1F1B of three ranks: the frozen middle stage holds two activations, as at B, whatever share I frees elsewhere."""

@@ -295,6 +295,17 @@ def test_a_slip_in_a_program(name: str, slip: Callable[[Lists], tuple[int, int]]
     assert all((rank, i + 1) in places(report, code) for code in expected - {"PS402"} or expected)
 
 
+def test_other_findings_excuse_no_message() -> None:
+    """A rank without work is no error, and an operation that runs twice is another one: messages are checked beside."""
+    program = base("1f1b")
+    lists = [program.instructions(rank) for rank in range(program.ranks)]
+    _swapped(lists)
+    idle = of_instructions([*lists, [Instruction(Op.STEP)]], replace(program.placement, ranks=4))
+    assert set(codes(pipesched.verify(idle))) == {"PS403"}
+    put(lists, 1, lists[1][at(lists, 1, "1F0")], "1B0")
+    assert set(codes(pipesched.verify(of_instructions(lists, program.placement)))) == {"PS302", "PS403"}
+
+
 FROZEN = """schedule middle(p = 3, m = 2)
 stage s in 0 .. p on rank s
 frozen 1

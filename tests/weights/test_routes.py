@@ -132,7 +132,8 @@ def test_what_is_left_out_is_not_missed() -> None:
     """Where one operation is missing, the findings name it and no other, frozen stages or not."""
     for frozen in ("", "frozen 0\n"):
         text = SOME + frozen
-        assert pipesched.verify(Source("some.ps", text), p=5, m=6).ok
+        right = pipesched.verify(Source("some.ps", text), p=5, m=6)
+        assert right.ok and right.memory.notes == ()  # no stage has several copies
         report = pipesched.verify(Source("some.ps", text.replace("n { B }", "n - r // 4 { B }")), p=5, m=6)
         assert [x.message for x in report.diagnostics] == [
             "stage 4 never runs B (or I and W) of microbatch 5 on rank 4"
@@ -177,6 +178,13 @@ ERRORS = {
         "stage s in 0 .. 4 on rank s % p\nstage 2 on rank 0 when m < 0\nstage 2 on rank 0 when m < 0\n",
         "PS215",
         "stage 2 is placed twice",
+    ),
+    "a hole": ("stage 0 on rank 0\nstage 2 on rank 1\n", "PS215", "stage 1 is not placed"),
+    "two routes of a microbatch": (
+        "route a: stage s in 0 .. p on rank s for microbatch 0 .. 3\n"
+        "route b: stage s in 0 .. p on rank s for microbatch 2 .. 4\n",
+        "PS216",
+        "microbatch 2 takes more than one route",
     ),
     "with reads": (
         "stage s in 0 .. 4 on rank s % p reads 0 - 1 when s != 2\n",
