@@ -9,7 +9,7 @@ import pytest
 
 from pipesched.__main__ import main
 
-OPTIMIZE = ["optimize", "--p", "2", "--m", "3", "--mem-cap", "2"]
+OPTIMIZE = ["optimize", "--p", "2", "--m", "3"]
 SIZE = ["--p", "2", "--m", "3"]
 
 
