@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "pipesched"
 EXTENSIONS = {"shell", *registered}
-MOST_LINES = 13_858  # a change that needs more makes room for it
+MOST_LINES = 14_000  # a change that needs more makes room for it
 ROOMS, AT_THE_ROOT, FLOORS = 12, 10, 15
 
 
