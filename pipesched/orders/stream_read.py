@@ -20,6 +20,7 @@ from pipesched.model.ops import SAME, Op
 from pipesched.model.placement import Placement
 from pipesched.model.schedule import Program
 from pipesched.orders import stream_strict
+from pipesched.orders.implied import short
 from pipesched.orders.limits import LARGEST, other_stage
 from pipesched.orders.stream_strict import begin_of
 from pipesched.orders.words import Entry, Notation, TextOrigin
@@ -54,7 +55,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
     here = {**parameters, "p": program.ranks, "m": program.placement.microbatches}
     if (m := parameters.get("m", here["m"])) != here["m"]:
         at = begin_of(source.text, "parameters")
-        message = f"not a stream: parameters: m is {m}, but the routes have {here['m']} microbatches"
+        message = f"not a stream: parameters: m is {short(str(m))}, but the routes have {here['m']} microbatches"
         raise fail(Code.STREAM, message, Label(source.span(at, at + 1), "the sizes of this schedule"))
     for name, value in (given or {}).items():
         if here.get(name) != value:
