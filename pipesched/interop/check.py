@@ -56,6 +56,8 @@ def check(source: Source, asked: Asked) -> Checked:
     Raises:
         PipeschedError: PS225, if an option has a wrong value.
     """
+    if asked.variables and texts.kind_of(source) != "shell":
+        raise fail(Code.USAGE, f"-D sets a variable of a script, and {source.name} is {texts.kind_of(source)}")
     return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
 
 
@@ -65,6 +67,8 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
     Raises:
         PipeschedError: PS225, if an option has a wrong value.
     """
+    if asked.variables:
+        raise fail(Code.USAGE, "-D sets a variable of a script, and the shell has expanded this command")
     source = Source(_COMMAND, shlex.join(words))
     return _of(source, lambda: of_words(_COMMAND, words), asked)
 
