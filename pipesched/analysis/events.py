@@ -85,7 +85,7 @@ class Events:
         partner = self.pairing.partner[ends]
         begun = np.all([self.ran[source[side]] for source in self.sources for side in (ends, partner)], axis=0)
         if self.model.kind == "buffered":
-            begun = np.where(self.program.op[ends] == Op.SYNC, begun, self.ran[self.done[ends]])
+            begun = self.ran[self.done[ends]]
         return np.asarray((partner >= 0) & begun)
 
     def _communicate(self) -> None:

@@ -127,6 +127,14 @@ CASES = [
         1,
         Code.OVERFLOW,
     ),
+    Case("a product of 63 bits", HEAD + "let k = 999999999999999999 * 5\nrank r { F B }", 1, Code.OVERFLOW, ":3:9"),
+    Case(
+        "two programs of a rank",
+        HEAD + "rank 1 { F B }\n" * 2 + "rank 0 { F B }",
+        1,
+        Code.RANK_PROGRAM,
+        "rank 1 has two",
+    ),
     Case(
         "a loop of nothing", HEAD + "rank r { for i in 0 .. 999999999999 { if false { F } } }", 1, Code.TOO_MANY_STEPS
     ),
@@ -173,6 +181,14 @@ def test_a_bad_file_gets_its_code_at_once(case: Case, tmp_path: Path) -> None:
     done = pipesched("verify", str(file), *case.arguments)
     check(done, case.status, case.code, case.said)
     assert "\x1b" not in done.text
+
+
+def test_a_list_has_one_entry_for_each_microbatch() -> None:
+    """One too many is as wrong as one too few: the last would never be read."""
+    text = Source("t.ps", HEAD.replace("m)", "m, length[m] = 1)") + "rank r { repeat m { F  B } }\n")
+    for given, said in (([1], "1 was given"), ([1, 2, 3], "3 were given")):
+        (found,) = verify(text, p=2, m=2, length=given).diagnostics
+        assert found.code == Code.LIST and said in found.message
 
 
 def test_a_table_is_never_built_for_a_typo(tmp_path: Path) -> None:

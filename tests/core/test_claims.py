@@ -70,6 +70,7 @@ def verdict(
         "peak(here) == m release split:1/4",
         "tF == 1 and tI == 1 and tW == 1 and tB == 2 and tC == 0 and tFB == 3",
         "makespan / work == 4 / 3",
+        "bubble == 6 / 24 and span_bubble == 6 / 24",
         "idle < work or makespan != makespan",
         "(if p > 2 then idle else 0) == 6",
         "here * here >= 0 when here > 0",
@@ -143,6 +144,7 @@ def test_claims_of_a_wrong_schedule_are_not_judged() -> None:
         ("peak(p) == m", "PS221"),
         ("peak(0 - 1) == m", "PS221"),
         ("peaks == 1", "PS201"),
+        ("makespan" + " / 999999999999999999" * 5 + " == 1", "PS219"),  # a denominator of 299 bits
         ("makespan", "PS205"),
         ("peak(0, 1) == 1", "PS204"),
     ],

@@ -258,6 +258,16 @@ def test_what_is_not_given_follows_from_what_is(text: str, expected: str, assume
     assert [costs.scaled(Fraction(2, 3)).scalar(key) for key in "FIWB"] == [x and x * 2 / 3 for x in first]
 
 
+def test_costs_beyond_what_is_counted_are_refused() -> None:
+    """16,000 operations of 3 or 6 * 10^14 exceed 2^62 together, and so may long messages; K is part of M."""
+    for costs in ("F=300000000000000", "F=1,C=999999999999999"):
+        (found,) = pipesched.verify("1f1b", p=4, m=2000, costs=costs).diagnostics
+        assert (found.code, found.message) == ("PS222", "the times exceed 64 bits")
+    text = pipesched.Source("-", "rank 0: F0.0 R0.0 B0.0\n")
+    (found,) = pipesched.verify(text, costs="M=1,K=2").diagnostics
+    assert found.code == "PS222" and "cost K is above M" in found.message
+
+
 def test_times_of_computes_scale_and_others_do_not() -> None:
     """A factor applies to operations and pairs; messages and memory stay."""
     given = Costs.parse("F=1,O=4,FB=3,IW=2,C=5,M=7").scaled(Fraction(1, 2)).given

@@ -116,6 +116,12 @@ def test_a_gradient_passes_several_frozen_stages() -> None:
     assert ["".join(x.op.name for x in schedule.order(r)) for r in range(4)] == ["FIW", "FI", "FI", "FIW"]
 
 
+def test_a_bare_step_is_of_the_trained_stages() -> None:
+    """At the end of each list it is the implied one; only a STEP of a frozen stage would be a statement of its own."""
+    text = "schedule t(p, m)\nstage s in 0 .. p on rank s\nfrozen 0\nrank r { repeat m { F  I  W }  STEP }\n"
+    assert load(Source("t.ps", text), Options({"p": 2, "m": 2})).schedule.steps is None
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_frozen_stage_frees_all_at_its_i(release: str) -> None:
     """1F1B of three ranks: the frozen middle stage holds two activations, as at B, whatever share I frees elsewhere."""

@@ -157,6 +157,14 @@ def test_a_reduction_follows_the_messages_of_its_instant(name: str, costs: str) 
                 assert Op.SEND_B in {y.op for y in li[last:at] if y.stage == x.stage}, " ".join(map(str, li))
 
 
+def test_copies_without_a_backward_sum_nothing() -> None:
+    """Only the forwards of DualPipe, whose stages have two copies: no SYNC, and `verify` accepts the program."""
+    schedule = pipesched.load("dualpipe", p=4, m=8)
+    orders = [[Compute(x.op, x.stage, x.microbatch) for x in o if x.op is Op.F] for o in simulate.orders_of(schedule)]
+    program = compiler.lower(Schedule.from_orders(orders, schedule.placement, "forwards"))
+    assert not (program.op == Op.SYNC).any() and pipesched.verify(program).ok
+
+
 def test_the_gradients_of_four_copies_are_summed() -> None:
     """Gradients are summed in pairs, then the sums are: each rank steps with the gradients of all, once."""
     for p, m in ((4, 4), (8, 8)):

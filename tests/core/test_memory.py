@@ -52,6 +52,20 @@ def test_the_peak_is_the_most_that_any_instant_holds(schedule: Schedule, rule: s
     assert list(memory(schedule, Release.parse(rule), sizes).peak) == expected
 
 
+def test_two_caps_are_not_those_of_four_ranks() -> None:
+    """A cap is for all ranks, or each rank has its own."""
+    (found,) = pipesched.verify("1f1b", p=4, m=4, mem_cap=[1, 2]).diagnostics
+    assert found.code == "PS225" and found.message == "2 caps for 4 ranks"
+
+
+def test_an_f_that_is_run_again_is_live_while_it_runs() -> None:
+    """With K = 0 it holds nothing after its end, and its R takes it back."""
+    schedule = pipesched.load(Source("-", "rank 0: F0.0 F0.1 R0.1 B0.1 R0.0 B0.0\n"))
+    found = memory(schedule, Release.parse("W"))
+    live = {0: [(0, 0)], 1: [(0, 1)], 2: [(0, 1)], 4: [(0, 0)]}
+    assert {i: found.live(i) for i in live} == live
+
+
 @CALM
 @given(strategies.schedules(), st.sampled_from(sorted(RULES)), st.data())
 def test_what_is_live_and_where_the_peak_is(schedule: Schedule, rule: str, data: st.DataObject) -> None:

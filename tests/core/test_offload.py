@@ -60,6 +60,15 @@ def test_copies_in_both_directions_run_at_once() -> None:
     assert report.ok and report.time.makespan == 19
 
 
+def test_a_program_of_a_file_waits_for_copies() -> None:
+    """On one rank there are no messages, so under every model the stream takes as long as its order."""
+    costs = "F=1,B=2,O=3,L=2"
+    for model in ("strict", "async"):
+        report = pipesched.verify(Source("one.json", pipesched.emit(Source("one.ps", ONE))), costs=costs, comm=model)
+        assert report.ok and report.parts.communication is not None
+        assert report.parts.communication.makespan == report.time.makespan == 13
+
+
 def test_costs_that_are_not_given_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """tO is tF and tL is tO by default, whether other costs are given or not."""
     file = tmp_path / "one.ps"

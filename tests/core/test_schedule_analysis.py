@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipesched
 from pipesched import schedule_analysis
+from pipesched.analysis.communication import STRICT
 from pipesched.compile import Options, examine, load, lower, read
 from pipesched.insight.diff import differ
 from pipesched.insight.why import why
@@ -119,3 +122,11 @@ def test_a_slot_has_both_parts_of_a_pair() -> None:
     pairs = [i for i in range(1, len(schedule)) if schedule.joined[i]]
     assert pairs and all(schedule.slot(i) == schedule.slot(i - 1) == f"{schedule[i - 1]}+{schedule[i]}" for i in pairs)
     assert schedule.slot(len(schedule) - 1) == str(schedule[len(schedule) - 1])
+
+
+def test_another_program_has_its_own_verdict() -> None:
+    """Messages of a file deadlock; the lowering of the same order, asked afterwards, holds under strict."""
+    made = Analysis(pipesched.load(Path(__file__).parents[1] / "torch_fixtures" / "c15_both_send_first.csv"))
+    assert made.verdicts is not None and STRICT in made.verdicts.fails
+    other = made.having(None)
+    assert other.verdicts is not None and STRICT in other.verdicts.holds and made.messages == other.messages

@@ -87,3 +87,13 @@ def test_what_cannot_say_a_shape_refuses_it(target: str) -> None:
         pipesched.emit(source, to=target)
     assert {str(x.code) for x in caught.value.diagnostics} == {"PS814"}
     assert "SHAPE" in str(caught.value)
+
+
+def test_a_shape_takes_no_time() -> None:
+    """By hand, under strict: F0 ends at 1, F1 begins at 6, B1 ends at 9, B0 begins at 14; only two messages take 5."""
+    text = (
+        "rank 0: F0.0 sendshape:F0.0>1 send:F0.0>1 recvshape:B1.0<1 recv:B1.0<1 B0.0 reduce:0\n"
+        "rank 1: recvshape:F0.0<0 recv:F0.0<0 F1.0 B1.0 sendshape:B1.0>0 send:B1.0>0 reduce:1\n"
+    )
+    report = pipesched.verify(Source("shapes.txt", text), costs="F=1,B=2,C=5", comm="strict")
+    assert report.ok and report.parts.communication is not None and report.parts.communication.makespan == 16

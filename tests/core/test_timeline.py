@@ -22,6 +22,8 @@ from pipesched.analysis.dependencies import Dependencies
 from pipesched.analysis.idle import idle
 from pipesched.analysis.timeline import Timeline, timeline
 from pipesched.model.costs import Costs
+from pipesched.model.ops import Compute, Op
+from pipesched.model.placement import Placement
 from pipesched.model.schedule import Schedule
 from tests.depth import deep
 from tests.makers import strategies
@@ -210,3 +212,12 @@ def test_entries_that_repeat_end_as_if_run_one_by_one(seed: int) -> None:
             assert (turn[need] < turn[:-1]).all()
         assert all((np.diff(turn[low:high]) > 0).all() for low, high in itertools.pairwise(lists.cut.tolist()))
     assert sum(x > 0 for x in skipped) > 5
+
+
+def test_a_rank_without_operations_has_no_work_and_no_span() -> None:
+    """Ranks 0 and 2 run a stage each, so rank 1 idles from beginning to end, which is 3 + 3."""
+    order = [[Compute(Op.F, s, 0), Compute(Op.B, s, 0)] for s in range(2)]
+    placement = Placement(np.array([[0, 2]], dtype=np.int32), np.zeros(1, dtype=np.int32), 3)
+    report = pipesched.verify(Schedule.from_orders([order[0], [], order[1]], placement))
+    assert list(report.time.work) == [3, 0, 3] and list(report.time.spans) == [6, 0, 3]
+    assert list(report.time.idle) == [3, 6, 3]
