@@ -70,6 +70,8 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     routes: dict[_Key, Route] = {}
     for line in lines:
         _line(line, routes, names, max_ops)
+    if not any(route.stages for route in routes.values()):
+        raise _wrong("no stage is placed", lines[0].span, "this range is empty", "check the sizes")
     found = sorted(routes.values(), key=lambda route: route.member)
     _require_families(found)
     ranges = _ranges(found, names.get("m"))
@@ -264,9 +266,7 @@ def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
 
 def _stages(routes: list[Route]) -> int:
     """Return the number of stages; every route must have them all."""
-    stages = 1 + max((s for route in routes for s in route.stages), default=-1)
-    if stages == 0:
-        raise _wrong("no stage is placed", routes[0].span, "this range is empty", "check the sizes")
+    stages = 1 + max(s for route in routes for s in route.stages)
     for route in routes:
         if len(route.stages) < stages:
             hole = next(s for s in range(stages) if s not in route.stages)

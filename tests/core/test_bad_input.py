@@ -79,6 +79,13 @@ CASES = [
         )
     ),
     Case("a route that no microbatch takes", EMPTY_ROUTE, 0, None),
+    Case(
+        "no microbatch",
+        GOOD.replace("rank s\n", "rank s for microbatch i in m .. m\n", 1),
+        1,
+        Code.PLACEMENT,
+        "no stage",
+    ),
     Case("a rank between", GOOD.replace("rank s", "rank 2 * s"), 1, Code.PLACEMENT, "the stages are on ranks 0, 2"),
     Case("a good file", GOOD, 0, None, "ok  s"),
     Case("an empty file", "", 1, Code.EMPTY),
