@@ -104,7 +104,8 @@ def shown(name: str, files: list[str], capsys: Captured, *options: str) -> tuple
     """Return the status, stdout and stderr of ``show --measured``."""
     sizes = [x for key, value in LIBRARY[name].items() for x in (f"--{key}", str(value))]
     given = [x for file in files for x in ("--measured", file)]
-    status = main(["show", name, *sizes, "--cost", COSTS, *given, *options])
+    costs = [] if "--cost" in options else ["--cost", COSTS]
+    status = main(["show", name, *sizes, *costs, *given, *options])
     said = capsys.readouterr()
     return status, said.out, said.err
 

@@ -297,7 +297,8 @@ def test_one_rank_and_nodes_of_another_size(files: Path, capsys: pytest.CaptureF
 def test_fewer_gpus_than_a_node_are_all_in_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three of four GPUs share a layer, whose messages stay inside the node; `verify --device` agrees."""
     (files / "model.toml").write_text(MODEL.replace("256", "240").replace("heads = 8", "heads = 6"))
-    line = ["plan", *SMALL_PLAN, "--gpus", "3", "--only", "t=3", "--batch", "3", "--json"]
+    few = ["--gpus", "3", "--only", "t=3", "--batch", "3"]
+    line = ["plan", "--model", "model.toml", "--device", "device.toml", *few, "--json"]
     assert main(line) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     command = shlex.split(row["commands"]["verify"])

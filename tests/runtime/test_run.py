@@ -165,13 +165,13 @@ class TestWhatItTells:
         """A message's time cannot be set: at C = 2 the verdict is 2 (p - 1) C longer than the prediction, and both
         forms name C.
         """
-        sizes = ("1f1b", "--p", "2", "--m", "1", "--cost", "F=1,B=2,C=2")
-        assert main(["run", *sizes, "--steps", "1", "--pace", "1"]) == 0
+        sizes, costs = ("1f1b", "--p", "2", "--m", "1"), ("--cost", "F=1,B=2,C=2")
+        assert main(["run", *sizes, *costs, "--steps", "1", "--pace", "1"]) == 0
         *_, line = capsys.readouterr().out.splitlines()
         assert line.startswith("    predicted makespan 6 = 3 work + 3 idle   bubble 50 % (1/2); ")
         assert line.endswith("; messages count as 0 instead of C=2")
         assert pipesched.verify("1f1b", p=2, m=1, costs="F=1,B=2,C=2").makespan == 6 + 2 * 2
-        time = run_json(capsys, *sizes, "--pace", "0")["time"]
+        time = run_json(capsys, *sizes, *costs, "--pace", "0")["time"]
         assert (time["makespan"], time["left_out"]) == (6, {"C": 2})
         assert run_json(capsys, *sizes, "--cost", "F=1,B=2", "--pace", "0")["time"]["left_out"] == {}
 
