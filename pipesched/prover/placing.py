@@ -88,6 +88,8 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
         NotAffine: the placement is not affine.
     """
     lines = [*_lines(file, names, space)]
+    if not lines:
+        raise NotAffine(file.name.span, "no stage is placed")
     routes = sorted(dict.fromkeys(line.of for line in lines), key=lambda of: of[1])  # member by member
     home: list[Map] = [None] * len(routes)
     ends: list[Ends | None] = [None] * len(routes)

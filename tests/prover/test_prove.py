@@ -157,6 +157,12 @@ def test_a_claim_about_a_rank_that_does_not_exist_is_refuted() -> None:
         assert "rank 1 does not exist" in claim.counterexample.found.message
 
 
+def test_a_file_that_places_no_stage_is_refuted() -> None:
+    """Without a `stage` line there is no size at which the order is right."""
+    found = theorems("schedule s(p, m = 2 * p)\nrank r { F B }\n")
+    assert found.exit_status == 1 and "PS215" in str(found)
+
+
 def test_what_is_wrong_from_a_large_size_on_is_not_proved() -> None:
     """An order with one warm-up too few from p = 9 on, which no small size shows, is neither refuted nor proved."""
     order = MINE.partition("claim")[0]
