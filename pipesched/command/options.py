@@ -35,9 +35,9 @@ MAX_OPS = 2_000_000
 
 
 _P, _V, _M, _D = SIZES = (
-    Option("p", sizes.read, "Ranks.", "N|A,B|A..B", terminal=True),
+    Option("p", sizes.read, "Number of ranks.", "N|A,B|A..B", terminal=True),
     Option("v", sizes.read, "Number of stages per rank.", "N|A,B|A..B", terminal=True),
-    Option("m", sizes.read, "Microbatches.", "N|A,B|A..B", terminal=True),
+    Option("m", sizes.read, "Number of microbatches.", "N|A,B|A..B", terminal=True),
     Option(
         "definitions",
         sizes.definition,

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _P, _V, _M, _D = SIZES
 
 OPTIMIZE = (
-    replace(_P, help="Ranks [default: 4].", metavar="N", read=whole),
+    replace(_P, help="Number of ranks [default: 4].", metavar="N", read=whole),
     replace(_V, help="Number of stages per rank [default: 1].", metavar="N", read=whole),
-    replace(_M, help="Microbatches [default: 2p].", metavar="N", read=whole),
-    replace(_D, help="Another parameter."),
+    replace(_M, help="Number of microbatches [default: 2p].", metavar="N", read=whole),
+    replace(_D, help="Set another parameter."),
     Option("placement", placement, "Ranks of the stages.", "linear|loop|vee|any|0,1,..|FILE"),
     replace(CAP, metavar="K|K0,K1,..|A..B[:STEP]", typed=caps_or_range),
     replace(COST, help="Costs of F, I, W, B, FB, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
@@ -85,7 +85,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
     """Find the schedule with the least bubble under a memory cap, and prove it.
 
     \b
-    With a SCHEDULE: its placement, sizes and kind of backward. Without: from scratch.
+    A SCHEDULE gives the placement, the sizes and the kind of backward; without one, the options give them.
       pipesched optimize --mem-cap 4                            p=4 m=8, unit costs
       pipesched optimize interleaved --p 4 --v 2 --mem-cap 3
       pipesched optimize --p 8 --placement vee --mem-cap 3..8   bubble against cap
@@ -93,10 +93,10 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
     \b
     Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
-    -o answer.json the answer, which `verify answer.json` follows; the verdict goes to stdout. For several caps,
+    -o answer.json the answer, which `verify answer.json` checks; the verdict goes to stdout. For several caps,
     -o DIR/ writes the schedule of each.
-    Exit status: 0 proved optimal; 1 infeasible; 2 the command line; 3 less is not excluded (a time limit, or
-    interrupted).
+    Exit status: 0 proved optimal; 1 infeasible; 2 the command line is wrong; 3 a better schedule is not excluded (a
+    time limit, or interrupted).
     """
     ranged, caps = given["mem_cap"] or (False, ())
     _require_places(given, ranged=ranged)

@@ -89,7 +89,7 @@ class Verdict:
             return head + self._for_every
         source = f"on the word of {self.word}, not checked" if self.word else f"by {self.by}"
         if self.value == self.lower:
-            return f"{head}, the least at this m {source}; less is not excluded at every m"
+            return f"{head}, the least at this m {source}; not proved to be the least at every m"
         gap = f"{float(100 * self.gap):.1f} %"
         gap = f"gap {percent(self.gap) if gap == '0.0 %' else gap}, " if self.lower else ""
         return f"{head}, {gap}bound {self.unit.text(self.lower)} {source}"

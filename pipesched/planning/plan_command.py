@@ -33,7 +33,7 @@ PLAN = (
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
     Option("optimize", seconds, "Let the optimizer order the first rows, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
-    Option("top", whole, "Rows.", "N", 5),
+    Option("top", whole, "Number of rows.", "N", 5),
     replace(EFFICIENCY, help="Assumed fraction of peak FLOP/s, e.g. 50% [default: by shape]."),
     Option(
         "overlap",
@@ -41,7 +41,7 @@ PLAN = (
         "Share of data-parallel messages that may overlap compute [default: the trainer's].",
         "X",
     ),
-    replace(EXECUTOR, help="Who works.", default="processes"),
+    replace(EXECUTOR, help="Where the work runs.", default="processes"),
     Option("plot", None, "Plot seconds against bytes; with --sweep tokens/s per GPU.", "OUT.svg", terminal=True),
     Option(
         "sweep",
@@ -57,9 +57,9 @@ PLAN = (
         default=False,
         terminal=True,
     ),
-    replace(VERBOSE, help="All assumptions about the model and the cluster."),
+    replace(VERBOSE, help="List all assumptions about the model and the cluster."),
     replace(FORMAT, choices=("text", "json")),
-    replace(JSON, help="One object: rows, counts, rules, assumed."),
+    replace(JSON, help="Print one object: rows, counts, rules, assumed."),
     COLOR,
     replace(FILE, help="Write to FILE instead of stdout; FILE.html is a page."),
 )

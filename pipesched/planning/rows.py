@@ -31,7 +31,7 @@ DEVICE = Option(
 EFFICIENCY = Option(
     "efficiency",
     Lazy[Reading]("planning.values:fraction"),
-    "Flat fraction of its peak FLOP/s, e.g. 50% [default: times by shape].",
+    "Fixed fraction of peak FLOP/s, e.g. 50% [default: times by shape].",
     "X",
 )
 CAP = Option(
@@ -68,9 +68,9 @@ ROWS: tuple[Row, ...] = (
         place=11,
     ),
     _workload(MODEL, "A transformer and its training, to count memory in bytes.", "framework_time", "verify"),
-    _workload(MODEL, "With --device, it also determines the costs.", "framework_time", "why"),
-    _workload(MODEL, "It determines memory in bytes; with --device, also costs.", "framework_time", "compare", "diff"),
-    _workload(MODEL, "It is needed for a cap in bytes; with --device, also for costs.", "costs", "optimize"),
+    _workload(MODEL, "A transformer and its training; with --device, also for costs.", "framework_time", "why"),
+    _workload(MODEL, "A transformer, for bytes; with --device, also for costs.", "framework_time", "compare", "diff"),
+    _workload(MODEL, "A transformer, for a cap in bytes; with --device, also for costs.", "costs", "optimize"),
     _workload(
         MODEL,
         f"{', '.join(_DRAWN)}: bytes by kind over time, of a transformer and its training.",

@@ -30,9 +30,10 @@ def run(file: str, **given: Any) -> int:
 
     \b
     --rank runs the list of one rank of a pipeline of any size in one process, with imitated neighbours. --stages names
-      your function, which is called with the number of a stage and the number of stages; it returns a module, (module,
-      inputs) or (module, inputs, loss): pipesched run zb_h1 --p 64 --m 128 --rank 17 --stages mine.py:stage -o
-      costs.toml pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
+    your function, which is called with the number of a stage and the number of stages; it returns a module, (module,
+    inputs) or (module, inputs, loss):
+      pipesched run zb_h1 --p 64 --m 128 --rank 17 --stages mine.py:stage -o costs.toml
+      pipesched run zb_h1 --p 64 --m 128 --rank 0 --stages mine.py:stage --costs costs.toml -o costs.toml
       pipesched optimize --p 64 --m 128 --costs costs.toml
 
     With --costs, the costs of stages on other ranks are kept, so that rehearsals of all ranks complete one file. Bytes

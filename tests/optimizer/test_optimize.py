@@ -256,7 +256,7 @@ def test_the_least_at_one_m_alone_says_so() -> None:
         "makespan", Fraction(44), Fraction(44), "so", "work", every=(12, 3), grown=(Fraction(44), Fraction(10, 3))
     )
     assert verdict.status == "best found" and not verdict.proved
-    assert verdict.line == "best found: makespan 44, the least at this m by work; less is not excluded at every m"
+    assert verdict.line == "best found: makespan 44, the least at this m by work; not proved to be the least at every m"
     assert replace(verdict, value=Fraction(66)).line == "best found: makespan 66, gap 50.0 %, bound 44 by work"
 
 
