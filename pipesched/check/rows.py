@@ -43,7 +43,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
         ("PS305", "PS306", "PS307"),
         Lazy("check.dataflow:check_dataflow"),
     ),
-    Check("no rank without work", ("PS902",), Lazy("check.complete:check_placement")),
+    Check("every rank has work", ("PS902",), Lazy("check.complete:check_placement")),
 )
 """The checks of the order of compute. Extensions may explain their findings by hints."""
 

@@ -203,7 +203,7 @@ def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | 
 
 
 class Drawn(Record):
-    """The draws of an order's times. share: their standard deviation."""
+    """The draws of an order's times. share: the standard deviation of a time."""
 
     made: Analysis
     share: float

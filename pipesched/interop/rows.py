@@ -44,7 +44,8 @@ ROWS: tuple[Row, ...] = (
         owner=Lazy("interop.frameworks.kept:Keeping"),
     ),
     Check(
-        "torch: each stage on one rank, with a backward, full after frozen stages; the last stage's forwards in order",
+        "torch: each stage is on one rank, with a backward, full after frozen stages; the last stage's forwards are "
+        "in order",
         ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
         Lazy("interop.torch.torch_order:check_torch_order"),
         Needs.TORCH,

@@ -16,7 +16,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Rewrite(Lazy("mend.mend:mended"), owner=_OWNER),
     Check(
-        "nothing is repaired by `emit --mend`",
+        "the order needs no repair by `emit --mend`",
         ("PS910",),
         Lazy("mend.mend:changes"),
         Needs.NOTHING,

@@ -104,7 +104,7 @@ def test_a_run_of_another_schedule_is_told(other: str, tmp_path: Path, capsys: C
     files = written(tmp_path, played(made, COSTS, torch=False), torch=False)
     assert main(["show", other, "--p", "2", "--m", "4", "--measured", *files, "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
-    assert found["code"] == "PS817" and re.search(r"as operation \d+ of rank \d+ the schedule has", found["message"])
+    assert found["code"] == "PS817" and re.search(r"operation \d+ of rank \d+: the schedule has", found["message"])
 
 
 def test_the_trace_of_a_copy_is_told(tmp_path: Path, capsys: Captured) -> None:

@@ -115,7 +115,7 @@ def checks() -> str:
         f"| {row.property} | {', '.join(f'[{code}](explain/pages/{code}.md)' for code in row.codes)} |"
         for row in (*ORDER_CHECKS, *sorted((*PROGRAM_CHECKS, *added(Check)), key=lambda row: row.place))
     ]
-    return "\n".join(["| what holds | else |", "|---|---|", *rows])
+    return "\n".join(["| property | code of a violation |", "|---|---|", *rows])
 
 
 def frameworks() -> str:

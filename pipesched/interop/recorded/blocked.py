@@ -42,7 +42,7 @@ class Blocked:
 
     @cached_property
     def front(self) -> Mapping[int, list[int]]:
-        """The first open calls of each rank, by its rank in the job; several if they were posted together."""
+        """The first open call of each rank of the job, or several calls if they were posted together."""
         job, found = self.job, dict[int, list[int]]()
         for i in np.flatnonzero(~job.over.astype(np.bool_)).tolist():
             rank = int(job.member[i])

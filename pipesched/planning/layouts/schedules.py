@@ -126,7 +126,7 @@ UNTRIED: Mapping[str, str] = {
     "chimera": _TWICE,
     "chimera_n": _TWICE,
     "bitpipe": _TWICE,
-    "dualpipev": "gains by overlapping messages to experts, which a plan does not assume",
+    "dualpipev": "is faster only if messages to experts overlap compute, which a plan does not assume",
 }
 """Known library schedules that a plan does not try, each with the reason."""
 SCHEDULES: Mapping[str, Row] = {row.name: row for row in ROWS}

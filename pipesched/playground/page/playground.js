@@ -101,7 +101,7 @@ class Panel {
       this.sizes = at ? at.entry.sizes : { p: order.ranks, m: order.microbatches };
       this.order = moves.reduce((all, [from, to]) => moved(all, from, to), order);
     } catch (error) {
-      this.refuse(error instanceof TypeError ? "no orders: serve this folder, as by python -m http.server" : error.message);
+      this.refuse(error instanceof TypeError ? "the orders cannot be loaded: serve this folder, as with python -m http.server" : error.message);
     }
   }
 
@@ -170,7 +170,7 @@ class Panel {
   deadlock() {
     const { order, times } = this, ranks = times.cycle.map((x) => x.rank).sort((a, b) => a - b);
     const names = ranks.length ? `ranks ${ranks.slice(0, -1).join(", ")} and ${ranks[ranks.length - 1]} wait for each other` :
-      `ranks ${times.stuck.flatMap((i, r) => (i < 0 ? [] : [r])).slice(0, 8).join(", ")} wait for what no rank runs`;
+      `ranks ${times.stuck.flatMap((i, r) => (i < 0 ? [] : [r])).slice(0, 8).join(", ")} wait for operations that no rank runs`;
     return [`deadlock: ${names}`, ...times.cycle.slice(0, 6).map((x) => this.sentence(x))].join("\n");
   }
 
@@ -385,7 +385,7 @@ async function open() {
     input.value = asked.get(name) ?? usual;
     if (input.validity.valid && (input.value !== "" || usual === "")) continue;
     input.value = usual;
-    element("said").textContent = `the link has no cost of ${name} from 0 to 1000000 with three decimals: ${usual || "the usual"} is taken`;
+    element("said").textContent = `the link's cost of ${name} is not a number from 0 to 1000000 with three decimals: ${usual || "the default"} is used`;
   }
   for (const key of ["a", "b"]) {
     const csv = asked.get(`${key}.csv`), named = asked.get(key) ?? (key === "a" && csv === null ? "1f1b,4,2,8" : null);
@@ -396,7 +396,7 @@ async function open() {
       if (csv !== null) Object.assign(state, { file: csv.split("|")[0], csv: await deflate(csv.slice(csv.indexOf("|") + 1), DecompressionStream) });
       else {
         const [name, ...sizes] = named.split(",");
-        if (!catalogue.some((x) => x.name === name && !x.refused)) throw new Error(`no schedule here is called ${name}`);
+        if (!catalogue.some((x) => x.name === name && !x.refused)) throw new Error(`this page has no schedule ${name}`);
         Object.assign(state, { name, sizes: Object.fromEntries(SIZES.map((x, k) => [x, Number(sizes[k]) || undefined])) });
       }
       const panel = new Panel(state);

@@ -149,7 +149,7 @@ def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) 
     if did != planned:
         i, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip_longest(planned, did)) if a != b)
         has, ran = f"has {ours}" if ours else "ends", f"ran {theirs or 'nothing'}"
-        raise _differ(f"as operation {i + 1} of rank {rank} the schedule {has}, and the rank {ran}")
+        raise _differ(f"operation {i + 1} of rank {rank}: the schedule {has}, and the rank {ran}")
 
 
 def _differ(message: str) -> PipeschedError:

@@ -4,15 +4,15 @@ const TOUCH = matchMedia("(hover: none) and (pointer: coarse)").matches; // a ph
 const CLICKED = "all operations of a microbatch, and the critical path";
 const KEYS = TOUCH ? [
   ["pinch, + −", "zoom in time"], ["drag", "move"], ["fit", "whole schedule"], ["tap", CLICKED],
-  ["tap elsewhere", "clear the choice"], ["find", "F3.12, or microbatch 12"],
+  ["tap elsewhere", "clear the selection"], ["find", "F3.12, or microbatch 12"],
 ] : [
   ["wheel, + −, pinch", "zoom in time"], ["alt + wheel, { }", "zoom the rows"], ["drag, arrows, shift + wheel", "move"],
   ["0", "whole schedule"], ["click", CLICKED],
-  ["shift + click", "the microbatch, and the path that leads to this operation"], ["[ ]", "operation before, after on the rank"],
-  ["b", "to what the chosen operation starts after"], ["m, a, c, d", "memory, messages, critical path, dark"],
-  ["/", "find F3.12, or microbatch 12"], ["escape", "clear the choice"],
+  ["shift + click", "the microbatch, and the path that leads to this operation"], ["[ ]", "previous, next operation on the rank"],
+  ["b", "to the operation that the chosen one starts after"], ["m, a, c, d", "memory, messages, critical path, dark"],
+  ["/", "find F3.12, or microbatch 12"], ["escape", "clear the selection"],
 ];
-const INVITATION = TOUCH ? "tap an operation for what it waits for, its microbatch and the critical path · ? for more"
+const INVITATION = TOUCH ? "tap an operation to see its inputs, its microbatch and the critical path · ? for more"
   : "hover over an operation · click for its microbatch and the critical path · ? for the keys";
 
 let dirty = { base: true, over: true }, waiting = false;
@@ -153,8 +153,8 @@ function find(text) {
 // A search without a result says so, and what there is to find.
 function describeUnknown(text, match, known) {
   const kinds = KINDS.filter((_, k) => kind.includes(k)).join(", ");
-  const lines = [["p", known ? `${text} never runs` : match ? `there is no ${text} here` : `${text} is no name of an operation`],
-    ["p", `operations are ${kinds} of stages 0 to ${meta.stages - 1}, microbatches 0 to ${meta.microbatches - 1}: F0.0, or 0 alone`]];
+  const lines = [["p", known ? `${text} never runs` : match ? `there is no ${text} here` : `${text} is not the name of an operation`],
+    ["p", `operations are ${kinds} of stages 0 to ${meta.stages - 1}, microbatches 0 to ${meta.microbatches - 1}: F0.0, or only 0`]];
   show(element("detail"), lines);
   element("detail").firstElementChild.id = "said";
 }

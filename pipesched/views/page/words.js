@@ -34,13 +34,13 @@ function needOf(i, from = needs[i]) {
   if (here === there) return `waits for ${labelOf(from)} on this rank, done at ${time(end[from])}`;
   const late = latency(from);
   return `waits for ${labelOf(from)} on rank ${there}, ` +
-    (late ? `sent at ${time(end[from])}, here at ${time(end[from] + late)}` : `done at ${time(end[from])}`);
+    (late ? `sent at ${time(end[from])}, arrives at ${time(end[from] + late)}` : `done at ${time(end[from])}`);
 }
 
 function causeOf(i) {
   if (cause[i] < 0) return "starts at once";
   if (follows(i)) return `starts right after ${labelOf(cause[i])}, the one before it`;
-  return inputsOf(i).includes(cause[i]) ? "starts as soon as its input is here" : `starts as soon as the input of ${labelOf(partner(i))} is here`;
+  return inputsOf(i).includes(cause[i]) ? "starts when its input arrives" : `starts when the input of ${labelOf(partner(i))} arrives`;
 }
 
 function describeOperation(i) {
