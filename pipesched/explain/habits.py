@@ -79,7 +79,7 @@ HABITS = (
     ),
     _row(
         r"(?:^|[{}])[ \t]*(?:(?:int|var|const|auto)[ \t]+)?(?!KIND\b)([A-Za-z_]\w*)[ \t]*:?=(?!=)",
-        r"`let` defines a name once and for all: write `let \1 =`",
+        r"a name is defined by `let` and never changes: write `let \1 =`",
     ),
     _row(
         r"\b(?i:forward|backward|fwd|bwd|fprop|bprop|[dw]grad)(?:_\w+)?(?:\([ \t]*\))?",

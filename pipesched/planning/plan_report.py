@@ -249,7 +249,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
     if problem.on is None:
         yield (
             f"matrix products at {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, whatever "
-            "their size: so larger microbatches gain nothing, and the utilisation cannot be higher"
+            "their size: larger microbatches are no faster, and the utilisation cannot be higher"
         )
     else:
         yield (

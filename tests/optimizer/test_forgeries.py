@@ -403,7 +403,7 @@ def kept_books(told: Json, rng: random.Random) -> None:
     terms = Terms.of(true.schedule, costs, Release.parse(told["release"]), caps, told["objective"])
     certificate, value, less = told["certificate"], true.value, true.value - rng.choice([1, 1, Fraction(1, 2)])
     engine, proved, ranks = rng.choice(list(ENGINES)), rng.random() < 0.3, rng.choice([None, [0]])
-    said = f"{ENGINES[engine]} refuted {shown_number(less)}{', on rank 0 alone' if ranks else ''}, which nobody checked"
+    said = f"{ENGINES[engine]} refuted {shown_number(less)}{', on rank 0 alone' if ranks else ''}, unchecked"
     proof = (certificate["refuted"] or {}).get("proof") if rng.random() < 0.7 else None
     by = f"rank 0 has {value} of work" if proved else said
     if proof:

@@ -35,7 +35,7 @@ def worded() -> dict[str, Any]:
     value: dict[str, Any] = json.loads(json.dumps(plainly().to_json()))
     del value["certificate"]["refuted"]["proof"]
     value["certificate"]["verdict"] = WORD
-    told = "CaDiCaL refuted 56, which nobody checked"
+    told = "CaDiCaL refuted 56, unchecked"
     value |= {"status": WORD, "proved": False, "verdict": f"{WORD}: makespan 57", "proved_by": None, "told_by": told}
     head = f"{WORD[0].upper()}{WORD[1:]}: makespan 57.\nIt rests on this: {told}.\nFor:"
     value["source"] = re.sub(r"Proved optimal: .*?\nFor:", head, value["source"], count=1, flags=re.DOTALL)

@@ -354,7 +354,7 @@ def test_a_cost_that_cannot_be_played_is_said(visit: Any) -> None:
         page = visit(f"#F={cost}&a=gpipe,2,,4")
         assert page.evaluate("document.getElementById('cost-F').value") == "1"
         assert page.evaluate("playground.costsNow().ticks.F / playground.costsNow().scale") == 1
-        assert "no cost of F" in page.evaluate("document.getElementById('said').textContent")
+        assert "cost of F is not a number" in page.evaluate("document.getElementById('said').textContent")
 
 
 def test_two_schedules_share_their_axis(visit: Any) -> None:

@@ -147,7 +147,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
     if shown_by := _shown_by(given, case, bound):
         return replace(made, shown_by=shown_by, by="a proof" if "proof" in given else "single ranks")
     alone = f", on rank {given.ranks()[0]} alone" if "ranks" in given else ""
-    why = f"{engine} refuted {case.below(bound, '')}{alone}, which nobody checked"
+    why = f"{engine} refuted {case.below(bound, '')}{alone}, unchecked"
     return replace(made, shown_by=why, by=engine, word=engine)
 
 

@@ -212,8 +212,8 @@ RULES = (
         "training.data",
         lambda a, x, s: x.batch is not None and x.data * x.microbatch > x.batch,
         lambda a, x, s: (
-            f"{x.data} copies of {x.microbatch} {'sequence' if x.microbatch == 1 else 'sequences'} each"
-            f" are more than a batch of {x.batch}"
+            f"{x.data} copies of {x.microbatch} {'sequence' if x.microbatch == 1 else 'sequences'} each exceed a "
+            f"batch of {x.batch}"
         ),
     ),
     Rule(

@@ -151,7 +151,7 @@ class Silence:
         """Return PS823 at the last reported place of the first of these ranks."""
         known = self.beats.get(ranks[0])
         silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine cannot be reached"
-        ended = "see its own output; a killed rank leaves none, but the system's log may name it (out of memory)"
+        ended = "see its own output; a killed rank prints nothing, but the system's log may name it (out of memory)"
         return Fault(
             RANK_LOST,
             f"{ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}",
