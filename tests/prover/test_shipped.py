@@ -1,6 +1,6 @@
 """The certificates in `schedules/proofs`: each proves the text next to it and agrees with the table of theorems.
 
-`python -m tests.prover.test_theorems` writes them. ``--depth 2`` decides all of them anew.
+`python -m tests.prover.test_theorems` writes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import pytest
 
 import pipesched
 from pipesched.support.source import Source
-from tests.depth import deep
 from tests.prover.test_theorems import known
 
 LIBRARY = Path(__file__).parents[2] / "schedules"
@@ -47,12 +46,12 @@ def test_it_is_of_the_text_beside_it(name: str) -> None:
     assert path.stat().st_size < LARGEST
 
 
-@pytest.mark.parametrize("name", PROOFS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[] if x in QUICK else pytest.mark.nightly, id=x) for x in PROOFS]
+)
 def test_it_holds(name: str) -> None:
     """`verify` decides it anew and finds the same."""
     pytest.importorskip("islpy")
-    if deep(1) < 2 and name not in QUICK:
-        pytest.skip("with --depth 2")
     path = LIBRARY / "proofs" / f"{name}.json"
     assert pipesched.verify(Source(path.name, path.read_text("utf-8"))).exit_status in (0, 3)
 
