@@ -63,23 +63,15 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, an invalid placement.
         Halt, ZeroDivisionError: an expression without a value.
     """
-    lines = checked.items(ast.Stages)
-    if not lines:
-        help = "write a line such as `stage s in 0 .. p on rank s`"
-        raise _wrong("the file does not place any stage", checked.file.name.span, "this schedule", help)
-    routes: dict[_Key, Route] = {}
-    for line in lines:
-        _line(line, routes, names, max_ops)
-    if not any(route.stages for route in routes.values()):
-        raise _wrong("no stage is placed", lines[0].span, "this range is empty", "check the sizes")
-    found = sorted(routes.values(), key=lambda route: route.member)
+    found = _routes(checked, names, max_ops)
     _require_families(found)
     ranges = _ranges(found, names.get("m"))
     stages = _stages(found)
     microbatches = max(high for _, high in ranges)
     _require_few(checked, stages, microbatches, max_ops)
     reads = _reads(found, stages, microbatches, max_ops)
-    left_out, shared = _require_all_run(found, stages, reads), any(line.microbatch for line in lines)
+    left_out = _require_all_run(found, stages, reads)
+    shared = any(line.microbatch for line in checked.items(ast.Stages))
     found, ranges = _merged(found, ranges, stages) if shared else (found, ranges)
     rank_of = np.array([route.ranks(stages) for route in found], dtype=np.int32)
     ranks = int(rank_of.max()) + 1
@@ -96,6 +88,20 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
         called = [f"{x or 'route'}{n}" for n, x in enumerate(called)] if len(alike) < len(called) else called
     frozen = _frozen(checked, names, stages)
     return Placement(rank_of, route_of, ranks, tuple(called), frozen, reads, left_out=left_out, shared=chunks)
+
+
+def _routes(checked: Checked, names: Names, max_ops: int) -> list[Route]:
+    """Return the routes of all `stage` lines, by their numbers in a family."""
+    lines = checked.items(ast.Stages)
+    if not lines:
+        help = "write a line such as `stage s in 0 .. p on rank s`"
+        raise _wrong("the file does not place any stage", checked.file.name.span, "this schedule", help)
+    routes: dict[_Key, Route] = {}
+    for line in lines:
+        _line(line, routes, names, max_ops)
+    if not any(route.stages for route in routes.values()):
+        raise _wrong("no stage is placed", lines[0].span, "this range is empty", "check the sizes")
+    return sorted(routes.values(), key=lambda route: route.member)
 
 
 def _require_few(checked: Checked, stages: int, microbatches: int, max_ops: int) -> None:
