@@ -182,7 +182,7 @@ def test_a_search_that_finds_nothing_says_so(opened: Opened) -> None:
 
     assert searched("F9.9").startswith("there is no F9.9 here")
     assert "operations are F, B of stages 0 to 1, microbatches 0 to 2" in searched("7")
-    assert searched("forward").startswith("forward is no name of an operation")
+    assert searched("forward").startswith("forward is not the name of an operation")
     assert searched("B1.2").startswith("B1.2 never runs")
     assert searched("B1.1").startswith("B1.1") and page.evaluate("pipesched.marked.chosen") >= 0
     assert "hover" in searched("") or "B1.1" in searched("")
