@@ -20,6 +20,7 @@ from pipesched.check.findings import label, limited, notes, repeats, rows
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Diagnostic
 from pipesched.model.columns import Ints
+from pipesched.model.numbers import interval
 from pipesched.model.ops import Op, Result
 from pipesched.model.schedule import Program
 
@@ -99,7 +100,7 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits forever"
             help = "the first stage does not receive an activation, nor the last stage a gradient; check the stage"
         else:
-            what, why = f"{x} names rank {x.peer}; ranks are 0 .. {program.ranks}", "no such rank"
+            what, why = f"{x} names rank {x.peer}; ranks are {interval(0, program.ranks)}", "no such rank"
             help = "check the placement"
         yield Diagnostic(CheckCode.PEER, what, (label(program, i, why),), notes(more), help)
 

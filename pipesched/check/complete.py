@@ -22,6 +22,7 @@ from pipesched.check.findings import by_statement, label, labels, limited, notes
 from pipesched.check.rows import CheckCode
 from pipesched.diagnostics import Code, Diagnostic, Label
 from pipesched.model.columns import Bools, among
+from pipesched.model.numbers import interval
 from pipesched.model.ops import COMPUTES, COPIED, FOR_BACKWARDS, MAKERS, Op, Result
 from pipesched.model.schedule import Schedule
 
@@ -74,7 +75,7 @@ def _range(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
     outside = np.flatnonzero(~dependencies.valid)
     for i, more in limited(outside.tolist()):
         op = schedule[i]
-        what = f"stages are 0 .. {schedule.stages}, microbatches 0 .. {schedule.microbatches}"
+        what = f"stages are {interval(0, schedule.stages)}, microbatches {interval(0, schedule.microbatches)}"
         yield Diagnostic(
             Code.OUT_OF_RANGE, f"{op} is out of range: {what}", (label(schedule, i, "no such operation"),), notes(more)
         )
@@ -244,7 +245,7 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
-            (f"the bubble and 1/p of the model refer to {schedule.ranks} ranks, 0 .. {schedule.ranks}",),
+            (f"the bubble and 1/p of the model refer to {schedule.ranks} ranks, {interval(0, schedule.ranks)}",),
             f"place a stage on rank {schedule.ranks} too: a range excludes its end, so `0 .. p` means p ranks",
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):
@@ -252,6 +253,6 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             CheckCode.IDLE_RANK,
             f"rank {rank} has nothing to do",
             (),
-            notes(f"there are {schedule.ranks} ranks, 0 .. {schedule.ranks}", more),
+            notes(f"there are {schedule.ranks} ranks, {interval(0, schedule.ranks)}", more),
             f"{'give it operations' if schedule.placement.chunks(rank) else 'place a stage on it'}, or use fewer ranks",
         )

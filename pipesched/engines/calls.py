@@ -25,6 +25,7 @@ from typing import TypeAlias
 from pipesched.diagnostics import Code, Label, PipeschedError, fail
 from pipesched.engines.codes import EngineCode
 from pipesched.engines.parts import OWN
+from pipesched.model.numbers import interval
 from pipesched.support.source import Source, Span
 
 _NAME = r"[A-Za-z_][\w.]{0,60}"
@@ -86,7 +87,7 @@ class Calls:
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
                 many = "one member" if len(members) < 2 else f"members {', '.join(map(str, members))}"
-                raise wrong(f"group {group} has {many}; ranks are 0 .. {len(self.ranks) - 1}")
+                raise wrong(f"group {group} has {many}; ranks are {interval(0, len(self.ranks))}")
         for rank, calls in enumerate(self.ranks):
             self._check(rank, calls)
 
@@ -106,7 +107,7 @@ class Calls:
         """Return the fault of an invalid message or batch, or of a call of a group without this rank."""
         here = f"{call} on rank {rank}"
         if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
-            return f"{here} does not name another rank of the file", f"ranks are 0 .. {len(self.ranks) - 1}"
+            return f"{here} does not name another rank of the file", f"ranks are {interval(0, len(self.ranks))}"
         if call.joined and not (call.way and before is not None and before.way and before.engine == call.engine):
             return f"{here} is in a batch without a message before it", "omit the &, or put a message before it"
         return self._foreign(rank, call) if call.group else None

@@ -25,7 +25,7 @@ from pipesched.language.parser import OPS_A_WORD, WORDS
 from pipesched.language.typecheck import Checked, check_text
 from pipesched.model.columns import among
 from pipesched.model.costs import Costs
-from pipesched.model.numbers import Value
+from pipesched.model.numbers import Value, interval
 from pipesched.model.ops import COMPUTES
 from pipesched.model.placement import OPS_A_RANK, Placement
 from pipesched.model.schedule import Program, Schedule
@@ -157,7 +157,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
         message = f"{loaded.source} contains torch's messages, which also go to frozen stages"
         raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
-        message = f"stage {stages[-1]} is frozen; {loaded.source} has stages 0 .. {schedule.stages}"
+        message = f"stage {stages[-1]} is frozen; {loaded.source} has stages {interval(0, schedule.stages)}"
         raise fail(Code.FILE_DISAGREES, message)
     placement = replace(schedule.placement, frozen=stages)
     schedule = _as_frozen(schedule, placement, dropped=loaded.torch)

@@ -33,8 +33,9 @@ def decide(
         raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
     later, op = next(((site, op) for site, op in known if op in ADDED), (None, Op.R))
     if later is not None:
-        why = ": the memory of an F depends on whether it has an R" if op is Op.R else ""
-        message = f"`{word}` does not support {op.name}{': copies run on their own clock' if op.copy else why}"
+        recomputed = ": the memory of an F depends on whether it has an R" if op is Op.R else ""
+        why = ": copies run on their own clock" if op.copy else recomputed
+        message = f"`{word}` does not support {op.name}{why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
     clock = Backfill if _moves(checked) else Clock
     return clock(emitters, placement, costs, checked, budget).run()

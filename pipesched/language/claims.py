@@ -24,6 +24,7 @@ from pipesched.language import ast
 from pipesched.language.execution import Halt, Names, report
 from pipesched.language.scope import BUILTINS, Binding, Kind, Scope
 from pipesched.language.translate import Expressions, function, keep, paid
+from pipesched.model.numbers import interval
 from pipesched.model.ops import ADDED, LETTERS
 from pipesched.model.release import AT_W, Release
 from pipesched.support.record import Record
@@ -180,7 +181,8 @@ def _whole(value: Fraction | int) -> Fraction | int:
 def _row(row: Sequence[Fraction | int]) -> Callable[[int | Fraction], Fraction | int]:
     def of_rank(rank: int | Fraction) -> Fraction | int:
         if rank.denominator != 1 or not 0 <= rank < len(row):
-            raise Halt(Code.CLAIM, f"rank {rank} does not exist; ranks are 0 .. {len(row)}", "asks for this rank")
+            message = f"rank {rank} does not exist; ranks are {interval(0, len(row))}"
+            raise Halt(Code.CLAIM, message, "names this rank")
         return row[int(rank)]
 
     return of_rank

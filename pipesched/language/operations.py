@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from pipesched.diagnostics import Code
 from pipesched.language.execution import Halt
-from pipesched.model.numbers import ranges
+from pipesched.model.numbers import interval, ranges
 from pipesched.model.ops import COMPUTES, OLDEST, RESTORES, Op, Result
 from pipesched.model.placement import Placement
 from pipesched.model.slices import mirrored
@@ -216,7 +216,7 @@ class Emitter:
     def _runs(self, chunk: int) -> str:
         """Return the microbatches of a chunk, in words."""
         (low, end, _), others = self.chunks[chunk], sorted(self.others[chunk])
-        return f"{low} .. {end}" + (f" but not {ranges(others)}" if others else "")
+        return interval(low, end) + (f" but not {ranges(others)}" if others else "")
 
     def _limited(self) -> None:
         if len(self.sites) >= self.limit:
@@ -273,7 +273,7 @@ class Emitter:
             message = f"rank {self.rank} holds {count} chunks: which one is this {op} of?"
             return Halt(Code.AMBIGUOUS_CHUNK, message, "names no chunk", f"write {op}[0] … {op}[{count - 1}]")
         chunk = chunk or 0
-        held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks 0 .. {count}"
+        held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks {interval(0, count)}"
         bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
         help = bare if count == 1 else f"use {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"

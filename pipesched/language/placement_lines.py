@@ -14,7 +14,7 @@ from pipesched.extension import explained
 from pipesched.language import ast
 from pipesched.language.execution import Names
 from pipesched.language.typecheck import Checked
-from pipesched.model.numbers import ranges
+from pipesched.model.numbers import interval, ranges
 from pipesched.model.ops import Op, Result
 from pipesched.model.placement import OPS_A_RANK, OPS_A_STAGE, Placement, most_ranks, most_stages
 from pipesched.support.source import Span
@@ -117,9 +117,9 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
     for node in checked.items(ast.Frozen):
         low, high = _ends(node, names)
         if low < high and not 0 <= low < high <= stages:
-            what = f"stage {low} is" if high - low == 1 else f"stages {low} .. {high} are"
+            what = f"stage {low} is" if high - low == 1 else f"stages {interval(low, high)} are"
             help = "each frozen stage needs a `stage` line"
-            message = f"{what} frozen; stages are 0 .. {stages}"
+            message = f"{what} frozen; stages are {interval(0, stages)}"
             raise _wrong(message, node.span, "some of these stages do not exist", help)
         holds = names.function(node.condition) if node.condition else None
         found.update(stage for stage in range(low, high) if holds is None or holds(stage))

@@ -22,6 +22,7 @@ from pipesched.language.typecheck import Checked
 from pipesched.model.columns import Bools, Column, Ints
 from pipesched.model.costs import Costs
 from pipesched.model.lists import Place
+from pipesched.model.numbers import interval
 from pipesched.model.ops import Op
 from pipesched.model.placement import Placement
 from pipesched.support.source import Source, Span
@@ -133,7 +134,7 @@ class Programs:
         for item in (item for item in items if id(item.rank) in self.names.code):
             rank = self.names.number(item.rank)
             if rank in own or not 0 <= rank < self.placement.ranks:
-                none = f"no stage is on rank {rank}; ranks are 0 .. {self.placement.ranks}"
+                none = f"no stage is on rank {rank}; ranks are {interval(0, self.placement.ranks)}"
                 wrong = f"rank {rank} has two programs" if rank in own else none
                 raise fail(Code.RANK_PROGRAM, wrong, Label(item.rank.span, f"this is rank {rank}"))
             own[rank] = item

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, starmap
 from math import floor, log10
 from typing import TypeAlias
 
@@ -60,7 +60,12 @@ def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as text: ``0 to 3, 5``."""
-    return ", ".join(str(low) if high - low == 1 else f"{low} to {high - 1}" for low, high in runs(numbers))
+    return ", ".join(starmap(interval, runs(numbers)))
+
+
+def interval(low: int, end: int) -> str:
+    """Return the numbers from `low` up to `end` (exclusive) as text: ``0 to 3``, ``5``."""
+    return str(low) if end - low == 1 else f"{low} to {end - 1}"
 
 
 Ladder: TypeAlias = Sequence[tuple[str, Fraction]]

@@ -45,8 +45,8 @@ def csv(
     """Read a CSV of torch."""
     from pipesched.orders import torch_csv
 
-    if "\n" not in source.text:  # torch's csv module also ends a row at U+000D
-        source = Source(source.name, source.text.replace("\r", "\n"))
+    if "\r" in source.text:  # torch's csv module also ends a row at a U+000D without U+000A
+        source = Source(source.name, re.sub(r"\r(?!\n)", "\n", source.text))
     given = {"stages": stages, **_sizes(source, parameters)}
     read = partial(torch_csv.read, given=given, most_ranks=most_ranks(max_ops), **expected)
     order = read_by("torch-csv", source, read)

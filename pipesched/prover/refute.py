@@ -96,8 +96,8 @@ class Small:
         return None if found is None else Counterexample(dict(size), dict(costs), found)
 
     def _false(self, size: Mapping[str, int], costs: Priced) -> Mapping[int, Diagnostic | None]:
-        """Return the claims that are false at a size and costs, where the order is right, or name no rank there: the
-        finding on the latter.
+        """Return the numbers of the claims that are false at a size and costs, or that name a rank that does not exist
+        there, with the error of the latter. If the order is wrong at that size, return none.
         """
         key = (*size.items(), *costs.items())
         if key not in self._wrong:
@@ -105,8 +105,11 @@ class Small:
             if isinstance(loaded, Loaded) and loaded.unit is not None:
                 made = compiler.examine(loaded, self._options(size, costs)).analysis
                 verdicts = judge_all(loaded.unit.checked.claims, made, loaded.unit.names) if made.finished else ()
-                found = ((k, x, x.error) for k, x in enumerate(verdicts))
-                self._wrong[key] = {k: no for k, x, no in found if x.holds is False or (no and no.code is Code.CLAIM)}
+                self._wrong[key] = {
+                    k: x.error
+                    for k, x in enumerate(verdicts)
+                    if x.holds is False or (x.error and x.error.code is Code.CLAIM)
+                }
         return self._wrong[key]
 
     def report(self, size: Mapping[str, int], costs: Priced) -> Report:

@@ -238,10 +238,10 @@ def test_an_order_with_frozen_stages(name: str, text: str, frozen: tuple[int, ..
 HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"
 ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }\n"
 WRONG = (  # lines after the placement, the programs, the code, the line of the finding, a part of its message
-    ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; stages are 0 .. 4"),
+    ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; stages are 0 to 3"),
     ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
     ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 .. 5 are frozen"),
-    ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "stages are 0 .. 4"),
+    ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "stages are 0 to 3"),
     ("frozen x", ALL, "PS201", 3, "unknown name `x`"),
     ("frozen p in 0 .. 1", ALL, "PS202", 3, "`p` is already defined"),
     ("frozen s in 0 .. x", ALL, "PS201", 3, "unknown name `x`"),
@@ -263,7 +263,7 @@ WRONG = (  # lines after the placement, the programs, the code, the line of the 
         ALL.replace("B[0]", "B[0] B[0]"),
         "PS213",
         4,
-        "all microbatches 0 .. 2 of stage 0 already have their B",
+        "all microbatches 0 to 1 of stage 0 already have their B",
     ),
     ("frozen 0", ALL.replace("B[0]", "W[0]"), "PS214", 4, "no W is pending"),
     ("frozen 3", ALL.replace("repeat m { B[1] }", ""), "PS301", 4, "stage 3 never runs I"),
@@ -281,7 +281,7 @@ ONE = "rank r { F[0] F[1] %s }\n"
 AGAIN = (  # likewise, of R
     ("", "rank r { R[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far already has its R"),
     ("", ONE % "R[1] R[1]", "PS213", 4, "every F of stage 2 so far already has its R"),
-    ("", ONE % "R[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
+    ("", ONE % "R[2]", "PS212", 4, "rank 0 holds chunks 0 to 1"),
     ("", ONE % "R", "PS217", 4, "which one is this R of?"),
     ("", ONE % "R[0](9)", "PS220", 4, "R of microbatch 9"),
     ("", "rank r { R[0](0) repeat m { F[0] F[1] } }\n", "PS305", 4, "R0.0 runs before F0.0 on rank 0, and needs it"),
@@ -306,7 +306,7 @@ AWAY = (  # likewise, of O and L
     ("", ONE % "O[1] O[1]", "PS213", 4, "every F of stage 2 so far already has its O"),
     ("", ONE % "O[1] L[1] L[1]", "PS213", 4, "every O of stage 2 so far already has its L"),
     ("", ONE % "L[0]", "PS213", 4, "every O of stage 0 so far already has its L"),
-    ("", ONE % "O[2]", "PS212", 4, "rank 0 holds chunks 0 .. 2"),
+    ("", ONE % "O[2]", "PS212", 4, "rank 0 holds chunks 0 to 1"),
     ("", ONE % "L", "PS217", 4, "which one is this L of?"),
     ("", ONE % "O[0](9)", "PS220", 4, "O of microbatch 9"),
     (

@@ -129,7 +129,7 @@ def test_buffers_that_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("text", "code", "said"),
     [
         ("group ep: 0\nrank 0: A*ep\n", "PS266", "group ep has one member"),
-        ("group ep: 0 3\nrank 0: A*ep\nrank 1: A\n", "PS266", "ranks are 0 .. 1"),
+        ("group ep: 0 3\nrank 0: A*ep\nrank 1: A\n", "PS266", "ranks are 0 to 1"),
         ("group ep: 0 1\nrank 0: A*ep A@comm*ep\nrank 1: A*ep A*ep\n", "PS266", "on two engines, compute and comm"),
         ("group ep: 0 1\nrank 0: A*ep\nrank 1: A*ep\nrank 2: A*ep\n", "PS266", "has no rank 2"),
         ("group ep: 0 1\nrank 0: A*of\nrank 1: A*ep\n", "PS266", "no such group"),

@@ -264,9 +264,10 @@ def test_the_message_is_true_of_torch(text: str, said: str) -> None:
     assert said in str(verify(Source("a.csv", text)))
 
 
-def test_rows_may_end_in_carriage_returns() -> None:
-    """The csv module, by which torch reads, ends a row at U+000D too."""
-    text = "0F0,0B0\r1F0,1B0\r"
+@pytest.mark.parametrize("ends", ["\r\r", "\r\n", "\n\r"])
+def test_rows_may_end_in_carriage_returns(ends: str) -> None:
+    """The csv module, by which torch reads, ends a row at U+000D too, whatever ends the others."""
+    text = f"0F0,0B0{ends[0]}1F0,1B0{ends[1]}"
     assert len([*csv.reader(io.StringIO(text, newline=""))]) == 2
     assert str(verify(Source("a.csv", text))) == str(verify(Source("a.csv", text.replace("\r", "\n"))))
 

@@ -151,7 +151,7 @@ def test_a_chunk_is_the_copy_of_a_stage() -> None:
     made = order.schedule
     assert made.microbatch[(made.rank == 1) & (made.op == Op.F) & (made.stage == 0)].tolist() == [1, 3, 5]
     wrong = pipesched.verify(Source("f.ps", text + "rank r { F[0](r + 1) }"), p=2, m=6)
-    assert "runs 0 .. 5 but not 1, 3" in wrong.diagnostics[0].message
+    assert "runs 0 to 4 but not 1, 3" in wrong.diagnostics[0].message
 
 
 ERRORS = {
