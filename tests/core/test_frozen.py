@@ -240,7 +240,7 @@ ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat 
 WRONG = (  # lines after the placement, the programs, the code, the line of the finding, a part of its message
     ("frozen 4", ALL, "PS215", 3, "stage 4 is frozen; stages are 0 to 3"),
     ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
-    ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 .. 5 are frozen"),
+    ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 to 4 are frozen"),
     ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "stages are 0 to 3"),
     ("frozen x", ALL, "PS201", 3, "unknown name `x`"),
     ("frozen p in 0 .. 1", ALL, "PS202", 3, "`p` is already defined"),
