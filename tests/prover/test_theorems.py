@@ -127,7 +127,7 @@ def table() -> str:
         for k, ((more, said), of) in enumerate(ranks.items()):
             seconds = "" if k or "proved" in first["findings"].values() else entry.get("seconds", "")
             every = ", ".join(filter(None, [more, f"p = {_listed(of)}"]))
-            rows.append(f"| {schedule} | {every}; its m | {said} | {seconds} |")
+            rows.append(f"| {schedule} | {every}; every accepted m | {said} | {seconds} |")
         missing: dict[str, list[str]] = {}
         for property, reason in reasons.items():
             missing.setdefault(next(iter(missing)) if reason == _UNPROVED else reason, []).append(f"`{property}`")
@@ -135,9 +135,9 @@ def table() -> str:
     return "\n".join(
         [
             *("| | every size with | proved | seconds |", "|---|---|---|---|", *rows, ""),
-            "These properties are not settled for every p at once; the last column is the missing step:",
+            "These properties are not settled for every p at once; the last column gives the missing step:",
             *("", "| | every size with | property | reason |", "|---|---|---|---|", *open, ""),
-            "These files are refused, since they contain expressions that are not affine:",
+            "`prove` refuses these files, for the given reasons:",
             *("", "| | line and reason |", "|---|---|", *refused),
         ]
     )
