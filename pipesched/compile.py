@@ -48,7 +48,7 @@ def load(source: Source, options: Options) -> Loaded:
     assert isinstance(loaded, Loaded)
     for name in ("stages", "placement"):
         if name not in row.takes and getattr(options, name) is not None:
-            raise fail(Code.USAGE, f"--{name} is compared with a torch CSV; {source.name} is not one")
+            raise fail(Code.USAGE, f"--{name} applies only to a torch CSV; {source.name} is not one")
     if loaded.unit is None:
         _require_size(loaded, options.max_ops)
     return loaded if options.frozen is None else with_frozen(loaded, options.frozen)

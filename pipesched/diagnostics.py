@@ -219,7 +219,7 @@ def budgeted(file: Source | str) -> Iterator[None]:
         name = file if isinstance(file, str) else file.name
         at = None if isinstance(file, str) or spent.at is None else min(spent.at, len(file.text))
         labels = () if at is None or isinstance(file, str) else (Label(file.span(at, at), "from here on"),)
-        help = "such a file is cut off, damaged or malicious: write it again"
+        help = "such a file is truncated, damaged or malicious: write it again"
         raise fail(
             Code.BUDGET, f"{name} takes more work than any file of its size should: {spent}", *labels, help=help
         ) from None

@@ -53,12 +53,12 @@ _ONE_EACH = (
     f"Costs of {', '.join(LETTERS)}, C, FB; M, K: memory [default: 1, B 2, C 0; some given: I = W = B / 2, and so on]."
 )
 COST = Option("cost", values.costs, _ONE_EACH, "F=1,...", terminal=True)
-_BY_STAGE = "Costs from a TOML file; each is a number or a list by stage."
+_BY_STAGE = "Costs from a TOML file; each is a number, or a list with one entry per stage."
 COSTS = Option("costs", values.costs_file, _BY_STAGE, "FILE.toml")
 RELEASE = Option("release", values.release, "When activations are freed: W, I, split:x, torch or I=a,W=b.", "RULE", "W")
 _HELD = "Largest number of activations that a rank may hold, without buffers and parameters."
 CAP = Option("mem_cap", values.caps, _HELD, "K|K0,K1,...")
-COMM = Option("comm", text, "Communication model under which the order must hold [default: strict].", "MODEL")
+COMM = Option("comm", text, "Communication model under which the order must not deadlock [default: strict].", "MODEL")
 _CHECKS = (COST, COSTS, RELEASE, CAP, COMM)
 _VERSION = f"Version of torch whose rules apply to a CSV [default: {DEFAULT}; check: by the trainer]."
 TORCH = (
@@ -68,7 +68,7 @@ TORCH = (
     Option("frozen", sizes.stages, "Frozen stages of a CSV, order or stream, e.g. 0..2,5 (inclusive).", "S|A,B|A..B"),
 )
 ALL = (*SIZES, LIMIT, *_CHECKS, *TORCH)
-"""The options of a verb that examines schedules."""
+"""The options of verbs that examine schedules."""
 
 FORMATS = ("text", "concise", "json", "github")
 _PER_CENT = "Significant digits of percentages [default: one decimal]."

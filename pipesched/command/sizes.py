@@ -83,10 +83,11 @@ def definition(value: str) -> tuple[str, Several | str | float]:
 
 
 def _list_file(path: str) -> tuple[int, ...]:
-    """Return the integers of a file, separated by blanks, commas or line ends; brackets around them are ignored.
+    """Return the integers in a file, separated by spaces, commas or line breaks; brackets around them are ignored.
 
     Raises:
-        PipeschedError: PS225, no number, or an entry that is not an integer; PS809, unreadable.
+        PipeschedError: PS225: the file has no number, too many, or an entry that is not an integer; PS809: it cannot be
+        read.
     """
     from pipesched.library.inputs import read_path
 
@@ -103,11 +104,11 @@ def count(grid: Mapping[str, Several], files: Iterable[Collection[str]]) -> int:
     """Return the number of combinations of files and sizes. files: the lists that each file declares.
 
     Raises:
-        PipeschedError: PS225, if there are too many for one call.
+        PipeschedError: PS225: there are too many for one call.
     """
     runs = sum(math.prod(len(alternatives(size, name in listed)) for name, size in grid.items()) for listed in files)
     if runs > MOST_RUNS:
-        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; one call takes at most {MOST_RUNS:,}")
+        raise fail(Code.USAGE, f"{runs:,} combinations of files and sizes; one call accepts at most {MOST_RUNS:,}")
     return runs
 
 

@@ -52,7 +52,7 @@ ROWS = tuple(
 )
 """The rows of aliases; one name in each row is the name of its file in the library."""
 
-_MOVED = "the repeated block, before the authors' moves of operations at both ends"
+_MOVED = "the repeated block, before the authors move operations at both ends"
 _SAID = {  # remarks on names that are also used for different orders
     "zb1p": (
         "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap P`"

@@ -43,7 +43,7 @@ class Frame(Protocol):
     def itertuples(self, index: bool, name: None) -> Iterable[Iterable[object]]: ...
 
 
-_HELP = "give rows of cells or words, a dict from rank to actions, or a schedule of torch"
+_HELP = "give rows of cells or words, a dict from ranks to actions, or a torch schedule"
 _ACTION = re.compile(rf"\d+{KIND}\d|{KIND}\d+\.\d")
 _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
@@ -114,7 +114,7 @@ def _cells(row: object, rank: int) -> list[str]:
             raise fail(Code.USAGE, f"row {rank} of an order has several lines", help=_HELP)
         return [row.strip()] if _WORD.match(row.strip()) else row.strip().split(",")
     if not isinstance(row, Iterable) or isinstance(row, bytes):
-        raise fail(Code.USAGE, f"row {rank} of an order has the type {type(row).__name__}", help=_HELP)
+        raise fail(Code.USAGE, f"row {rank} of an order has type {type(row).__name__}", help=_HELP)
     cells = ["" if cell is None else real(str(cell)).strip() for cell in row]
     if odd := next((cell for cell in cells if "\n" in cell or len(cell) > 200), None):
         raise fail(Code.USAGE, f"row {rank} of an order contains {odd[:40]!r}, which is not an action", help=_HELP)

@@ -104,7 +104,7 @@ def costs(value: object) -> Costs:
         case Mapping():
             given = {str(name): _cost(name, cost) for name, cost in value.items()}
             return values.of_costs(Costs, given)
-    raise Not(value, "costs: a text such as 'F=1,B=2', a dict, a Path of a TOML file, or Costs")
+    raise Not(value, "costs: a string such as 'F=1,B=2', a dict, the Path of a TOML file, or Costs")
 
 
 def _cost(name: object, cost: object) -> Cost:
@@ -151,4 +151,4 @@ def _require_known(command: str, target: object, names: Sequence[str], own: Iter
     known = parameters_of(sources.source(target))
     for name, meant in near.items():
         if known and name not in known:
-            raise fail(Code.USAGE, f"{command} has no keyword {name}", help=f"did you mean `{meant}`?")
+            raise fail(Code.USAGE, f"{command} takes no keyword {name}", help=f"did you mean `{meant}`?")

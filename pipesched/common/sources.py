@@ -69,7 +69,7 @@ def source(target: object) -> Source:
         return read(fsdecode(target))
     made = None if target is None else written(target)
     if made is None:
-        help = "give a name, a path, a text of .ps, a Source, an order, or what load() returns"
+        help = "give a name, a path, .ps text, a Source, an order, or the result of load()"
         raise fail(Code.USAGE, f"a value of type {type(target).__name__} is not a schedule", help=help)
     return made
 

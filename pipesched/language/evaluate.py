@@ -168,7 +168,7 @@ def parameters_of(checked: Checked, given: Mapping[str, Value], names: Names, ma
             value = _list(declared, names.number(declared.size), value, max_ops, name in given)
         elif isinstance(value, tuple):
             message = f"parameter `{name}` is one number, but {len(value)} were given"
-            raise fail(Code.LIST, message, help="one size at a time, or declare a list: `name[m]`")
+            raise fail(Code.LIST, message, help="give one size at a time, or declare a list: `name[m]`")
         values[name] = names[name] = value
     return values
 

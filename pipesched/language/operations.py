@@ -270,11 +270,11 @@ class Emitter:
     def _no_chunk(self, op: str, chunk: int | None, said: str = "") -> Halt:
         count = len(self.chunks)
         if chunk is None and count:
-            message = f"rank {self.rank} holds {count} chunks: which one is this {op} of?"
+            message = f"rank {self.rank} holds {count} chunks: which one is this {op} for?"
             return Halt(Code.AMBIGUOUS_CHUNK, message, "names no chunk", f"write {op}[0] … {op}[{count - 1}]")
         chunk = chunk or 0
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks {interval(0, count)}"
-        bare = f"a rank with one stage needs none: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
+        bare = f"a rank with one stage needs no number: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
         help = bare if count == 1 else f"use {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
         return Halt(Code.CHUNK, message, "the rank does not have this chunk", f"chunks count from 0; {help}")
@@ -293,7 +293,7 @@ class Emitter:
         if op in OLDEST:
             of = OLDEST[op].name
             message = f"{here}: every {of} of stage {stage} so far already has its {name}"
-            return Halt(Code.PAST_THE_END, message, label, f"an {of} comes first, and one {name} for each")
+            return Halt(Code.PAST_THE_END, message, label, f"write one {name} for each {of}, after it")
         message = f"{here}: all microbatches {self._runs(chunk or 0)} of stage {stage} already have their {name}"
-        help = "check the bounds of the loops: they request more operations than the number of microbatches"
+        help = "check the bounds of the loops: they request more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)

@@ -86,7 +86,7 @@ def _refuse_large(source: Source, words: int) -> None:
             here = Label(source.span(start, end), f"word {words + 1:,}")
             raise fail(Code.TOO_MANY_OPERATIONS, message, here, help=_FEWER)
         if depth > NESTED:
-            here = Label(source.span(start, end), f"this bracket is at level {NESTED + 1}")
+            here = Label(source.span(start, end), f"this bracket is at nesting level {NESTED + 1}")
             help = "name inner expressions with `let`; a schedule needs no more than a few nested blocks"
             raise fail(Code.NESTING, f"brackets are nested more than {NESTED} deep", here, help=help)
 
@@ -98,7 +98,7 @@ def _refuse_steering(source: Source) -> None:
         point = f"U+{ord(found.group()):04X}"
         message = f"the file contains the invisible control character {point}"
         here = Label(source.span(found.start(), found.end()), point)
-        raise fail(Code.CHARACTER, message, here, help="remove it, even in comments and documentation")
+        raise fail(Code.CHARACTER, message, here, help="remove it; it is not allowed even in a comment")
 
 
 def _refuse_deep(tree: ast.File) -> None:

@@ -206,7 +206,7 @@ def _require_families(routes: list[Route]) -> None:
         own, first = counts[name], counts[route.name]
         if route.member and (odd := sorted(r for r in own | first if r is not None and own[r] != first[r])):
             message = f"rank {odd[0]} has {own[odd[0]]} stages of route {name}, and {first[odd[0]]} of {route.name}"
-            help = "give each rank equally many stages of every member, or place stages with `for microbatch i in`"
+            help = "give each rank as many stages of each member, or place stages with `for microbatch i in`"
             raise _wrong(message, route.span, "F[k] would not belong to member k there", help, Code.ROUTES)
 
 

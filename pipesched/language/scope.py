@@ -79,7 +79,7 @@ class Scope:
         if found := self.names.get(name.id):
             return found
         if name.id == self.defining:
-            message, help = f"`{name.id}` is defined by itself", _NO_RECURSION
+            message, help = f"`{name.id}` is defined in terms of itself", _NO_RECURSION
             self.report(Code.RECURSION, message, name.span, "it is defined only later", help)
         elif not self.full:
             help = self.there or "names are visible only after their definition"

@@ -75,13 +75,13 @@ def check_file(file: ast.File) -> Checked:
     """Check names and types, and compile.
 
     Raises:
-        PipeschedError: PS2xx, everything that is wrong at every size; PS103, an expression nests too deep.
+        PipeschedError: PS2xx: everything that is wrong at every size; PS103: an expression is nested too deeply.
     """
     try:
         return _Checker(file).run()
     except RecursionError:
         here, help = Label(file.name.span, "in this schedule"), "name its parts with `let`"
-        raise fail(Code.NESTING, "an expression nests too deep", here, help=help) from None
+        raise fail(Code.NESTING, "an expression is nested too deeply", here, help=help) from None
 
 
 @dataclass

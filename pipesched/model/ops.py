@@ -171,7 +171,7 @@ class Op(enum.IntEnum):
 COMPUTES: Final = tuple(op for op in Op if op.compute)
 COPIES: Final = tuple(op for op in COMPUTES if op.copy)
 COPIED: Final = {out: back for out in COPIES for back in COPIES if back.kind.result in out.kind.makes}
-"""The copies that free memory, each with the copy that takes it again."""
+"""The copies that free memory, each with the copy that allocates it again."""
 LETTERS: Final = "".join(op.name for op in COMPUTES)
 """One letter per kind, in the order of the table, which is also the sorting order."""
 SENDS: Final = tuple(op for op in Op if op.send)
@@ -186,11 +186,11 @@ MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes)
 OLDEST: Final = {op: MAKERS[op.result][0] for op in COMPUTES if op.kind.of == SAME}
 """The kinds that follow another kind: they take the microbatch of its oldest operation without one of this kind."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
-"""Those of these kinds that restore values for a backward; they run the last slice of a sequence first."""
+"""The kinds in `OLDEST` that restore values for a backward; they run the last slice of a sequence first."""
 HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)
-"""The kinds that free the memory of an F or take it again."""
+"""The kinds that free the memory of an F or allocate it again."""
 ADDED: Final = tuple(op for op in COMPUTES if op.kind.like)
-"""The kinds beside F, I, W and B. A file may use their letters as names."""
+"""The kinds other than F, I, W and B. A file may use their letters as names."""
 FOR_BACKWARDS: Final = tuple(x for op in ADDED for x in op.kind.makes if not MAKERS[op.result][0].backward)
 """The results for which a backward of the same stage and microbatch waits, if an operation makes them."""
 USERS: Final = {

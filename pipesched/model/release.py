@@ -82,13 +82,13 @@ def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool =
     """Return a cap per rank, from one for all or one each; None if none is given. zero: whether 0 is allowed.
 
     Raises:
-        PipeschedError: PS225, if a cap is too small, or their number is neither 1 nor the number of ranks.
+        PipeschedError: PS225: a cap is too small, or the number of caps is neither 1 nor the number of ranks.
     """
     if asked is None:
         return None
     least = min(asked, default=Fraction(0))
     if least < 0 or not (least or zero):
-        raise fail(Code.USAGE, f"a cap is {least}", help=f"a cap is {'at least 0' if zero else 'above 0'}: 4 or 5.5")
+        raise fail(Code.USAGE, f"a cap is {least}", help=f"it must be {'at least 0' if zero else 'above 0'}, e.g. 5.5")
     if len(asked) not in (1, ranks):
         raise fail(Code.USAGE, f"{len(asked)} caps for {ranks} ranks", help="give one cap, or one per rank")
     return asked * (ranks // len(asked))

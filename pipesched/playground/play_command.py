@@ -38,7 +38,7 @@ def play(**given: Any) -> int:
     if folder in (None, "", "-"):
         raise fail(Code.USAGE, "`play` writes a folder", help="-o DIR names it")
     if os.path.exists(folder) and not os.path.isdir(folder):
-        raise fail(Code.USAGE, f"{folder} is a file, and `play` writes a folder", help="name another one by -o DIR")
+        raise fail(Code.USAGE, f"{folder} is a file, and `play` writes a folder", help="choose another with -o DIR")
     played = list(gallery(given["p"] or RANKS))
     size = 0
     for name, page in pages(played):

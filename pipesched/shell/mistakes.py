@@ -44,7 +44,7 @@ def require_lines(words: Sequence[str]) -> None:
     for number, word in enumerate(words, 1):
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
             found = f"the character U+{ord(at[0]):04X}, which ends a line or controls a terminal"
-            message = f"word {number} of the command line has {found}"
+            message = f"word {number} of the command line contains {found}"
             raise mistake(message, "remove it; rename a file with such a name first")
 
 

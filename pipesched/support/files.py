@@ -71,7 +71,7 @@ def text(blocks: Iterable[bytes]) -> bytes:
         for block in itertools.chain(blocks, [b""]):
             made += block
             if len(made) > LARGEST:
-                raise NotText(f"holds more than {LARGEST // 2**20} MiB, more than any schedule needs")
+                raise NotText(f"is larger than {LARGEST // 2**20} MiB, more than any schedule needs")
             if "\0" in decoder.decode(block, final=not block):
                 raise NotText("is not text")
     except UnicodeDecodeError:

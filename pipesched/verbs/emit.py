@@ -50,7 +50,7 @@ class Emission:
         if self.order is None:
             return []
         if by_rank and target.torch:
-            return ["torch reads one file with a row per rank, on every node: these files are for people"]
+            return ["on every node torch reads one file with a row per rank; these files are only for people to read"]
         return writer(self.target).settings(self.order, files[0] if files else f"FILE{target.ending}", self.version)
 
     def to_json(self, files: Sequence[str] = (), *, by_rank: bool = False) -> dict[str, object]:

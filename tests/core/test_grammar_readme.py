@@ -64,7 +64,7 @@ def test_every_word_of_the_language_is_shown() -> None:
     soft = set(re.findall(r'"(\w+)"', names))
     text = README.read_text("utf-8")
     listed = re.search(
-        r"These words are reserved:(.*?)\. The following are keywords (.*?)\.\s+You may use", text, re.DOTALL
+        r"These words are reserved:(.*?)\. The following are keywords (.*?)\.\s+Any other", text, re.DOTALL
     )
     assert listed is not None
     assert set(re.findall(r"`(\w+)`", listed[1])) == words - soft

@@ -58,7 +58,7 @@ def test_an_error_has_place_and_remedy() -> None:
 )
 def test_an_unknown_keyword_has_the_nearest_one(given: dict[str, object], said: str) -> None:
     """PS225 is reported; the keyword is not taken for a parameter of the schedule."""
-    with pytest.raises(PipeschedError, match="has no keyword") as found:
+    with pytest.raises(PipeschedError, match="takes no keyword") as found:
         pipesched.verify("1f1b", p=4, **given)  # type: ignore[arg-type]
     assert found.value.diagnostics[0].help == f"did you mean {said}?"
     own = TEXT.replace("a(p,", f"a(p, {next(iter(given))} = 1,")

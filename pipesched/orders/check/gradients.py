@@ -59,7 +59,7 @@ def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
     for key, more in limited(keys.tolist()):
         stage, rank = divmod(key, program.ranks)
         last, m = int(done[key]), program.placement.microbatches
-        stay = f"stay {m} times too large" if m > 1 else "are summed over no data-parallel copies"
+        stay = f"stay {m} times too large" if m > 1 else "are not summed over data-parallel copies"
         yield Diagnostic(
             OrdersCode.NO_REDUCTION,
             f"stage {stage} has no REDUCE_GRAD on rank {rank}: its gradients {stay}",
@@ -76,7 +76,7 @@ def _elsewhere(program: Program, found: Ints) -> Iterator[Diagnostic]:
             CheckCode.WRONG_RANK,
             f"rank {rank} reduces the gradients of stage {stage}, which "
             + ("is frozen" if stage in program.placement.frozen else "has no backward there"),
-            (label(program, index, f"rank has no gradient of stage {stage}"),),
+            (label(program, index, f"this rank has no gradient of stage {stage}"),),
             notes(more),
         )
 

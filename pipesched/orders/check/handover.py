@@ -62,7 +62,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
             OrdersCode.NOT_RECEIVED,
-            f"{compute} needs {made} of rank {int(schedule.rank[producer])}, which has not arrived by then",
+            f"{compute} needs {made} from rank {int(schedule.rank[producer])}, which has not arrived by then",
             labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
             f"put {name} before it",

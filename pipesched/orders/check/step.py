@@ -100,7 +100,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     ]
     for (i, j), more in limited(found):
         what = f"is out of order: rank {int(program.rank[j])} syncs with the other copies in another order"
-        yield _finding(program, i, what, more, "let all copies sync in the same order", label(program, j, "in turn"))
+        yield _finding(program, i, what, more, "make all copies sync in the same order", label(program, j, "in turn"))
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
