@@ -125,7 +125,7 @@ def frameworks() -> str:
         options = "; ".join(f"`{name}` {said}" for name, said in row.options.items())
         names = ", ".join(f"`{row.name}:{name}`" for name in row.names)
         rows.append(f"| {names} | {row.title} | {', '.join(row.tried)} | {options} |")
-    return "\n".join(["| | executed is | tried with | `-D` |", "|---|---|---|---|", *rows])
+    return "\n".join(["| | executed code | tried with | `-D` |", "|---|---|---|---|", *rows])
 
 
 def others() -> str:
