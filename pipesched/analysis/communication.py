@@ -55,7 +55,7 @@ def buffered(capacity: int | None) -> Model:
     return Model("buffered", capacity)
 
 
-_MODELS = "models are strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream, async"
+_MODELS = "choose strict, buffered(k) with k >= 1 or inf, one-stream, pair-stream or async"
 
 
 def parse_model(text: str) -> Model:

@@ -143,6 +143,6 @@ def between_slices(schedule: Schedule, dependencies: Dependencies) -> Iterator[t
 
 
 _ALIKE: dict[tuple[Result, int, Result | None], list[Op]] = {}
-"""The kinds of compute, grouped by their inputs."""
+"""The kinds of compute operations, grouped by the inputs that they need."""
 for _op in COMPUTES:
     _ALIKE.setdefault((_op.result, _op.kind.of, _op.kind.own), []).append(_op)

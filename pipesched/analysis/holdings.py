@@ -118,7 +118,7 @@ def memory(
     scale = lcm(sizes.scale, small.scale)
     parts = shares * scale
     if int(abs(trained).max()) * (scale // sizes.scale) * sizes.most_whole * max(len(schedule), 1) >= 2**62:
-        raise fail(Code.COSTS, "the amounts of memory exceed 64 bits", help="use fewer digits for M and the release")
+        raise fail(Code.COSTS, "the amounts of memory exceed 64 bits", help="use fewer digits for M and the rule")
     size, stage = _amounts(schedule, sizes, scale), nearest(schedule.stage, schedule.stages)
     table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
     after = (table * keeps)[schedule.op, stage] * size
@@ -126,7 +126,7 @@ def memory(
     if len(again):
         left = np.broadcast_to(_amounts(schedule, small, scale) * shares, len(schedule))
         if (left[forward] > after[forward]).any():
-            raise fail(Code.COSTS, "cost K is above M: an F would keep more for its R than it holds", help=_SMALL)
+            raise fail(Code.COSTS, "cost K exceeds M: an F would keep more for its R than it holds", help=_SMALL)
         more = np.zeros(len(schedule), dtype=np.int64) if more is None else more
         more[forward], after[forward] = after[forward] - left[forward], left[forward]
         after[again] = -left[again]
@@ -173,7 +173,7 @@ def _largest(total: Ints, start: Ints) -> tuple[int, ...]:
 
 _HOLDS = np.array([op.kind.holds for op in COMPUTES], dtype=np.int64)
 _ADDED = [op for op in HOLDING if not op.copy and op not in MAKERS[Result.RECOMPUTED]]
-"""The kinds that hold additional memory, not memory that their F has freed."""
+"""The kinds that take new memory, as opposed to memory that the F freed."""
 _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 

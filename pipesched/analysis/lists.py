@@ -20,7 +20,7 @@ from pipesched.model.columns import PLACE, Column, Ints, fresh, places
 from pipesched.support.record import Record
 
 Waits: TypeAlias = tuple[Column, Column, Ints]
-"""The entries, the entry for which each waits (-1 for none), and the delay after the end of that entry."""
+"""Three columns: entries, the entry that each one waits for (-1 for none), and the delay after that entry ends."""
 
 
 def together(waits: Sequence[Waits]) -> Waits:

@@ -60,7 +60,7 @@ def matched(program: Program, pairing: Pairing) -> bool:
 _RESULTS = 2 * len(Result)
 _RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op], dtype=np.int16)
 _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op], dtype=np.int16) + _RESULT
-"""For each kind of message, the sum of two terms: one for its result (or the shape of it), one for its producer."""
+"""By kind of message: a term for the result (or the result's shape) plus a term for the producer."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
@@ -98,7 +98,7 @@ def _peers(program: Program) -> Iterator[Diagnostic]:
         elif x.peer < 0:
             neighbour = x.stage + x.op.kind.of
             what, why = f"{x} has no peer: no rank runs stage {neighbour}", "waits forever"
-            help = "the first stage does not receive an activation, nor the last stage a gradient; check the stage"
+            help = "the first stage receives no activation and the last stage no gradient; check the stage number"
         else:
             what, why = f"{x} names rank {x.peer}; ranks are {interval(0, program.ranks)}", "no such rank"
             help = "check the placement"
@@ -141,7 +141,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
         yield Diagnostic(
             CheckCode.UNMATCHED,
             message,
-            (label(program, i, "waits forever for its other end"),),
+            (label(program, i, "waits forever, since the other end is missing"),),
             notes(more),
             f"add the {other} on rank {x.peer}",
         )
@@ -171,6 +171,6 @@ def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
                 label(program, receive, f"gets {_name(program, send)} instead of {_name(program, receive)}"),
                 label(program, send, "the message that arrives instead is sent here"),
             ),
-            notes("messages of a channel arrive in the order in which they were sent, and have no tags", more),
-            "receive on each channel in the order of the sends; if the shapes are equal, no runtime notices the mix-up",
+            notes("messages on a channel have no tags and arrive in the order in which they were sent", more),
+            "receive on each channel in the order of the sends; no runtime detects the mix-up if the shapes are equal",
         )

@@ -32,7 +32,7 @@ REQUIRED = {
     Op.W: "its weights get no gradient",
     Op.I: "the stages before it get no gradient",
 }
-"""For each kind that every stage and microbatch needs, itself or as parts: the consequence if it is missing."""
+"""By kind that every stage and microbatch must run, whole or in parts: the consequence if it is missing."""
 
 LISTED = 8  # most microbatches that a message names
 

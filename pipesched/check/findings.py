@@ -48,7 +48,7 @@ def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterato
         first.setdefault(at, []).append(mistake)
     least = "at least " if len(found) > LOOKED_AT else ""
     for together, more in limited(list(first.values())):
-        others = f"and {least}{len(together) - 1} more of this statement" if together[1:] else ""
+        others = f"and {least}{len(together) - 1} more from this statement" if together[1:] else ""
         yield together[0], "; ".join(notes(others, more))
 
 

@@ -45,7 +45,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
     ),
     Check("every rank has work", ("PS902",), Lazy("check.complete:check_placement")),
 )
-"""The checks of the order of compute. Extensions may explain their findings by hints."""
+"""The checks of the compute order. Extensions may explain their findings by hints."""
 
 PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
     Check(

@@ -24,7 +24,7 @@ from pipesched.schedule_analysis import Analysis
 from pipesched.views import tables
 
 MANIFEST = Path(__file__).with_name("library.txt")
-"""The parameters of the library's schedules, and their placements (none if none of their orders can be an answer).
+"""Parameters of the library's schedules, and their placements (none if no order of the schedule can be an answer).
 `python -m tests.optimizer.test_library` writes it.
 """
 _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the question, and all rows
@@ -65,7 +65,7 @@ class Known:
         if orders is not None and instance.placement.frozen:
             schedule = convert.to_schedule(problem, orders, name)  # without operations that frozen stages lack
         made = Analysis(schedule, instance.costs, instance.release)
-        assert made.idle is not None, "its compute orders wait for each other"
+        assert made.idle is not None, "its compute orders wait for each other in a cycle"
         peaks = made.memory.peak
         fits = all(peak <= cap for peak, cap in zip(peaks, instance.caps or peaks, strict=True))
         joined = bool(schedule.joined.any())

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _LEFT = 500_000  # steps left after an interrupt
 _STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 30, 2
-"""Steps to start, and for an answer: in any case, for each operation, and for each operation and frame of a span."""
+"""Steps to start; and steps to build an answer: fixed, per operation, and per operation and frame (for the span)."""
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only for comparison: their number, and their operations

@@ -63,7 +63,7 @@ class Room:
     def note(self) -> str:
         """A sentence that explains how the caps follow from the bytes."""
         share = percent(-self.release.at_input)
-        split = "" if self.release.at_input >= 0 else f", and at most {share} of that more from I to W"
+        split = "" if self.release.at_input >= 0 else f", plus at most {share} of that between I and W"
         return (
             f"the cap is in bytes: activations have {self._left}, and one microbatch keeps {gigabytes(self.one)} on "
             f"most stages{split}; both are rounded to the safe side, so an order just over these caps may fit"
@@ -157,7 +157,7 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
     over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
-        message = f"parameters, gradients and optimizer by themselves exceed the cap: {', '.join(over[:_SHOWN])}{more}"
+        message = f"parameters, gradients and optimizer states alone exceed the cap: {', '.join(over[:_SHOWN])}{more}"
         help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher ZeRO stage") + ", or a higher cap"
         raise PipeschedError([Diagnostic(OptimizerCode.STATES_OVER_CAP, message, help=help)])
 

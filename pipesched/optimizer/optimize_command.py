@@ -41,12 +41,12 @@ OPTIMIZE = (
     replace(COST, help="Costs of F, I, W, B, FB, C, M [default: 1, B 2, C 0; F and B given: I = W = B / 2]."),
     COSTS,
     RELEASE,
-    Option("partition", layers, "Also decide the layers of each stage, of this total.", "LAYERS|model"),
+    Option("partition", layers, "Also decide how to split this number of layers among the stages.", "LAYERS|model"),
     Option("embedding", values.exact, "With --partition: work of the embedding on the first stage, in layers.", "X"),
     Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
     Option(
-        "recompute", stages, ("Also decide R: for any F, for whole stages, or for these stages."), "any|stages|0,1,.."
+        "recompute", stages, ("Also decide the R: for any F, whole stages, or these stages."), "any|stages|0,1,.."
     ),
     Option(
         "front",
@@ -57,7 +57,7 @@ OPTIMIZE = (
     ),
     Option("lost", whole, "Order the remaining ranks if this rank is lost.", "RANK"),
     Option("pipelines", whole, "With --lost: number of pipelines that train the model.", "N"),
-    Option("jitter", deviation, "Among equally short orders, prefer a low p95 if times vary by this.", "X%"),
+    Option("jitter", deviation, "Among equally short orders, prefer a low p95 makespan if times vary by X%.", "X%"),
     Option("objective", choices=("makespan", "span"), default="makespan"),
     Option("backward", None, "Split backwards into I and W, or not [default: split].", choices=("split", "fused")),
     Option("all_m", flag, "Find one schedule for every number of microbatches.", default=False),
@@ -66,9 +66,9 @@ OPTIMIZE = (
     Option("seed", whole, "Seed of random choices.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
     Option("certify", flag, "Spend up to another minute on proving an engine's refutation.", default=False),
-    Option("confirm", flag, "Also decide with Z3, even if that takes long.", default=False),
+    Option("confirm", flag, "Also decide with Z3, even if it takes long.", default=False),
     Option("proof", text, "Write the proof to PATH.cnf and PATH.lrat, for other checkers.", "PATH"),
-    Option("require_proof", flag, "Exit with 3 unless it is proved optimal.", terminal=True),
+    Option("require_proof", flag, "Exit with status 3 unless the schedule is proved optimal.", terminal=True),
     Option("plot", text, "Plot the bubble over a range of caps.", "OUT.svg", terminal=True),
     VERBOSE,
     *results("optimum.schema.json"),
@@ -132,13 +132,13 @@ def _folder(path: str | None) -> str | None:
     """Return the folder of -o, created if absent; None for a file. Raises PS225 for a .ps file, or if it fails."""
     if path and path.endswith(".ps"):
         message = f"{path} can hold only one schedule, but each cap has its own"
-        raise fail(Code.USAGE, message, help="-o DIR/ writes all of them; or name a .json or .txt file")
+        raise fail(Code.USAGE, message, help="write all of them with -o DIR/, or name a .json or .txt file")
     if not path or not (path.endswith("/") or os.path.isdir(path)):
         return None
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise fail(Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another folder by -o DIR/") from None
+        raise fail(Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another with -o DIR/") from None
     return path
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 COUNTS = frozenset(
     ("layers", "microbatches", "placement", "proofs", "rank", "ranks", "route", "stage", "step", "taken")
 )
-"""The entries of a certificate that are always integers."""
+"""The certificate entries that are always integers."""
 
 _COLORS = {PROVED: "32", FOUND: "33", NOTHING: "33", INFEASIBLE: "31"}
 _SHOWN = 8  # most ranks of a list that are printed; longer lists are cut in the middle
@@ -293,7 +293,7 @@ class Optimum:
 
 
 Ask: TypeAlias = "Callable[[Request, Meter], Optimum]"
-"""Answers a request before a meter is late."""
+"""A function that answers a request within the limit of a meter."""
 
 
 def bound_by(state: State) -> str:
@@ -307,7 +307,7 @@ def bound_by(state: State) -> str:
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded not in (None, instance.caps) and instance.asked is None:
-        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: activations come only in such amounts")
+        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: memory is held only in such amounts")
     return tuple(notes)
 
 
@@ -324,7 +324,7 @@ def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
     For a schedule for every m, the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
     """
     spent, rule, costs = made.idle, _rule(instance.release), instance.scalar_costs
-    assert spent is not None, "its orders wait for each other"
+    assert spent is not None, "its orders wait for each other in a cycle"
     held = [] if rule is None else [f"peak == {_quotient(max(made.memory.peak))}{rule}"]
     if costs is None:
         return held

@@ -179,7 +179,7 @@ def require_costs(loaded: Loaded) -> None:
     """
     for item in loaded.unit.checked.items(ast.Parts) if loaded.unit else ():
         message = f"{OPTIMIZER.title} cannot {OPTIMIZER.verb} {loaded.schedule.name}: its times follow from parts"
-        help = "write them as `costs`; `pipesched verify` prints the times that follow"
+        help = "write them as `costs`; `pipesched verify` prints these times"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, Label(item.span, "parts of a slot"), help=help)
 
 

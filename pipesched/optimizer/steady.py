@@ -63,7 +63,7 @@ class Steady:
         figures = [self._drawn(first, LAST), self._drawn(best, LAST)]
         if figures[1][1] >= figures[0][1]:
             best, figures = first, figures[:1]
-        told = [f"p50 {self._said(p50)}, p95 {self._said(p95)}" for p50, p95 in figures]
+        told = [f"median {self._said(p50)}, p95 {self._said(p95)}" for p50, p95 in figures]
         before = f"; the first order found: {told[0]}" if len(told) > 1 else ""
         return best, f"jitter {percent(self.share)}, {LAST:,} draws: {told[-1]}{before}"
 

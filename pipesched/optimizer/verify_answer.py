@@ -70,7 +70,7 @@ def verify(source: Source, options: Options) -> Report:
     aside = (*NOT_JUDGED, *as_asked(terms))
     if (memory := report.parts.memory) is not None and answer.asked and options.of(Workload).model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
-        said = f"within the cap of {asked}, in activations, rounded up; --model counts bytes"
+        said = f"within the cap of {asked}, counted in activations, rounded up; use --model to count bytes"
         report = replace(report, parts=replace(report.parts, memory=replace(memory, instead=said)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
@@ -110,7 +110,7 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
     if len(schedule) // schedule.microbatches * asked <= options.max_ops:
         return ""
     best = "and no schedule is shorter" if verdict.everywhere else "at most"
-    why = "copies of the repeating part, by the certificate; the file is not expanded at this size"
+    why = "the certificate repeats a part of the schedule; the file itself is not expanded at this size"
     return f"at m={asked:,}: {verdict.objective} {verdict.unit.text(value)}, {best}: {why}"
 
 
@@ -132,7 +132,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
         raise fail(
             Code.TOO_MANY_OPERATIONS,
             message,
-            help=(f"--max-ops raises the limit; an operation of an answer counts as {FOLLOWED}"),
+            help=(f"--max-ops raises the limit; each operation of an answer counts as {FOLLOWED}"),
         )
     if answer.certificate.get("backward") != OWN:
         _require_searched(own.schedule, answer)
@@ -183,7 +183,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
         wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule has no program"
         if wrong:
             raise fail(
-                OptimizerCode.EVERY, f"it is not for every m: {wrong}", help="optimize again; this file proves nothing"
+                OptimizerCode.EVERY, f"it fails for some m: {wrong}", help="optimize again; this file proves nothing"
             )
         return [loaded.schedule for loaded in made]
 

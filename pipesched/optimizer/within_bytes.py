@@ -56,7 +56,7 @@ def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
             return _within(found, checked, request)
         spent = request.aside or set_aside(model, found.instance.placement)
         request = replace(request, aside=tuple(map(add, spent, over)))
-    message = f"{_TRIES} orders within the caps held more bytes of messages than fit"
+    message = f"all {_TRIES} orders found within the caps held more bytes of messages than fit"
     raise fail(OptimizerCode.NO_ROOM, message, help=_MORE)
 
 

@@ -107,7 +107,7 @@ def test_a_mistake_of_a_statement_is_told_once(body: str, code: str, times: int)
     report = pipesched.verify(pipesched.Source("t.ps", MINE.format(body)), p=2, m=6)
     (found, *others) = [x for x in report.diagnostics if x.code == code]
     assert all(x.help != found.help for x in others)
-    assert f"and {times - 1} more of this statement" in found.notes
+    assert f"and {times - 1} more from this statement" in found.notes
 
 
 def test_operations_of_no_statement_are_told_one_by_one() -> None:

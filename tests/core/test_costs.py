@@ -265,7 +265,7 @@ def test_costs_beyond_what_is_counted_are_refused() -> None:
         assert (found.code, found.message) == ("PS222", "the times exceed 64 bits")
     text = pipesched.Source("-", "rank 0: F0.0 R0.0 B0.0\n")
     (found,) = pipesched.verify(text, costs="M=1,K=2").diagnostics
-    assert found.code == "PS222" and "cost K is above M" in found.message
+    assert found.code == "PS222" and "cost K exceeds M" in found.message
 
 
 def test_times_of_computes_scale_and_others_do_not() -> None:

@@ -240,7 +240,7 @@ def test_what_pairs_cannot_be_decided_for(wrong: Json) -> None:
     [
         ({"costs": "K=1"}, "PS716", "an F of stage 0 keeps K, which equals its M"),
         ({"costs": "K=[1,0]", "recompute": "0"}, "PS716", "an F of stage 0 keeps K"),
-        ({"costs": "K=[2,0]"}, "PS222", "cost K is above M"),
+        ({"costs": "K=[2,0]"}, "PS222", "cost K exceeds M"),
         ({"costs": "R=0"}, "PS716", "take time"),
         ({"release": "I"}, "PS716", "memory freed at W"),
         ({"recompute": "2"}, "PS716", "stage 2 does not exist"),

@@ -49,7 +49,7 @@ def asked(given: Given) -> Asked | None:
         return None
     for name, why in (
         ("all_m", "a partition needs a single m"),
-        ("proof", "the answer of a partition contains its proof: -o answer.json"),
+        ("proof", "the answer for a partition contains the proof: write it with -o answer.json"),
     ):
         if given.get(name):
             raise fail(Code.USAGE, f"--partition contradicts --{name.replace('_', '-')}: {why}")
@@ -103,7 +103,7 @@ def lost(given: Given) -> tuple[int, int] | None:
         raise fail(Code.USAGE, f"--lost contradicts --{option}", help=f"leave out --lost, or --{option}")
     if pipelines is not None and pipelines < 1:
         raise fail(
-            Code.USAGE, f"{pipelines} pipelines", help="give the number of pipelines that train one model, at least 1"
+            Code.USAGE, f"{pipelines} pipelines", help="give the number of pipelines that train the model, at least 1"
         )
     return rank, pipelines or 1
 

@@ -110,7 +110,7 @@ def _partition(given: Entries, terms: Terms) -> Partition:
     layers, stages = given.whole("layers"), terms.placement.stages
     taken = _choice(given)
     if not stages <= layers <= _MOST_LAYERS or len(taken) != stages or min(taken) < 1 or sum(taken) != layers:
-        raise Unreadable("its split does not give every stage a layer, or does not add up to its layers")
+        raise Unreadable("its split leaves a stage without layers, or does not add up to the number of layers")
     if terms.placement.routes > 1 or terms.placement.frozen or not terms.placement.chain:
         raise Unreadable("a partition requires a single route of trained stages in a chain")
     loads = [_load(given, name, terms) for name in ("layer", "first", "last")]

@@ -87,7 +87,7 @@ def parts_of(column: Callable[[Split], Sequence[Fraction]], layers: int, stages:
         if any(abs(a - b) > (n + 1) * grain for a, b, n in zip(told, found, split, strict=True)):
             raise fail(
                 OptimizerCode.DECISION,
-                "the model's layers are not alike, so a stage does not cost the sum of its layers",
+                "the model's layers differ, so the cost of a stage is not the sum of its layers' costs",
                 help="give the loads as numbers: --partition LAYERS --cost F=..,I=..,W=.. --head X --embedding X",
             )
     return made

@@ -57,7 +57,7 @@ class Lost:
         peers = [*map(str, self.peers)]
         peers = [*peers[:4], "…", peers[-1]] if len(peers) > 8 else peers
         on = f"rank{'s'[: len(peers) > 1]} {', '.join(peers)}"
-        lower = f"; a rank after {self.rank} is one lower in the schedule" if self.rank + 1 < self.ranks else ""
+        lower = f"; in the schedule, ranks after {self.rank} are one lower" if self.rank + 1 < self.ranks else ""
         lines = [f"without rank {self.rank}: its {self.moved} F and their backwards run on {on}{lower}"]
         if before and makespan is not None:
             lines.append(
@@ -68,7 +68,7 @@ class Lost:
         most, cap = shown(max(self.peak, default=Fraction(0))), "none" if caps is None else shown(max(caps))
         ranks = self.whole.instance.placement.ranks
         share = f"1/{ranks} of the model" if ranks > 1 else "the model"
-        return [*lines, f"peak {most} of cap {cap} in microbatches through {share}, as with all ranks"]
+        return [*lines, f"peak {most}, cap {cap}, in microbatches through {share}: the same unit as with all ranks"]
 
     def to_json(self, makespan: Fraction | None) -> dict[str, object]:
         """Return the entry `lost` of an answer."""

@@ -25,9 +25,9 @@ from pipesched.optimizer.proof.ranks import too_busy
 from pipesched.optimizer.verdict import Verdict
 
 STEPS = 4_000_000
-"""Largest number of steps of `ranks` for one alternative."""
+"""Limit on the steps that `ranks` may take for one alternative."""
 RANKED, LISTED = 200, 3_000
-"""Largest number of alternatives that `ranks` or a proof refutes, and that are examined one by one."""
+"""Limits on the alternatives that are refuted by `ranks` or a proof, and that are examined one by one."""
 
 
 @dataclass(frozen=True)

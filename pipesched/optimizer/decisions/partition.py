@@ -37,7 +37,7 @@ from pipesched.model.numbers import plain
 from pipesched.optimizer.verdict import Terms
 
 MOST = 50_000
-"""Largest number of listed splits; the bound of their common prefix stands for the others."""
+"""Limit on the listed splits; all other splits are covered by the bound of a common prefix."""
 
 ENDLESS = 2**20
 

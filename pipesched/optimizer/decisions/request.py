@@ -46,7 +46,7 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
             fits; PS716, there is nothing to decide.
     """
     if request.source is not None:
-        help = "omit the schedule and give its placement: `--placement FILE`, with the sizes"
+        help = "omit the schedule; give its placement with `--placement FILE`, and the sizes"
         raise fail(Code.USAGE, "a partition changes the costs of stages, so no schedule can be given", help=help)
     placement = placement_at(request.placement, sizes_of(request.placement, request.parameters))
 

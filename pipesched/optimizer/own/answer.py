@@ -66,7 +66,7 @@ def only_by_order(request: Request) -> Loaded | None:
         if not terms.not_covered:
             return None
     for what in _not_decided(request):
-        message = f"for {schedule.name} only the order of its own operations is decided, without {what}"
+        message = f"{schedule.name}: only the order of its own operations can be decided, without {what}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
     return found
 
@@ -96,7 +96,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
     schedule, called = replace(loaded.schedule, name=request.name, title=""), loaded.schedule.name
     require_costs(loaded)
     if request.fused is not None:
-        message = f"for {called} only the order of its own operations is decided"
+        message = f"{called}: only the order of its own operations can be decided"
         raise fail(Code.USAGE, message, help="leave out --backward")
     if len(schedule) > _MOST:
         message = f"{len(schedule):,} operations of {called}; the limit is {_MOST:,}"
@@ -122,7 +122,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
             instance, impossible=bool(search.impossible), reason=why, least=lower, least_by="the longest path"
         )
     stopped = stopped or request.limits.reached
-    said = [f"only the order of the operations of {called} is decided"]
+    said = [f"only the order of {called}'s own operations was decided"]
     if search.given is not None and search.given > search.value:
         value = instance.costs.unit.text(Fraction(search.given, made.ticks.scale))
         said.append(f"in the order of {called}, the {request.objective} is {value}")

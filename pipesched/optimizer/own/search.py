@@ -31,7 +31,7 @@ _PATIENCE = 400  # moves without a better order, per rank, after which the searc
 
 
 Block: TypeAlias = tuple[int, int, int]
-"""A rank, the position of its first slot, and the position after its last one."""
+"""A block: its rank, the position of its first slot, and the position after its last slot."""
 
 
 class Listing:

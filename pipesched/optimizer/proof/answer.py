@@ -22,7 +22,7 @@ from pipesched.optimizer.verdict import FOUND, Terms, Verdict
 from pipesched.schedule_analysis import Analysis
 
 NOT_JUDGED = ("bytes", "found_by", "given", "known", "lost", "notes", "reason", "seed")
-"""The entries on the search, and on schedules that the answer does not contain."""
+"""The entries about the search, and about schedules that the answer does not contain."""
 
 _TIMES = ("makespan", "span", "bubble", "span_bubble")
 _CHECKED_ELSEWHERE = ("source", "certificate")
@@ -50,7 +50,7 @@ def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterato
         if name in right and not same(value, right[name]):
             yield f"`{name}` is {_text(right[name])}, not {_text(value)}"
         elif name not in known:
-            yield f"an answer has no entry {name[:40]!r}"
+            yield f"answers have no entry {name[:40]!r}"
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
@@ -90,6 +90,6 @@ def _text(value: object) -> str:
 def _finding(message: str) -> Diagnostic:
     return Diagnostic(
         OptimizerCode.ANSWER,
-        f"the answer does not follow: {message}",
+        f"the answer does not follow from its certificate: {message}",
         help="run `pipesched optimize` again: this file is not a valid proof",
     )

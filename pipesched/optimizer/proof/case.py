@@ -98,7 +98,7 @@ def require_like(own: Case, case: Case) -> None:
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
-        raise FaultError(OptimizerCode.EVERY, f"{at} its operations have another kind")
+        raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of other kinds")
     if case.wrong:
         raise FaultError(OptimizerCode.EVERY, f"{at} it is not a schedule: {case.wrong[0].message}")
 
@@ -116,7 +116,7 @@ def words(schedule: Schedule) -> list[Word]:
             word.append(line := Line(one.op, 0, one.stage))
             if one.microbatch != seen[line]:
                 raise FaultError(
-                    OptimizerCode.EVERY, f"it does not hold for every m: microbatches change their order on rank {rank}"
+                    OptimizerCode.EVERY, f"it does not hold for every m: microbatches overtake others on rank {rank}"
                 )
             seen[line] += 1
         made.append(word)

@@ -51,7 +51,7 @@ class Entries:
     def only(self, *names: str) -> Entries:
         """Return self if there are no other entries; otherwise raise Unreadable, since no check reads other entries."""
         if unknown := sorted(set(self.entries) - set(names)):
-            raise Unreadable(f"answers of this version do not have {unknown[0][:40]!r} there")
+            raise Unreadable(f"answers of this version have no entry {unknown[0][:40]!r} there")
         return self
 
     def part(self, name: str) -> Entries:

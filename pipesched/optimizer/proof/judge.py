@@ -43,7 +43,7 @@ from pipesched.optimizer.slots import judged as pairs
 from pipesched.optimizer.verdict import Terms, Verdict, engine_name
 
 Copies: TypeAlias = Callable[[int, int], Sequence[Schedule]]
-"""(m0, K) -> schedules of m0, m0 + K and m0 + 2K; any K more microbatches add the same operations to a rank."""
+"""(m0, K) -> schedules of m0, m0 + K and m0 + 2K; every further K microbatches add the same operations to a rank."""
 
 _OF_EVERY_M = ("microbatches", "step", "value", "growth", "seam", "starts", "bound", "proof")
 
@@ -106,7 +106,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
         return Judgement((FaultError(OptimizerCode.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))
-    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, which does not lead to {said(value)} here"
+    why = f"the bound grows by {said(verdict.grown[1])} with each microbatch, which does not give {said(value)} here"
     return Judgement((), replace(verdict, value=case.value, lower=value, shown_by=why, word=""))
 
 

@@ -14,7 +14,7 @@ from pipesched.optimizer.proof.entries import Entries
 from pipesched.optimizer.verdict import Verdict
 
 DERIVED = ("verdict", "lower_bound", "gap")
-"""The entries that the checker adds; they are missing when the optimizer calls it."""
+"""The entries that the checker adds; when the optimizer calls the checker, they are still missing."""
 
 
 @dataclass(frozen=True)

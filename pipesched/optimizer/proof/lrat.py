@@ -101,7 +101,7 @@ def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Bu
             if not open:
                 break
             if len(open) > 1:
-                return f"clause {number} does not follow: of clause {hint} more than one literal is left"
+                return f"clause {number} does not follow: clause {hint} has more than one literal left"
             false.add(-open[0])
         else:
             return f"clause {number} does not follow from its hints"

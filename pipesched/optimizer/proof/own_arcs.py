@@ -21,7 +21,7 @@ from pipesched.model.ops import COMPUTES, FOR_BACKWARDS, Result
 from pipesched.model.schedule import Schedule
 
 UNKNOWN = -(2**60)
-"""A time so early that it stays before any other after adding durations."""
+"""A time so early that it precedes every other time, even after durations are added."""
 
 
 _USES_ACTIVATION = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]

@@ -32,7 +32,7 @@ from pipesched.model.ops import Op, Result
 from pipesched.optimizer.verdict import Terms
 
 UNKNOWN = -(2**62)
-"""A time in ticks so early that it stays before any other after adding durations."""
+"""A time in ticks so early that it precedes every other time, even after durations are added."""
 
 
 class Line(NamedTuple):
@@ -168,7 +168,7 @@ def floored(problem: Problem, grid: int) -> Problem:
         ValueError: the end of an operation takes memory, or grid < 1.
     """
     if grid < 1 or any(gain > 0 for line, gain in problem.gains.items() if line.op != Op.F):
-        raise ValueError("the end of an operation takes memory, or the grid is not a time")
+        raise ValueError("the end of an operation takes memory, or the grid is below one tick")
     work = {line: x // grid for line, x in problem.work.items()}
     arcs = [(before, after, offset, message // grid) for before, after, offset, message in problem.arcs]
     return replace(problem, work=work, arcs=arcs, known={})

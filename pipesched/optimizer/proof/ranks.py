@@ -34,13 +34,13 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""Largest number of steps between counts; with more steps nothing is refuted."""
+"""Limit on the steps between counts; beyond it, nothing is refuted."""
 
 _AT_LEAST = 500  # fewest steps charged per operation
 
 
 NARROW = 2_000_000
-"""Largest number of steps of `narrow`."""
+"""Limit on the steps of `narrow`."""
 
 
 class _OutOfStepsError(Exception):

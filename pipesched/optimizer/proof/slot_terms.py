@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 EACH, STAGES = "any", "stages"
-"""The choices for R: any F may run again, or all or no F of a stage. Otherwise the stages are listed."""
+"""The choices for R, besides a list of stages: any F may run again, or a stage runs all or none of its F again."""
 
 
 def _again(terms: Terms, stage: int) -> tuple[bool, ...]:
@@ -83,7 +83,7 @@ def _wrong_again(terms: Terms) -> str:
     kept = zip(terms.costs.sizes(stages), terms.costs.kept(stages).column, strict=True)
     full = [s for s, (size, small) in enumerate(kept) if small >= size]
     if len(full) == stages or any(_again(terms, s) == (True,) for s in full):
-        return f"an F of stage {full[0]} keeps K, which equals its M, so an R of it frees nothing"
+        return f"an F of stage {full[0]} keeps K, which equals its M, so recomputing it frees nothing"
     return ""
 
 

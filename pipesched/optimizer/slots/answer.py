@@ -207,7 +207,7 @@ def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
     else:
         placement, own = placement_at(request.placement, sizes_of(request.placement, request.parameters)), Costs()
     if not placement.chain:
-        help = "give the placement of a chain by --placement"
+        help = "give the placement of a chain with --placement"
         raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: slots require a chain of stages", help=help)
     instance = _instance(request, placement, own)
     asked = Question(instance)

@@ -23,7 +23,7 @@ from pipesched.optimizer.verdict import Terms
 from pipesched.schedule_analysis import Analysis
 
 Slot: TypeAlias = tuple[Stage | None, bool, Stage | None, Op | None]
-"""A `Kind` without times: the stage of its F, True if this F runs again, and the stage and kind of its other part."""
+"""A `Kind` without times: the stage of the F, True if this F runs again, and the stage and kind of the other part."""
 Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 """The slots of a schedule, by rank and start in ticks."""
 

@@ -13,9 +13,9 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 ROOM = 300  # most orders that are kept
 
 Entry: TypeAlias = tuple[int, str, Orders]
-"""A found order: its value in ticks, its name, and the order of each rank."""
+"""A candidate: its value in ticks, its name, and the order on each rank."""
 Candidate: TypeAlias = tuple[str, Orders | None]
-"""A name and orders; None instead of orders if there are no new ones, so that the caller can check the meter."""
+"""A name and orders; or None instead of orders, if there are no new ones, so that the caller can check the meter."""
 
 
 @dataclass(eq=False)

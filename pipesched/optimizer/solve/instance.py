@@ -46,14 +46,14 @@ SEARCHED = Consumer(
     OptimizerCode.NOT_OPTIMIZED,
     (Op.F, Op.I, Op.W, Op.B),
     (COPIES, EMPTY_RANKS, FORWARD_ONLY, FROZEN),
-    help="omit the schedule and give its placement: `--placement FILE`, with the sizes",
+    help="omit the schedule; give its placement with `--placement FILE`, and the sizes",
     because={},
     helps={
-        OVERLAP: "`--overlap` decides pairs too; or give only the placement: `--placement FILE`, with the sizes",
-        UNEVEN_COSTS: "give this cost as one number, or one per stage, by --cost",
+        OVERLAP: "use `--overlap` to decide pairs too, or give the placement with `--placement FILE`, and the sizes",
+        UNEVEN_COSTS: "give this cost with --cost, as one number or as one number per stage",
     },
 )
-"""Schedules for which the optimizer searches all orders on their placement, and proves lower bounds."""
+"""Schedules for which the optimizer searches all orders on the placement and proves lower bounds."""
 OPTIMIZER = replace(
     SEARCHED,
     kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),

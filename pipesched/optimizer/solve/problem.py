@@ -43,7 +43,7 @@ Orders: TypeAlias = Sequence[Sequence[int]]
 """A schedule: the operations of each rank, in order."""
 
 COLUMNS = ("op", "route", "stage", "rank", "length", "duration", "takes", "frees")
-"""The columns of a problem with an entry per sequence."""
+"""The columns of a problem that have one entry per sequence."""
 _SPAN_HELP = "use --objective makespan"
 _NEVER = np.int64(2**60)
 

@@ -149,7 +149,7 @@ def _in_frame(problem: Problem, rank: int, own: Ints, frame: int) -> list[Bound]
     busy = busiest(head, work, tail)
     made = [
         Bound(path.value, f"longest path, through rank {rank}", "path", rank, path, frame),
-        Bound(busy.value, f"work of rank {rank} from the first of it to the last", "one-machine", rank, busy, frame),
+        Bound(busy.value, f"work of rank {rank} from first to last operation", "one-machine", rank, busy, frame),
     ]
     if frame == rank and rank not in linked_ranks(problem):  # otherwise heads and tails include all of memory
         both = ends(problem, rank, found.head, found.tail)

@@ -102,13 +102,13 @@ def _prepared(question: Question, report: Callable[[int], None]) -> Answer:
     if reason := beyond(question.problem):
         return Answer("unknown", reason=reason)
     if bool((question.problem.takes > question.problem.cap[question.problem.rank]).any()):
-        return Answer("unsat", engine="ranks", reason="a single forward takes more than a cap")
+        return Answer("unsat", engine="ranks", reason="a single forward exceeds the cap of its rank")
     made = task(question)
     if made.empty:
         return Answer("unsat", engine="ranks", reason="a path is longer")
     merged = tighten(made.merged, made.links, question.bound)
     if merged is None:
-        return Answer("unsat", engine="ranks", reason="single ranks have no time for their work")
+        return Answer("unsat", engine="ranks", reason="a single rank has no time for its work")
     made = replace(made, merged=merged)
     effort = sat_engines.Effort(question.limit, report, question.seed)
     try:

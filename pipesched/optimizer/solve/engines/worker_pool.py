@@ -49,7 +49,7 @@ class Pool:
         self._queue: deque[tuple[int, Question]] = deque()
         self._done: deque[tuple[int, Answer]] = deque()
         self.steps: dict[int, int] = {}
-        """The steps so far of each question in progress, by its ticket."""
+        """The steps taken so far for each open question, by ticket."""
         self._workers: list[_Worker] = []
         try:
             self._workers += (_Worker() for _ in range(workers))

@@ -65,7 +65,7 @@ class Room:
         self.counts = [[int(problem.length[one.chain[0]]), *[0] * len(one.chain)] for one in ways]
         self.total = [0] * problem.ranks
         self.steps = 0
-        """The work of `safe` so far: entries of chains that were read."""
+        """The work that `safe` has done so far: the number of chain entries read."""
 
     def fits(self, q: int) -> bool:
         """Return True if the rank of sequence q has room for its next operation."""

@@ -38,7 +38,7 @@ SHARES = (0.1, 0.15, 0.2, 0.3)  # widths of windows, as fractions of the time
 FEWEST, MOST, WHOLE = 6, 360, 400  # operations of a window; most operations of a problem whose last window is the whole
 LIMITS = (0.03, 0.1, 0.3, 0.6)  # deterministic time of a question, by round
 LOADING, UNIT, MODELLED, SEEN = 500_000, 5_000_000, 200, 5  # a unit of CP-SAT's time
-"""Steps for the import of OR-Tools, a unit of deterministic time, and an operation inside and outside a model."""
+"""Steps to import OR-Tools, per unit of deterministic time, and per operation inside and outside a model."""
 _NONE = -(2**60)
 
 
