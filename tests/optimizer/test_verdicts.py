@@ -180,8 +180,8 @@ def test_an_answer_for_every_m_holds_where_it_is_too_large_to_be_expanded(
     value = every["value"] + Fraction(every["growth"]) * (m - every["microbatches"])
     status, report = verified(for_every_m(), tmp_path, capsys, "--m", str(m))
     assert status == 0 and report["notes"] == [
-        f"at m={m:,}: makespan {value}, and no schedule is shorter: copies of the repeating part, by the "
-        "certificate; the file is not expanded at this size"
+        f"at m={m:,}: makespan {value}, and no schedule is shorter: the certificate repeats a "
+        "part of the schedule; the file itself is not expanded at this size"
     ]
     assert verified(worded(), tmp_path, capsys, "--m", str(m))[0] != 0
 
