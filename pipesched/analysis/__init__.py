@@ -1,4 +1,4 @@
-"""Facts about schedules and programs: the modules of this folder compute on columns, and none yields a diagnostic.
+"""Facts about schedules and programs. The modules of this package compute on columns and report no diagnostics.
 
 dependencies   the operations whose results each operation needs
 timeline       the start and end of every operation

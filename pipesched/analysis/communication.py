@@ -22,7 +22,7 @@ from pipesched.extension import explained
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A communication model. `capacity` is the capacity of ``buffered``; None means unbounded."""
+    """A communication model. `capacity`: the k of ``buffered(k)``; None means unbounded."""
 
     kind: str
     capacity: int | None = None
@@ -62,7 +62,7 @@ def parse_model(text: str) -> Model:
     """Return the model with this name.
 
     Raises:
-        PipeschedError: PS225, an unknown model.
+        PipeschedError: PS225: the model is unknown.
     """
     name = text.strip().lower()
     for model in (STRICT, ONE_STREAM, PAIR_STREAM, ASYNC):

@@ -70,6 +70,6 @@ class Copies(Record):
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return `other`, with -1 for each entry on another rank or on the wrong side of its `op`."""
+    """Return `other`, with -1 where an entry is on another rank than its `op`, or on the wrong side of it."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

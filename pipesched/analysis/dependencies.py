@@ -1,4 +1,4 @@
-"""The dependencies between operations: each needs the result of another one.
+"""The dependencies between operations: each operation needs the result of another operation.
 
     F(s) <- F(s-1)      I(s), B(s) <- I(s+1) or B(s+1)      W(s) <- I(s)
     F(0) <- nothing     the last stage's I, B <- its own F
@@ -6,8 +6,8 @@
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
 and a single column. Producers on other ranks cost a message; producers on the same rank must only come earlier.
 
-If a file says which stages are read, an F has one producer per stage that it reads, and a backward one per reader of
-its stage. The nearest producer is in the column; the others are in a list of further edges, which is empty for a chain.
+If a file names the stages that are read, an F has a producer per stage that it reads, and a backward one per stage that
+reads its stage. The column has the nearest producer; the others are in a list of further edges, empty for a chain.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Edges(Record):
 
 class Dependencies(Record):
     """The producers of all operations. made: where the result of each (stage, microbatch) is first made, -1 if nowhere,
-    shape (stages * microbatches,). producer: the operation on which each one depends, -1 if there is none or it is
-    missing. crosses: whether the producer is on another rank. valid: whether stage and microbatch are in range.
-    further: additional producers, all of which exist.
+    shape (stages * microbatches,). producer: the operation that each operation depends on, -1 if it depends on none or
+    the producer is missing. crosses: whether the producer is on another rank. valid: whether the operation's stage and
+    microbatch are in range. further: additional producers, all of which exist.
     """
 
     made: Mapping[Result, Column]
@@ -59,7 +59,7 @@ class Dependencies(Record):
         known: dict[tuple[Op, ...], Ints] = {}
 
         def places(kinds: Iterable[Op]) -> Ints:
-            """Return the operations of these kinds that are in range."""
+            """Return the operations of these kinds whose stage and microbatch are in range."""
             if (some := tuple(op for op in kinds if there[op])) not in known:
                 which = among(schedule.op, some)
                 known[some] = (which if clean else which & valid).nonzero()[0]

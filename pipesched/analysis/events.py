@@ -1,9 +1,9 @@
 """A program under a communication model, as lists that wait for each other (`analysis.lists`).
 
 An instruction waits for the one before it, and some instructions wait for messages; a message waits until both of its
-ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for one of
-several alternatives, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974),
-and one run finds them.
+ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for any one of
+several, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run
+finds them.
 
     strict      an end is over when both have begun; the rank waits for it
     posted      likewise; the computes that use a receive wait for it, and the end of the list for all sends
@@ -33,10 +33,10 @@ from pipesched.model.schedule import Program
 
 
 class Events:
-    """The lists of a program: entries are its instructions, then those of queues with an order of their own.
+    """The lists of a program: its instructions, followed by the entries of queues with an order of their own.
 
-    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by end of a
-    message, the entries that begin it when they end, -1 for none. done: by end, an entry that does not end before it.
+    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by message end,
+    the entries after which it begins, -1 for none. done: by message end, an entry that ends no earlier.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Events:
 
     @property
     def ran(self) -> Bools:
-        """A mask of the entries that end, which is the same in every run; True for the entry -1."""
+        """A mask of the entries that end, the same in every run; True for the entry -1."""
         return self._run[0]
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """By rank, the instruction (from 0) that cannot end; the list's length if its end waits; -1 if none."""
+        """By rank, the instruction (from 0) that cannot end; the list's length if the list's end waits; else -1."""
         start, sends = self.program.start, np.flatnonzero(self.program.sends)
         late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
         steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)
@@ -89,7 +89,7 @@ class Events:
         return np.asarray((partner >= 0) & begun)
 
     def _communicate(self) -> None:
-        """Add all waits that are caused by messages."""
+        """Add the waits that messages cause."""
         program, ends = self.program, np.flatnonzero(self.program.sends | self.program.receives)
         blocking = program.op == Op.SYNC
         if self.model.kind == "strict":
@@ -126,7 +126,7 @@ class Events:
         return np.arange(first, first + count, dtype=PLACE)
 
     def _buffer(self, ends: Ints) -> None:
-        """Make a receive wait for its send, and a send for the receive that freed its slot, each separately."""
+        """Make each receive wait for its send, and each send for the receive that frees its buffer slot."""
         program, pairing, done = self.program, self.pairing, self.done
         if np.any(self.head[ends] != ends):
             for side in (pairing.sends, pairing.receives):
@@ -155,7 +155,7 @@ class Events:
 
 
 def heads(program: Program) -> Column:
-    """Return the instruction at which each one blocks: the first of its batch or overlap pair, or itself."""
+    """Return, by instruction, the instruction at which it blocks: the first of its batch or overlap pair, or itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:
@@ -170,8 +170,8 @@ def heads(program: Program) -> Column:
 def consumers(program: Program) -> tuple[Ints, Ints]:
     """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
 
-    Each waits for the latest end of its result, stage and microbatch before it on its rank. If stages read further
-    stages, it waits for all such ends, and sends to different stages are distinguished.
+    Each instruction waits for the latest message end before it on its rank with the same result, stage and microbatch.
+    If stages read several stages, it waits for all such ends, and sends to different stages are told apart.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)
@@ -209,10 +209,10 @@ _AWAITED = _names(  # a receive is awaited by the computes that use it, a send b
 
 
 def queues(program: Program, model: Model, head: Column) -> tuple[Ints, Bools, Ints]:
-    """Return the message ends in the order of their queues, a mask of where queues begin, and each element's first.
+    """Return the message ends in queue order, a mask of the ends that begin a queue, and the first end of each element.
 
-    There is one queue per rank and communicator, and per peer under pair-stream. An element is the part of a
-    batch in the queue, or a single message.
+    There is one queue per rank and communicator, and per peer under pair-stream. An element of a queue is a single
+    message, or the part of a batch that is in this queue.
     """
     ends = np.flatnonzero(program.sends | program.receives)
     columns = [program.communicator[ends], program.rank[ends]]

@@ -1,24 +1,25 @@
-"""Memory of a rank, from its own order: activations, and buffers of messages.
+"""The memory of a rank, derived from its own order: activations and message buffers.
 
-Activations depend only on the order of a rank's own operations, so they are a running sum over that list, exact for any
-timing. With a rule of `model.release`:
+The activations that a rank holds depend only on the order of its own operations: they are a running sum over that list,
+exact for any timing. With a rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
 F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. If no
 backward follows (on frozen stages without a trained stage before them, and in forward-only schedules), no activation is
-kept: an F frees its memory at its end. The I of another frozen stage frees everything. If the order has an R for its
-stage and microbatch, an F frees all but tK at its end, and the R takes it again at its start. An O frees everything at
-its end, host memory holds it until the L, and that L takes it again at its start. The unit is one microbatch through
-1/p of the model: an even stage counts ranks / stages, any other tM times that. Parameters, gradients of parameters,
-optimizer states and workspace are not counted. The buffers of messages are added, also by list order, without a clock:
+kept: an F frees its memory at its end. The I of another frozen stage frees everything. If an R follows for the same
+stage and microbatch, the F frees all but tK at its end, and the R takes that amount again at its start. An O frees
+everything at its end, host memory holds it until the L, and the L takes it again at its start. The unit is one
+microbatch through 1/p of the model: an even stage counts as ranks / stages, any other stage as tM times that.
+Parameters, gradients of parameters, optimizer states and workspace are not counted. Message buffers also follow list
+order, not a clock:
 
     RECV_F0  RECV_F1  F0  RECV_F2  F1  F2        received but not yet used      1 2 1 2 1 0
     F0  F1  SEND_F0  F2  SEND_F1  SEND_F2        made but not yet sent          1 2 1 2 1 0
 
-A message is used by the F, I or B of its stage and microbatch, and made by the compute after which it is sent. A
-lowering sends a message as soon as it is made and receives it as soon as it is sent, so the number of messages that a
-rank holds follows from the times of the operations.
+A message is used by the F, I or B of its stage and microbatch, and made by the compute operation after which it is
+sent. Lowering sends a message as soon as it is made and receives it as soon as it is sent, so the number of messages on
+a rank follows from the times of the operations.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from pipesched.support.record import Record
 
 
 class Memory(Record):
-    """The memory of a schedule. held: after each operation (for an F, also while it runs), in parts; a part is `part`
-    of the unit.
+    """The memory of a schedule. held: the memory after each operation (for an F, also while it runs), in parts; a part
+    is `part` of the unit.
 
-    kept: after each operation of any kind, in parts. peak_at: per rank the first operation at which the most is held,
-    -1 on a rank without operations. sizes: what an F of each stage and microbatch holds, in even stages. host: the most
-    in host memory at once, by rank, in the unit; None if nothing is offloaded.
+    kept: the memory after each operation of any kind, in parts. peak_at: by rank, the first operation at which the most
+    is held, -1 for a rank without operations. sizes: the amount that an F of each stage and microbatch holds, in even
+    stages. host: by rank, the most that host memory holds at one time, in the unit; None if nothing is offloaded.
     """
 
     schedule: Schedule
@@ -66,7 +67,7 @@ class Memory(Record):
         return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 
     def at(self, index: int) -> Fraction:
-        """Return the activations of the operation's rank after it (for an F, from its start on)."""
+        """Return the activations that the operation's rank holds after it (for an F, from its start on)."""
         return int(self.held[index]) * self.part
 
     def first_over(self, rank: int, cap: Fraction) -> int:
@@ -76,7 +77,7 @@ class Memory(Record):
         return low + int(over[0]) if len(over) else -1
 
     def live(self, index: int) -> list[tuple[int, int]]:
-        """Return (stage, microbatch) of everything held when the operation runs, oldest first."""
+        """Return the (stage, microbatch) of each activation held when the operation runs, oldest first."""
         here = slice(int(self.schedule.start[self.schedule.rank[index]]), index + 1)
         change = np.diff(self.kept[here], prepend=0)
         change[-1] += self.held[index] - self.kept[index]
@@ -89,7 +90,7 @@ class Memory(Record):
 
 @lru_cache(maxsize=64)
 def _shares(release: Release) -> tuple[int, Ints, Ints]:
-    """Return the number of parts of an activation, and how many each kind takes or frees on trained and on other
+    """Return the number of parts in an activation, and the parts that each kind takes or frees on trained and on other
     stages, both of shape (computes, 1).
     """
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
@@ -105,11 +106,11 @@ def memory(
 ) -> Memory:
     """Return the running sum of every rank; O(operations).
 
-    sizes: what one F of each stage holds, shape (S,), or of each stage and microbatch, in even stages; by default 1.
-    small: likewise, the part that a recomputed F keeps; by default nothing.
+    sizes: the amount that one F holds, by stage, shape (S,), or by stage and microbatch, in even stages; by default 1.
+    small: likewise, the amount that a recomputed F keeps; by default nothing.
 
     Raises:
-        PipeschedError: PS222, if sizes and shares are too fine or too large for sums in 64 bits.
+        PipeschedError: PS222: sizes and shares are too fine or too large for sums in 64 bits.
     """
     sizes = _grid((Fraction(1),) * schedule.stages if sizes is None else sizes)
     forward, again = _run_again(schedule)
@@ -178,7 +179,7 @@ _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the F with an R, and the R, on stages that keep anything."""
+    """Return the F that run again and their R, on stages that keep anything."""
     if not schedule.has(MAKERS[Result.RECOMPUTED]):
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -187,28 +188,28 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def _kept_of(schedule: Schedule) -> Bools:
-    """Return a mask of the operations in range whose stage keeps anything."""
+    """Return a mask of the operations that are in range and whose stage keeps anything."""
     stage, microbatch = schedule.stage, schedule.microbatch
     inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
 
 
 class InHand(Record):
-    """For each rank, the largest number of messages held, and the first instruction that reaches it, or -1."""
+    """By rank, the largest number of messages held, and the first instruction at which it is reached, or -1."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]
 
 
 class Buffers(Record):
-    """The buffers of a program. received: not yet used. unsent: made, not yet sent."""
+    """Buffered messages of a program. received: received but not yet used. unsent: made but not yet sent."""
 
     received: InHand
     unsent: InHand
 
 
 def buffers(program: Program) -> Buffers:
-    """Return the buffers that a program needs; O(instructions). A message that is never used is held to the end."""
+    """Return the buffers that a program needs; O(instructions). A message that is never used is held until the end."""
     received, unsent = in_hand(program, np.ones(len(program), dtype=np.int64))
     return Buffers(_most(program, received), _most(program, unsent))
 

@@ -1,4 +1,4 @@
-"""Work, idle time and span by rank, and the bubble: the fraction of the machine's time without computation.
+"""Work, idle time and span by rank, and the bubble: the share of the machine's time that is not spent computing.
 
     work(r)        the sum of the rank's slots
     span(r)        its last end - its first start                        span: the largest of these
@@ -30,7 +30,7 @@ from pipesched.support.record import Value
 
 
 class Idle(Value):
-    """The times of a schedule, in the user's unit; tuples have one entry per rank."""
+    """Work, span and idle times of a schedule, in the user's unit; tuples have one entry per rank."""
 
     makespan: Fraction
     spans: tuple[Fraction, ...]
@@ -82,7 +82,7 @@ def bubble(length: Fraction, work: Sequence[Fraction]) -> Fraction:
 
 
 def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
-    """Return makespan and span with their idle part, as every command prints them; the span only if it differs.
+    """Return the makespan and, if different, the span, each with its idle part, as all commands print them.
 
     ``makespan 27 = 24 work + 3 idle   bubble 11.1 % (1/9);  span 24, bubble by span 0 %``
     """

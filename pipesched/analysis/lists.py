@@ -40,10 +40,11 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 
 class Lists(Record):
-    """Lists of entries, such as the operations of each rank. cost: the cost of each entry. cut: where each list begins.
+    """Lists of entries, such as the operations of each rank. cost: the cost of each entry.
+    cut: where each list begins.
 
-    inputs: columns with the entry for which each one waits, and its delay or None; entry len(cost) ends at 0. further:
-        the other inputs of entries that wait for several.
+    inputs: columns with the entry that each entry waits for, and its delay or None; the entry len(cost) ends at 0.
+    further: the other inputs, for entries that wait for several.
     """
 
     cost: Ints
@@ -79,9 +80,9 @@ Runner: TypeAlias = Callable[[Lists], tuple[Ints, Column, Ints]]
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
-    """Return the end and the turn of every entry, -1 if it never runs, and where each list stopped.
+    """Return the end and the turn of every entry, -1 if it never runs, and the position at which each list stopped.
 
-    rounds: whether turns may be round numbers.
+    rounds: whether a turn may be the number of a round.
     """
     many = len(lists.cut) - 1 in ROUNDS and not len(lists.further[0])
     return run_rounds(lists) if rounds and many else run_events(lists)
@@ -90,8 +91,8 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    A run yields the least ends that satisfy every wait. Ends are raised from `least`, list by list, until all waits are
-    satisfied, which is fast if few entries are late; otherwise the lists are run.
+    The result is the least set of ends that satisfies every wait. Ends are raised from `least`, list by list, until all
+    waits are satisfied, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further
@@ -116,9 +117,9 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
     """Run rounds: in each, every list runs its next entry if its inputs are ready. No entry may have further inputs.
 
-    Entries of one round are independent, and the round is their turn. Some rounds are run as if no list had to wait,
-    and are undone if one had to. Entries that repeat are run all at once. If lists mostly wait for each other, so that
-    a round runs few entries, the event loop is faster and takes over.
+    The entries of one round are independent, and the number of the round is their turn. Some rounds are run as if no
+    list had to wait, and are undone if a list did have to wait. Entries that repeat are run together in one step. If
+    lists mostly wait for each other, a round runs few entries; the event loop, which is then faster, takes over.
     """
     size, steady, look = len(lists.cost), 0, STEADY
     turn, end = np.full(size, -1, dtype=PLACE), np.full(size + 1, NEVER, dtype=np.int64)
@@ -164,8 +165,8 @@ def _repeated(lists: Lists, at: Ints, end: Ints, turn: Column, steady: int) -> i
     """Run the next entries of lists that were in step for `steady` rounds, as far as they repeat earlier ones; return
     their number per list.
 
-    Entries repeat if they cost as much as those one period before, and their inputs are one period after the inputs of
-    those. Then they end one period later, if that holds for the last entries and for the inputs that have already run.
+    Entries repeat if they cost the same as the entries one period before, and their inputs are one period later too.
+    They then end one period later, if this is true of the last entries and of the inputs that have already run.
     """
     last, size, cost = lists.cut[lists.cut.searchsorted(at, side="right")], len(lists.cost), lists.cost
     need = lists.inputs[0][0][at[0] : last[0]]
@@ -194,14 +195,14 @@ def _repeated(lists: Lists, at: Ints, end: Ints, turn: Column, steady: int) -> i
 
 
 def _period(column: Column, most: int) -> int:
-    """Return the smallest distance, at most `most`, by which the first half of a column repeats; 0 without one."""
+    """Return the smallest distance up to `most` at which the first half of a column repeats, or 0 if none does."""
     half = len(column) // 2
     some = (np.flatnonzero(column[1 : min(half, most) + 1] == column[:1]) + 1).tolist()
     return next((by for by in some if np.array_equal(column[by : by + half], column[:half])), 0)
 
 
 def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
-    """Run rows with one entry per list; return the ends of the last row, NEVER if an entry waits."""
+    """Run rows of one entry per list; return the ends of the last row, with NEVER for an entry that waits."""
     inputs = [(need[entries], None if delay is None else delay[entries]) for need, delay in lists.inputs]
     for number, cost in enumerate(lists.cost[entries]):
         for need, delay in inputs:
@@ -215,7 +216,7 @@ def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
 
 
 def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """Run the event loop over entries: each list runs until it waits, and is woken by the entry for which it waits."""
+    """Run the event loop: each list runs until it waits, and is woken by the entry that it waits for."""
     size = len(lists.cost)
     end, turn = array("q", [-1]) * size, array("i", [-1]) * size
     end.append(0)  # the end of an absent input
@@ -226,7 +227,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
     nothing = np.broadcast_to(np.int64(0), size)
 
     def run(low: int, high: int) -> Iterator[int]:
-        """Run a list; yield each entry for which it waits."""
+        """Run a list; yield each entry that it waits for."""
         nonlocal clock
         now = 0
         for first in range(low, high, _STRETCH):
@@ -263,7 +264,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
-    """Return the inputs of each entry, without the first."""
+    """Return the inputs of each entry except the first one."""
     found: dict[int, list[tuple[int, int]]] = {}
     for waits in (*(_waits(*column, len(lists.cost)) for column in lists.inputs[1:]), lists.further):
         for entry, producer, delay in zip(*(column.tolist() for column in waits), strict=True):
@@ -272,6 +273,6 @@ def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
 
 
 def _waits(need: Column, delay: Ints | None, size: int) -> Waits:
-    """Return the waits of a column."""
+    """Return the waits that a column of inputs expresses."""
     at = np.flatnonzero(need < size)
     return at, need[at], np.zeros(len(at), dtype=np.int64) if delay is None else delay[at]

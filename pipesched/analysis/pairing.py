@@ -20,7 +20,7 @@ from pipesched.support.record import Record
 
 
 class Side(Record):
-    """The sends or the receives by channel, in list order."""
+    """The sends, or the receives, grouped by channel and in list order."""
 
     at: Column
     channel: Column
@@ -32,7 +32,7 @@ class Side(Record):
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
-        """Return these instructions, if their peers exist; the channel of a SYNC ignores the communicator."""
+        """Return the instructions among these whose peers exist; the channel of a SYNC ignores the communicator."""
         at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
         ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
         channel = small((communicator * ranks + source[at]) * ranks + target[at])
@@ -46,7 +46,7 @@ class Side(Record):
 
 
 class Pairing(Record):
-    """partner: the index of the other end of a send, receive or SYNC, or -1; shape (instructions,). proved: the clock
+    """partner: by send, receive or SYNC, the index of the other end, or -1; shape (instructions,). proved: the clock
     paired them, so all messages can happen in the order of their instants.
     """
 
@@ -78,10 +78,10 @@ def pair(program: Program) -> Pairing:
 
 
 def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
-    """Link the two ends of each message by their instant; return True if the clock proves that this is the pairing.
+    """Link the two ends of each message by their instant; return True if the clock proves that this pairing is correct.
 
-    The clock increases on each rank, from 0 or later, and both ends of a message have the same instant. Along a channel
-    both sides are in the order of their instants, so the i-th send and receive are linked.
+    On each rank the clock increases, starting at 0 or later, and both ends of a message have the same instant. Along a
+    channel both sides are in the order of their instants, so the i-th send and receive are linked.
     """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):

@@ -3,12 +3,12 @@
     a compute    begins when the slot before it has ended, and takes its cost
     a message    is served when it is first in its queue at both ends, takes tC, and leaves both queues
 
-Under strict the queue of a rank is its own list: a rank computes nothing while it waits for a message. Under one-stream
-and pair-stream a rank continues to compute, and waits when a compute needs a receive; the messages of one batch are
-served together. Under async a message is served as soon as both ends are posted. Under buffered(k) a send ends as soon
-as the buffer has a free place, and the message arrives tC later. The ideal timeline (`analysis.timeline`) has no
-receives to post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to host
-memory and back wait for no message (`analysis.copies`).
+Under strict, the queue of a rank is its own list, so a rank computes nothing while it waits for a message. Under
+one-stream and pair-stream, a rank keeps computing until a compute operation needs a receive; the messages of a batch
+are served together. Under async, a message is served as soon as both of its ends are posted. Under buffered(k), a send
+ends as soon as the buffer has a free slot, and the message arrives tC later. The ideal timeline (`analysis.timeline`)
+has no receives to post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to
+host memory and back wait for no message (`analysis.copies`).
 
 All of this is expressed as lists that wait for each other (`analysis.events`).
 """
@@ -33,8 +33,8 @@ def makespan(
 ) -> int:
     """Return the makespan in ticks of a program that ends under the model.
 
-    schedule, copies: the computes of the program, and their copies. ideal: their timeline, if the program has a message
-    for each of their inputs.
+    schedule, copies: the compute operations of the program, and their copies. ideal: the timeline of these operations,
+    if the program has a message for each of their inputs.
     """
     program = pairing.program
     made, compute = Events(program, model, pairing, ticks), np.flatnonzero(computes(program.op))

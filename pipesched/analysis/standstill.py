@@ -3,7 +3,7 @@
     rank 0   0F0 0F1 .. 0B0 0F2 | 0SEND_F2     waits until rank 1 reaches 1RECV_F2, queued behind 1SEND_B1
     rank 1   ..  1F0 1B0 1F1 1B1 | 1SEND_B1    waits until rank 0 reaches 0RECV_B1, queued behind 0SEND_F2
 
-All runs of a program under a model stop at the same instructions (`analysis.events`). The cycle may pass hundreds of
+All runs of a program under a model stop at the same instructions (`analysis.events`). The cycle may contain hundreds of
 messages; only its steps across ranks are shown. If compute orders wait for each other, the run stops under every model.
 """
 
@@ -31,7 +31,7 @@ NAMED = 8
 
 
 class Blocked(Value):
-    """A rank that never continues: its instruction and step, from 1; operation: its index in the schedule, or -1."""
+    """A rank that never continues: its instruction and step (from 1); operation: the index in the schedule, or -1."""
 
     rank: int
     at: str
@@ -42,10 +42,10 @@ class Blocked(Value):
 class Link(Value):
     """A step of the cycle: a rank is blocked until rank `other` reaches `until`, which is queued behind `behind`.
 
-    needs: the instruction that an operation lacks, such as its receive. direction: of the message between the two
-        ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: the rank's posted message is
-        blocked, not the rank, which may be elsewhere or finished. places: indices in a program of the rank's position,
-        its message, and `until`.
+    needs: the instruction that an operation still needs, such as its receive. direction: direction of the message
+    between the two ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: whether a posted
+    message of the rank is blocked instead of the rank, which may be elsewhere or finished. places: indices in a
+    program of the rank's position, its message, and `until`.
     """
 
     blocked: Blocked
@@ -74,10 +74,10 @@ class Link(Value):
 
 
 class Standstill(Record):
-    """A run that stops. ran: whether each operation of the schedule ends. blocked: every rank that does not, in order.
+    """A run that stops. ran: whether each operation of the schedule ends. blocked: the ranks that never end.
 
-    cycle: empty if a rank waits for a message that no rank sends or receives. model: empty if the run stops under every
-    model.
+    cycle: the steps of the cycle; empty if a rank waits for a message that no rank sends or receives. model: the name
+    of the communication model; empty if the run stops under every model.
     """
 
     model: str
@@ -96,7 +96,7 @@ class Standstill(Record):
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Each rank that waits, or has a queue that waits, in rank order; ranks of the cycle wait as in the cycle."""
+        """Each rank that waits, or whose queue waits, by rank; the ranks of the cycle wait as in the cycle."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -117,7 +117,7 @@ def together(ranks: Sequence[int]) -> str:
 
 
 def of_program(program: Program, model: Model) -> Standstill | None:
-    """Return where a program stops under a model, None if it ends; O(instructions)."""
+    """Return the point where a program stops under a model, or None if it ends; O(instructions)."""
     events = Events(program, model)
     if all(stop < 0 for stop in events.stops):
         return None
@@ -129,7 +129,7 @@ def of_program(program: Program, model: Model) -> Standstill | None:
 
 
 def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Standstill:
-    """Return where compute orders that wait for each other stop, independent of messages."""
+    """Return the point where compute orders that wait for each other stop, whatever the messages are."""
     blocked = tuple(_at(schedule, index) for index in times.stuck if index >= 0)
     links = tuple(
         Link(_at(schedule, part), int(schedule.rank[producer]), str(schedule[producer]), schedule.step(producer), -1)
@@ -139,7 +139,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """Return a shortest cycle of ranks: where each rank stopped, and the producer for which it waits."""
+    """Return a shortest cycle of ranks: the operation that each rank cannot run, and the producer that it needs."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -151,7 +151,7 @@ def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timelin
 
 
 def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
-    """Return the dependencies of a stopped run: each operation that never ran waits for itself."""
+    """Return the dependencies of a stopped run, in which each operation that never ran waits for itself."""
     never = np.flatnonzero(~ran)
     producer, crosses = dependencies.producer.copy(), dependencies.crosses | ~ran
     producer[never] = never
@@ -227,7 +227,7 @@ class _Cycle:
                 self._needs.setdefault(place, []).append(over[end])
 
     def _elements(self) -> list[list[int]]:
-        """Return the ends of each element of a queue, in order; an empty one before each queue."""
+        """Return the message ends of each queue element, in order, with an empty element before each queue."""
         if not self.events.model.queued:
             return []
         ends, begins, first = queues(self.program, self.events.model, self.events.head)
@@ -235,7 +235,7 @@ class _Cycle:
         return [x for low, high in bounds for x in [[]] * int(begins[low]) + [ends[low:high].tolist()]]
 
     def _behind(self, elements: list[list[int]]) -> Iterator[tuple[int, int]]:
-        """Yield the ends of messages that wait for others in their queue or buffer, each with one that it waits for."""
+        """Yield the message ends that wait for others in their queue or buffer, each with one of the others."""
         pairing, model = self.events.pairing, self.events.model
         if model.kind == "buffered":
             sends = np.flatnonzero(self.program.sends & (pairing.partner >= 0))
@@ -264,7 +264,7 @@ class _Cycle:
         return self._ends[node]
 
     def needs(self, node: int) -> list[int]:
-        """Return a node's prerequisites that never happen, contracted to the instructions where their ranks wait."""
+        """Return a node's prerequisites that never happen, contracted to the instructions at which their ranks wait."""
         return list(dict.fromkeys(self._needs.get(node, [])))
 
     def _rank(self, node: int) -> int:
@@ -273,7 +273,7 @@ class _Cycle:
     def links(self) -> list[Link]:
         """Return the shortest cycle of ranks.
 
-        The result is empty if ranks stopped only for partners that do not exist, or for a message to themselves.
+        The result is empty if ranks wait only for partners that do not exist or for messages to themselves.
         """
         cycle = shortest_cycle([x for x in self.standing if x >= 0], self.needs)
         cycle = [x for x in cycle if x < self.between]
@@ -300,7 +300,7 @@ class _Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """Return a rank with a queue in which `after` is before `node`; `stay` if this rank has one."""
+        """Return a rank with a queue in which `after` is before `node`; `stay`, if it has such a queue."""
         rank, head = self.program.rank, self.events.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

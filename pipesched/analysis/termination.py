@@ -2,9 +2,9 @@
 
 One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways. A *clock*
 proves that the program ends, and pairs the messages (`analysis.pairing`): messages can happen in its order. Lowering
-provides a clock; it is checked, never trusted. Without a clock, the program is run: a message completes when both of
-its ends have begun, and a rank continues when all messages of its batch have completed. Computes never block, so only
-messages are run.
+provides a clock, which is checked and never trusted. Without a clock, the program is run: a message completes when both
+of its ends have begun, and a rank continues when all messages in its batch have completed. Compute operations never
+block, so only messages are run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.support.record import Value
 
 
 class Verdicts(Value):
-    """The models by verdict, strictest first; capacity as in `least_capacity`."""
+    """The models under which a program ends or stops, strictest first; capacity: see `least_capacity`."""
 
     holds: tuple[Model, ...]
     fails: tuple[Model, ...]
@@ -31,7 +31,7 @@ class Verdicts(Value):
 
 
 def verdicts(program: Program, pairing: Pairing, asked: Model) -> Verdicts:
-    """Return the verdict under every named model and the requested one."""
+    """Return the verdict under every named model and under the requested one."""
     if holds(program, STRICT, pairing):
         models = dict.fromkeys((STRICT, buffered(1), ONE_STREAM, PAIR_STREAM, ASYNC, asked))
         return Verdicts(tuple(models), (), 0)
@@ -63,9 +63,10 @@ def holds(program: Program, model: Model, pairing: Pairing | None = None) -> boo
 
 
 def least_capacity(program: Program, pairing: Pairing | None = None) -> int | None:
-    """Return 0 if strict holds, else the least k for which buffered(k) holds, or None if no buffering helps.
+    """Return 0 if the program ends under strict, else the least k for which it ends under buffered(k); None if no k
+    helps.
 
-    The models are monotone in k, so k is doubled until it holds, then bisected: the usual small answers are found
+    Ending is monotone in k, so k is doubled until the program ends, then bisected; this finds the usual small answers
     first. O((nodes + edges) log k).
     """
     if holds(program, STRICT, pairing):
@@ -80,7 +81,7 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:
-    """Run only the messages. A rank begins one batch or single instruction after the other."""
+    """Run only the messages of a program. Each rank begins its batches and single instructions one after another."""
     head = heads(program)[ends]
     fresh = np.flatnonzero(np.diff(head, prepend=-1))
     number = np.full(len(program), -1, dtype=np.int64)

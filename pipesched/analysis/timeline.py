@@ -1,8 +1,9 @@
-"""Start and end of every operation.
+"""The start and end of every operation.
 
 A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs have
 arrived; an input from another rank arrives tC after its producer's end. Sends are asynchronous here, whatever the
-communication model of the deadlock check. An overlap pair starts when both inputs have arrived, and ends as one.
+communication model of the deadlock check. An overlap pair starts when the inputs of both parts are there, and ends as a
+whole.
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
@@ -33,9 +34,9 @@ class Timeline(Record):
     """The times of a schedule. start, end: times in ticks, shape (operations,), equal for both parts of a pair; -1 for
     operations that never run.
 
-    turn: a topological order, the turn in which each operation ran. stuck: per rank the operation that never runs, or
-    -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant at which its rank reaches
-    it.
+    turn: a topological order, the turn in which each operation ran. stuck: by rank, the operation at which it stops for
+    good, or -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant when its rank
+    reaches it.
     """
 
     start: Ints
@@ -55,10 +56,10 @@ class Timeline(Record):
 
 
 def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
-    """Return the cost of every operation in ticks; a pair's at its first part, 0 at its second part; 0 for copies.
+    """Return the cost of every operation in ticks: a pair's cost at its first part, 0 at its second part; 0 for copies.
 
     Raises:
-        PipeschedError: PS222, if costs are so large that times exceed 64 bits.
+        PipeschedError: PS222: costs are so large that times exceed 64 bits.
     """
     cost = ticks.durations(schedule.op, schedule.stage, schedule.microbatch)
     second = schedule.joined.nonzero()[0]
@@ -77,7 +78,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the costs that determine the times: of the kinds that run, of given pairs, and FB if F and B overlap."""
+    """Return the costs that determine the times: for the kinds that run, for given pairs, and FB if F and B overlap."""
     if not schedule.joined.any():
         return {key for key, some in zip(LETTERS, schedule.counts, strict=True) if some}
     count, used = np.array(schedule.counts), set()
@@ -90,7 +91,7 @@ def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
 
 
 def paired(schedule: Schedule, key: str) -> Bools:
-    """Return a mask of the second parts of overlap pairs of these two kinds."""
+    """Return a mask of the second parts in overlap pairs of these two kinds."""
     first, second = (schedule.op == Op[letter] for letter in key)
     return np.asarray(schedule.joined & second & np.roll(first, 1))
 
@@ -110,7 +111,7 @@ def entries(
 
 
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plainly: Runner = run) -> Timeline:
-    """Run the schedule once, greedily; O(operations). plainly: run without copies and further inputs."""
+    """Run the schedule once, greedily; O(operations). plainly: ignore copies and further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
     slots = schedule.slots

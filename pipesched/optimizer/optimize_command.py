@@ -45,9 +45,7 @@ OPTIMIZE = (
     Option("embedding", values.exact, "With --partition: work of the embedding on the first stage, in layers.", "X"),
     Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
-    Option(
-        "recompute", stages, ("Also decide the R: for any F, whole stages, or these stages."), "any|stages|0,1,.."
-    ),
+    Option("recompute", stages, ("Also decide the R: for any F, whole stages, or these stages."), "any|stages|0,1,.."),
     Option(
         "front",
         flag,

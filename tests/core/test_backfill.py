@@ -47,7 +47,7 @@ def test_a_moved_operation_keeps_its_origin(p: int, m: int) -> None:
     ("old", "new", "code", "said"),
     [
         ("backfill", "backfill  F[0]", "PS229", "`backfill` must be the last statement"),
-        ("rank r {", "rank 0 { repeat m { F[0] } }\nrank r {", "PS229", "`backfill` must end all programs or none of them"),
+        ("rank r {", "rank 0 { repeat m { F[0] } }\nrank r {", "PS229", "must end all programs or none of them"),
         ("rank r {", "versions stash\nrank r {\n STEP", "PS238", "`backfill` does not support a STEP"),
         ("F[0]", "F[0]  R[0]", "PS224", "`backfill` does not support R"),
         ("F[0]", "F[0]  O[0]", "PS224", "`backfill` does not support O"),
