@@ -382,18 +382,20 @@ BASES = {
     "play": "",
     "explain": "",
 }
-"""A command line of each command, which is quick."""
+"""A command line of each command, which is quick; of another one, that of ``show``."""
 
 
 def arguments() -> Iterator[Input]:
     """Yield each option of each command, known or not, and each word."""
     from pipesched.shell import app
 
-    assert set(BASES) == set(app.verbs()) - {"lsp"}  # which serves until its client leaves
+    others = set(app.verbs()) - BASES.keys() - {"lsp"}  # which serves until its client leaves
+    bases = BASES | dict.fromkeys(others, BASES["show"])
+    assert BASES.keys() <= set(app.verbs())
     values = ("{1}", "@{1}", "x={1}", "{1}=1", "{0}/{1}", "1,{1}", "1{1}", "python:{1}:f", "torch:{1}", "python:{1}")
     for new in TEXTS:
         yield Input("commands", {}, ["{1}", "--{1}", "-{1}", "--format {1}", "--color={1} verify"], new)
-        for name, base in BASES.items():
+        for name, base in bases.items():
             flags = [flag for param in app.commands()[name].params for flag in param.opts if flag.startswith("-")]
             lines = [f"{name} {base} {flag}{'=' * flag.startswith('--')}{value}" for flag in flags for value in values]
             lines += [f"{name} {value}" for value in values] + [f"{name} {base} {value}" for value in values]

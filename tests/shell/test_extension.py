@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-FILES = re.compile(r"^```python (pipesched/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = re.compile(r"^```(?:python|json) (pipesched/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WITH_IT = """\
 import sys, pipesched
 from pipesched import extension
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> str:
     """Return a folder with the files of the page, and nothing else."""
     page = (TOP / ".github" / "CONTRIBUTING.md").read_text("utf-8")
     files = dict(FILES.findall(page))
-    assert len(files) == 2 and sum(text.count("\n") for text in files.values()) <= 80
+    assert len(files) == 3 and sum(text.count("\n") for text in files.values()) <= 96
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,10 @@ def test_the_extension_of_the_page_has_its_verb(folder: str) -> None:
     assert done.returncode == 0, done.stderr
     m, p, forward, backward = 8, 4, 1, 2
     part = Fraction(m * (forward + backward), (m + p - 1) * (forward + backward))
-    assert json.loads(done.stdout)["busy"] == [str(part)] * p
+    answer = json.loads(done.stdout)
+    assert answer["busy"] == [str(part)] * p
+    schema = json.loads((Path(folder) / "busy" / "answers.schema.json").read_text("utf-8"))["$defs"]["busy"]
+    assert [*answer] == schema["required"] == [*schema["properties"]]
     assert "rank 3   72.7 %" in ran(WITH_IT, folder, "busy", "1f1b", "--p", "4", "--m", "8").stdout
     assert "busy       Say how much" in ran(WITH_IT, folder, "--help").stdout
 

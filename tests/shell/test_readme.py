@@ -248,20 +248,13 @@ def test_every_kind_of_picture_is_in_the_guide() -> None:
 
 
 def test_every_function_is_in_the_guide() -> None:
-    """The guide on Python names every public function, and a command that has a function has that one."""
+    """The guide on Python names every public function; all but four have the name of their command."""
     guide = (TOP / "pipesched" / "README.md").read_text("utf-8")
     functions = {name for name in pipesched.__all__ if name.islower() and not name.startswith("_")}
     listed = guide.partition("\n## In Python")[2].partition("```")[0].partition(": `load`")
 
     assert set(re.findall(r"`(\w+)`", "".join(listed[1:]))) == functions
-    own = {*verbs()}
-    assert functions - {"from_torch_csv", "torch_runtime", "load", "run_rank"} == own - {
-        "fmt",
-        "list",
-        "explain",
-        "lsp",
-        "play",
-    }
+    assert functions - {"from_torch_csv", "torch_runtime", "load", "run_rank"} <= {*verbs()}
 
 
 def anchors(page: Path) -> set[str]:
