@@ -26,14 +26,14 @@ extension.register(*_EXTENSIONS.split())
 
 
 class _Check(ModuleType):
-    """The folder of the checks, callable as the API function of the same name."""
+    """The package `pipesched.check`, callable as the API function of the same name."""
 
     def __call__(self, *arguments: object, **given: object) -> object:
         return import_module("pipesched.interop.api").check(*arguments, **given)
 
 
 class _Package(ModuleType):
-    """The class of the package: without it, importing `pipesched.check` would replace the function by the module."""
+    """The class of the package: without it, importing `pipesched.check` would replace the function with the module."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "check" and isinstance(value, ModuleType):

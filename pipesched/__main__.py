@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Redirect stdout to nowhere, so that the interpreter's last flush does not fail again."""
+    """Redirect stdout to the null device, so that the interpreter's last flush does not fail again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

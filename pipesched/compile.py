@@ -36,7 +36,7 @@ def load(source: Source, options: Options) -> Loaded:
     """Load a file as a schedule; its content decides the reader.
 
     Raises:
-        PipeschedError: PS1xx, PS2xx, PS8xx, the findings, if the file is not a schedule.
+        PipeschedError: PS1xx, PS2xx, PS8xx: the file is not a schedule.
     """
     row = reader_of(source)
     if options.settings and "settings" not in row.takes:
@@ -63,7 +63,7 @@ def examined(source: Source, options: Options) -> Examination:
     """Load and examine a file.
 
     Raises:
-        PipeschedError: as for `load`; PS222, PS225, options that do not fit it.
+        PipeschedError: as for `load`; PS222, PS225: options do not fit the file.
     """
     made = examine(load(source, options), options)
     if made.report.exit_status == 2:
@@ -75,7 +75,7 @@ def lower(schedule: Schedule) -> Program:
     """Return the program of a schedule: the program in its file, or the lowering at unit costs.
 
     Raises:
-        PipeschedError: PS306, compute orders that wait for each other have no program; PS3xx.
+        PipeschedError: PS306: the compute orders wait for each other, so there is no program; PS3xx.
     """
     made = Analysis(schedule)
     if made.program is None:
@@ -89,7 +89,7 @@ def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
 
 
 def _require_size(loaded: Loaded, most: int) -> None:
-    """Raise PipeschedError, PS210, if checks would take more than a few seconds."""
+    """Raise PipeschedError (PS210) if checks would take more than a few seconds."""
     require_ranks(loaded.schedule.ranks, most_ranks(most))
     instructions = len(loaded.schedule if loaded.program is None else loaded.program)
     for count, what, limit in (

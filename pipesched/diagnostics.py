@@ -1,7 +1,7 @@
 """Diagnostics: findings as values; other modules print them.
 
 Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message states the fact
-with its numbers; a label describes its place; a note gives the proof; the help gives the remedy. The exit
+with its numbers; a label describes its place; a note gives evidence, and the help a remedy. The exit
 status of a command follows from the codes of its findings.
 """
 
@@ -22,11 +22,11 @@ NOT_JUDGED = 4  # exit status
 
 
 class AnyCode(enum.StrEnum):
-    """A kind of finding, with the exit status of commands that find it: 1 unless another status is given.
+    """A kind of finding, with the exit status of commands that report it: 1 by default.
 
     PS1xx syntax, 2xx names, parameters, limits, 3xx completeness and data flow, 4xx channels and deadlock, 5xx memory,
     6xx gradients, reduction, replicas, 7xx optimizer, 8xx formats and runtimes, 9xx warnings, whose status is 0. A
-    released code keeps its meaning; a retired one is not used again. Each owner has its own codes, all distinct.
+    released code keeps its meaning, and a retired code is never reused. All codes are distinct.
     """
 
     status: int
@@ -125,7 +125,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A finding. The first label is its place; the other labels give further places."""
+    """A finding. The first label is the place of the finding; the other labels give further places."""
 
     code: AnyCode
     message: str
@@ -151,7 +151,7 @@ class Diagnostic:
 
 
 def exit_status(found: Iterable[Diagnostic]) -> int:
-    """Return the exit status for these findings: the worst one; 4, not judged, only if none is an error."""
+    """Return the worst exit status of these findings; 4 (not judged) only if none of them is an error."""
     statuses = {diagnostic.code.status for diagnostic in found}
     return max(statuses - {NOT_JUDGED} or {0}) or max(statuses, default=0)
 
@@ -189,7 +189,7 @@ class PipeschedError(Exception):
 
 
 def _said(found: Diagnostic) -> str:
-    """Return a finding as text in an exception: code, message and place on a line, the remedy below."""
+    """Return a finding as text in an exception: code, message and place on a line, with the remedy below."""
     place = next((f" ({label.span})" for label in found.labels if label.span is not None), "")
     return f"{found.code}: {found.message}{place}" + (f"\n  help: {found.help}" if found.help else "")
 
@@ -202,7 +202,7 @@ def fail(
 
 
 def of_the_caller(error: PipeschedError) -> PipeschedError:
-    """Blame the command line instead of a file: every finding with exit status 1 becomes PS225."""
+    """Attribute findings to the command line instead of a file: every finding with exit status 1 becomes PS225."""
     return PipeschedError(d if d.code.usage else replace(d, code=Code.USAGE) for d in error.diagnostics)
 
 
@@ -211,7 +211,7 @@ def budgeted(file: Source | str) -> Iterator[None]:
     """Limit the work of reading a file inside the block; file: its name, if it has no text.
 
     Raises:
-        PipeschedError: PS843, if reading exceeds the budget (`pipesched.support.budget`).
+        PipeschedError: PS843: reading exceeds the budget (`pipesched.support.budget`).
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Runs all analyses and all checks of one loaded schedule, for one report.
+"""Runs all analyses and all checks on one loaded schedule, for one report.
 
     complete, data flow, placement ── timeline, memory ── program: channels, deadlock, hand-over, torch ── claims
 
@@ -37,7 +37,8 @@ UNIT = "microbatches through 1/p of the model"
 
 @dataclass(frozen=True)
 class Options(Extended):
-    """The options of a verification. Sizes given for a CSV are checked; `mem_cap` has one entry, or one per rank.
+    """The options of a verification. Sizes given for a CSV are compared with the file; `mem_cap` has one entry, or one
+    per rank.
 
     comm: strict by default; if a model is named, the time under its message queues is reported too. frozen: the stages
         of an order that are not trained. settings: parameters other than sizes, for a source named with a colon.
@@ -56,7 +57,7 @@ class Options(Extended):
     settings: Mapping[str, str | float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the sizes; raise PipeschedError, PS225, if one is below 1."""
+        """Check the sizes; raise PipeschedError (PS225) if one is below 1."""
         require_counts(self.parameters.items())
 
     def beside(self, loaded: Loaded) -> Self:
@@ -70,7 +71,7 @@ class Options(Extended):
         """Return the costs in effect: the requested costs, completed by the costs of a cost model or of the file.
 
         Raises:
-            PipeschedError: findings of an extension on its options.
+            PipeschedError: an extension's findings on its options.
         """
         made = [row.costs.load()(loaded, self) for row in counting(CostModel, self)]
         own = next((costs for costs in made if isinstance(costs, Costs)), loaded.own_costs)
@@ -78,7 +79,7 @@ class Options(Extended):
 
 
 class Examination(Record):
-    """A loaded schedule under options: all derived facts, and the verdict."""
+    """A loaded schedule with its options: all derived facts, and the verdict."""
 
     loaded: Loaded
     options: Options
@@ -88,7 +89,7 @@ class Examination(Record):
         """Everything that follows from the schedule and its program.
 
         Raises:
-            PipeschedError: PS222, PS225, options that do not fit it.
+            PipeschedError: PS222, PS225: options do not fit the schedule.
         """
         model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), self.caps
         try:
@@ -106,7 +107,7 @@ class Examination(Record):
         """The cap on activations, by rank.
 
         Raises:
-            PipeschedError: PS225, a negative cap, or not one per rank; bytes without a model.
+            PipeschedError: PS225: a cap is negative, there is not one per rank, or it is in bytes without a model.
         """
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 
@@ -168,7 +169,7 @@ class Examination(Record):
 
     @property
     def judged(self) -> checks.Subject:
-        """The subject of the checks: the analysis, the caps and the version of torch."""
+        """The subject of the checks: the analysis, the caps and the torch version."""
         loaded, options = self.loaded, self.options
         explicit = (options.torch_version or loaded.torch_version) is not None
         return checks.Subject(
@@ -201,7 +202,7 @@ class Examination(Record):
 
     @cached_property
     def claims(self) -> Sequence[Verdict]:
-        """The verdict on each claim, of a correct order."""
+        """The verdict on each claim of a correct order."""
         unit = self.loaded.unit
         return [] if unit is None else judge_all(unit.checked.claims, self.analysis, unit.names)
 

@@ -59,7 +59,7 @@ class Extended:
 
 class Row(Record):
     """A row of a table, equal only to itself. place: its position among the rows of all extensions; ties keep the order
-    of extensions. owner: in tables read by `counting`, the row counts only if a value of this class is present.
+    of the extensions. owner: in tables read by `counting`, the row is used only if a value of this class is present.
     """
 
     place: int = field(default=0, kw_only=True)
@@ -103,13 +103,13 @@ Taker: TypeAlias = Callable[[dict[str, object], dict[str, object]], object]
 
 
 class Option(Row):
-    """An option of verbs. read: converts a Python value, and command-line text unless `typed` does; None keeps the text
-    unchanged. choices: all allowed values, if they are few.
+    """An option of verbs. read: converts a Python value, and command-line text unless `typed` does; None leaves the
+    text unchanged. choices: all allowed values, if they are few.
 
-    flags: the command line's flags, if not ``--name``. terminal: only the command line has it; functions do not. on:
-        the verbs to which an extension adds it. after: the option that it follows there.
-    into: the class in `Extended` whose fields are the options with this `into`; or a function of these and of all given
-        options that builds the value or None, and may remove some options so that the core does not see them.
+    flags: the command-line flags, if not ``--name``. terminal: the option exists on the command line only. on:
+        the verbs to which an extension adds it. after: the option that it follows in the verb's list.
+    into: the class in `Extended` whose fields are the options with this `into`; or a function of these options and of
+    all given options that builds the value or None, and may remove options that the core must not see.
     """
 
     name: str
@@ -138,14 +138,14 @@ def counting(kind: type[Kind], asked: Extended) -> list[Kind]:
 
 
 class CostModel(Row):
-    """The costs that follow from an extension's options. costs: made from a loaded file and options, or None."""
+    """The costs that follow from an extension's options. costs: makes them from a loaded file and options, or None."""
 
     costs: Lazy[Callable[..., object]]
 
 
 class ClaimName(Row):
     """A name that claims may use, unless their file defines it. value: computes from an `Analysis` one number per rank
-    or one for all, or None if the claim is not applicable. A name by rank, used without a rank, means the largest.
+    or one for all, or None if the claim is not applicable. Without a rank, a name by rank means its largest value.
     """
 
     name: str
@@ -156,8 +156,8 @@ class ClaimName(Row):
 class Statement(Row):
     """A statement of the language whose value belongs to an extension. node: its class in `language.ast`.
 
-    read: returns the value, of class `owner`, of all such statements in a file, from the checked file, its known names
-        and the placement. lines: yields the statements for a value, as text.
+    read: returns the value (an `owner`) of all such statements in a file, from the checked file, the known names and
+    the placement. lines: yields the statements for a value, as text.
     """
 
     node: str
@@ -166,16 +166,17 @@ class Statement(Row):
 
 
 class Decider(Row):
-    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget; returns for
-    each rank the positions at which its list had its operations, nothing if no list changed.
+    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget; returns, for
+    each rank, the positions of its operations in its list as written, or nothing if no list changed.
     """
 
     decide: Lazy[Callable[..., list[list[int]]]]
 
 
 class Measure(Row):
-    """A part of a report. key: the part's key in JSON, and its attribute of the report. part: returns the
-    `report.parts.Part` of an examination, None if there is nothing to report. inside: only if STEPs are inside.
+    """A part of a report. key: the part's key in JSON, and the report's attribute. part: returns the
+    `report.parts.Part` of an examination, None if there is nothing to report. inside: used only if STEPs are inside the
+    order.
     """
 
     key: str
@@ -217,17 +218,16 @@ class Check(Row, Generic[Given]):
 
 
 class Drawing(Row):
-    """A view of a schedule in Python: picture, graph or table. make: builds it, with costs or None."""
+    """A view of a schedule in Python: picture, graph or table. make: builds the view, with costs or None."""
 
     name: str
     make: Lazy[Callable[..., object]]
 
 
 class Verb(Row):
-    """A command of the command line. group: its heading in the list of commands; help: its line there.
-
-    command: what click runs. options: its own options, besides the rows that name it. forms: its output forms, each
-        with its file endings; text or JSON by default.
+    """A command of the command line. group: its heading in the list of commands; help: its line in that list. command:
+    the function that click runs. options: its own options, in addition to the rows that name it. forms: its output
+    forms, each with its file name extensions; text or JSON by default.
     """
 
     name: str
@@ -249,7 +249,7 @@ class Codes(Row):
 
 
 class Hint(Row):
-    """A better explanation of mistakes. on: where they occur, such as `syntax` or `torch-csv`.
+    """A better explanation of mistakes. on: where the mistakes occur, such as `syntax` or `torch-csv`.
 
     explain: takes the mistakes found and their subject, and returns the mistakes to show: the same ones by default.
     """
@@ -259,18 +259,18 @@ class Hint(Row):
 
 
 def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[Diagnostic]:
-    """Return the mistakes, explained by the hints of all extensions."""
+    """Return the mistakes, as explained by the hints of all extensions."""
     for hint in rows(Hint):
         found = hint.explain.load()(found, *given) if hint.on == on else found
     return found
 
 
 class Reader(Row):
-    """A kind of text. title: its name for people. ending: the ending of its files' names, None for any.
+    """A kind of text. title: its name for people. ending: the extension of its files, None for any.
 
-    known: recognizes such a text by its first meaningful line, and by all of it. read: returns its contents, or another
-    text to read in turn. takes: the options of `read`, by name. verify: returns the verdict on such a text, from a
-    source and options, if it covers more than a schedule.
+    known: recognizes such a text from its first meaningful line and from the whole text. read: returns its contents, or
+    a further text to be read. takes: the options of `read`, by name. verify: returns the verdict on such a text, from a
+    source and options, if the verdict covers more than a schedule.
     """
 
     name: str
@@ -285,8 +285,8 @@ class Reader(Row):
 class Names(Row):
     """Schedules that are named with a colon and not stored in a file.
 
-    claims: returns a source for such a name, with the name of this row as `origin`, or None. meant: the remedy for a
-    name that nearly matches, or None. all: names for completion in a shell. read, takes: as for a reader.
+    claims: returns a source for such a name, with the name of this row as `origin`, or None. meant: returns the remedy
+    for a near miss, or None. all: the names that a shell completes. read, takes: as for a reader.
     """
 
     name: str
@@ -298,14 +298,14 @@ class Names(Row):
 
 
 class Aliases(Row):
-    """Aliases of library schedules. known: returns a name's schedule; said: a remark on it; None for unknown names."""
+    """Aliases of library schedules. known: returns the schedule of a name; said: a remark on it; or None."""
 
     known: Lazy[Callable[[str], str | None]]
     said: Lazy[Callable[[str], str | None]]
 
 
 class Format(Row):
-    """A format of verdicts for other tools. ending: of its files; text: makes it from all reports."""
+    """A format of verdicts for other tools. ending: the extension of its files; text: writes it from all reports."""
 
     name: str
     ending: str
@@ -319,16 +319,16 @@ class Rewrite(Row):
 
 
 class Later(Row):
-    """A judgement of a whole report. judge: takes a report, its examination or None, its source or None, options."""
+    """A judgement of a whole report. judge: takes a report, its examination and source (or None), and options."""
 
     judge: Lazy[Callable[..., object]]
 
 
 class Target(Row):
-    """A form in which an order is written. title: for the help text. ending: the ending of its files' names.
+    """A form in which an order is written. title: its name in the help text. ending: the extension of its files.
 
     writer: a `formats.targets.Writer`. messages: whether it contains sends and receives. torch: whether it depends on a
-    version of torch. blocks: whether its sends always wait for their receives, independently of the requested model.
+    version of torch. blocks: whether its sends always wait for their receives, whatever the requested model.
     judged: whether only a correct order is written. steps: whether it can express STEPs inside an order.
     """
 

@@ -1,9 +1,9 @@
-"""The form of an ``-o`` file: the ending selects it if no option does; an ending that contradicts an option is refused.
+"""The form of an ``-o`` file: its extension selects the form if no option does; a contradictory extension is an error.
 
     pipesched optimize -o best.ps       the schedule          pipesched verify 1f1b -o x.json           JSON
     pipesched optimize -o best.json     the answer            pipesched verify 1f1b --json -o x.csv     refused
 
-An ending that selects no form, as in ``-o result``, is allowed with every form.
+A name whose extension selects no form, such as ``-o result``, is allowed with every form.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's output file: the requested one, the ending's, or the default. forms: replace the
-    verb's.
+    """Return the form of the verb's output file: the requested one, that of the extension, or the default. forms: used
+    instead of the verb's own forms.
 
     Raises:
-        PipeschedError: PS225, an ending that contradicts the request or that the verb cannot write.
+        PipeschedError: PS225: the extension contradicts the request, or the verb cannot write it.
     """
     verb = click.get_current_context().command.name or ""
     made, ending = forms or OWN.get(verb, TEXTS), os.path.splitext(path or "")[1].lower()

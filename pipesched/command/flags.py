@@ -95,10 +95,11 @@ def _made(option: Option) -> Callable[[Decorated], Decorated]:
 
 
 def output_of(given: Given, forms: endings.Forms | None = None) -> AbstractContextManager[Output]:
-    """Return the output for results, in the form given by an option or by the file's name. forms: replace the verb's.
+    """Return the output for results, in the form given by an option or by the file's name. forms: used instead of the
+    verb's own forms.
 
     Raises:
-        PipeschedError: PS225, if the two contradict each other.
+        PipeschedError: PS225: the option and the file name contradict each other.
     """
     asked = "json" if given["json"] else given["format"] if endings.given("format") else None
     form = endings.form(given["output"], asked, given["format"], forms)
@@ -131,7 +132,7 @@ def grid(given: Given) -> dict[str, Several]:
     """Return the given parameters, each with its values.
 
     Raises:
-        PipeschedError: PS225, if one was given twice, or a count is below 1.
+        PipeschedError: PS225: a parameter is given twice, or a count is below 1.
     """
     found = {name: given[name] for name in SIZES if given[name] is not None}
     for name, size in given["definitions"]:
@@ -149,6 +150,6 @@ def asked(command: str, given: Given) -> Options:
     """Return the options to load and examine a file, for a command that takes one size at a time.
 
     Raises:
-        PipeschedError: PS225, if there are several.
+        PipeschedError: PS225: a parameter has several values.
     """
     return compile_options(command, given, one(command, grid(given)))

@@ -3,8 +3,9 @@
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 
 The command line makes its options from these rows (`command.flags`). The keyword arguments of Python functions, written
-out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their values. Both
-result in the same requests. Options that only a terminal needs (output file, colour, output form) are not keywords.
+out in `api` for readers and type checkers, have the same names and defaults, and the same rows read their values. The
+command line and the functions build the same requests. Options that only a terminal needs (output file, colour, output
+form) are not keywords.
 """
 
 from __future__ import annotations
@@ -129,13 +130,13 @@ def reader(option: Option, *, typed: bool = False) -> Reading:
 
 
 def request(kind: type[Asked], given: Given, **more: object) -> Asked:
-    """Return a frozen request, filled with the given values that have the names of its fields."""
+    """Return a frozen request whose fields are the given values with the same names."""
     names = {field.name for field in fields(kind)} - more.keys()
     return kind(**{name: given[name] for name in names & given.keys()}, **more)
 
 
 def costs(given: Given) -> Costs | None:
-    """Return the costs of ``--cost`` over the costs of ``--costs``, or None."""
+    """Return the costs of ``--costs``, with those of ``--cost`` taking precedence, or None."""
     base, own = given.get("costs"), given.get("cost")
     return base if own is None else own if base is None else own.over(base)
 
@@ -144,7 +145,7 @@ def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> O
     """Return the options to load and examine a file at a size.
 
     Raises:
-        PipeschedError: PS225, if a size is below 1.
+        PipeschedError: PS225: a size is below 1.
     """
     from pipesched.compile import Options
 

@@ -122,7 +122,7 @@ def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
     """Return the sizes for a command that takes one at a time; several values of another parameter are a list.
 
     Raises:
-        PipeschedError: PS225, if there are several.
+        PipeschedError: PS225: a parameter has several values.
     """
     listed = [name for name, size in grid.items() if name not in SIZES and len(size) != 1]
     if any(len(alternatives(size, name in listed)) != 1 for name, size in grid.items()):

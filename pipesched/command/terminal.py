@@ -1,7 +1,7 @@
 """Writes text: results to stdout or a file, errors and progress to stderr.
 
-Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is
-not UTF-8 gets ASCII. No control character of any source reaches a terminal. A file is written completely or not at all.
+Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is not UTF-8 receives
+ASCII. No control character of any source reaches a terminal. A file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.support.safe import Form, safe
 
 
 class Found(Protocol):
-    """The result of a verb. text: writes it for people; its keywords depend on the verb."""
+    """The result of a verb. text: writes the result for people; its keywords depend on the verb."""
 
     @property
     def exit_status(self) -> int: ...
@@ -81,7 +81,7 @@ def utf8(stream: TextIO | None) -> bool:
 
 
 def dumps(value: object) -> str:
-    """Return JSON in its canonical form: ASCII, indented by two blanks, keys in their order."""
+    """Return JSON in its canonical form: ASCII, indented by two spaces, with the keys in their given order."""
     return safe(json.dumps(value, indent=2, ensure_ascii=False), "ascii-json")
 
 
@@ -182,7 +182,7 @@ def writable(path: str) -> None:
     """Check, before the work starts, that its result can be written.
 
     Raises:
-        PipeschedError: PS225, if no file of that name can be written.
+        PipeschedError: PS225: no file of that name can be written.
     """
     folder = os.path.dirname(os.path.realpath(path))
     special = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)  # a device or a pipe
@@ -198,7 +198,7 @@ def put(path: str, text: str) -> None:
     """Write a result to a file; if that fails, write it to stdout, so that no work is lost.
 
     Raises:
-        PipeschedError: PS225, if it cannot be written.
+        PipeschedError: PS225: the file cannot be written.
     """
     try:
         replace_file(path, text)
@@ -208,12 +208,11 @@ def put(path: str, text: str) -> None:
 
 
 def replace_file(path: str, text: str | Iterable[str]) -> None:
-    """Replace a file, whole or not at all; keep the mode of an existing file.
-
-    Pieces of the text are written as they are made.
+    """Replace a file completely or not at all; keep the mode of an existing file. Each piece of text is written as soon
+    as it is made.
 
     Raises:
-        PipeschedError: PS225, if the file cannot be written.
+        PipeschedError: PS225: the file cannot be written.
     """
     pieces = [text] if isinstance(text, str) else text
     try:

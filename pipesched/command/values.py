@@ -1,7 +1,7 @@
 """Readers of option values, from command-line text or from an equivalent Python value.
 
-A reader takes either; for any other value it raises `Not` with the expected form, or a ValueError with the fault. The
-caller adds the name: click adds the option, such as `--p`, and `keywords.value` adds the keyword.
+A reader accepts either; for any other value it raises `Not` with the expected form, or a ValueError that describes the
+fault. The caller adds the name: click adds the option, such as `--p`, and `keywords.value` adds the keyword.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def whole(value: object) -> int:
 
 
 def positive(value: object) -> int:
-    """Return an integer from 1 up."""
+    """Return an integer of at least 1."""
     if (found := whole(value)) < 1:
         raise Not(value, "a whole number from 1 up")
     return found
@@ -177,7 +177,7 @@ def version(value: object) -> TorchVersion:
 
 
 def of_costs(make: Callable[[Raw], Costs], value: Raw) -> Costs:
-    """Return the costs that `make` makes of a value; errors blame the command line."""
+    """Return the costs that `make` makes from a value; its errors are reported as errors of the command line."""
     try:
         return make(value)
     except PipeschedError as error:

@@ -86,7 +86,7 @@ def known_as(name: str) -> str | None:
 
 
 def is_in(name: str, row: tuple[str, ...]) -> bool:
-    """Return True if a row has the name; case and punctuation do not count."""
+    """Return True if a row contains the name; case and punctuation are ignored."""
     return plain(name) in map(plain, row)
 
 

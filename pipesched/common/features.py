@@ -15,8 +15,8 @@
     uneven costs  cost F differs from microbatch to   known          -        known      known        known
                   microbatch
 
-A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until it names it. The rows of the
-consumers are in their own modules; `tests/shell/test_features.py` compares this table with these rows.
+A new row of `FEATURES`, or a new kind of operation, is refused by every consumer until the consumer names it. The rows
+of the consumers are in their own modules; `tests/shell/test_features.py` compares this table with these rows.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from types import ModuleType
 
 
 class Unknown(Exception):
-    """Raised for an unknown name or option. help: the known ones."""
+    """Raised for an unknown name or option. help: the known names or options."""
 
     def __init__(self, message: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -21,10 +21,10 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """Return the module and attribute of a name: from its file, or from a module, searched for in these folders first.
+    """Return the module and attribute of a name: from a file, or a module looked up in these folders first.
 
     Raises:
-        Unknown: if there is no such attribute, or the name gives none.
+        Unknown: if there is no such attribute, or the name contains none.
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():

@@ -1,4 +1,4 @@
-"""An order that is not in a file: rows of cells or words, actions of torch by rank, or a schedule of torch.
+"""An order that is not in a file: rows of cells or words, torch actions by rank, or a torch schedule.
 
     ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]          a row per rank, as in torch's CSV
     ["F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"]  the same as an order
@@ -6,9 +6,9 @@
     pandas.read_csv("mine.csv", header=None)        a row per rank; NaN is a bubble
     ScheduleInterleaved1F1B(stages, m)              the program that its runtime runs: `pipeline_order_with_comms`
 
-It is written as text and read like a file, so a finding shows the row. Torch's classes with one stage per rank run
-their own loop, which differs from their `pipeline_order` (in 2.13 the `pipeline_order` of Schedule1F1B names F4 of four
-microbatches), so the library schedule of the same name is used instead.
+The order is written as text and read like a file, so a finding shows the row. Torch's classes with one stage per rank
+run their own loop, which differs from their `pipeline_order` (in 2.13 the `pipeline_order` of Schedule1F1B names F4 of
+four microbatches), so the library schedule of the same name is used instead.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def written(order: object) -> Source | None:
     """Return the order as text; None if it is not an order.
 
     Raises:
-        PipeschedError: PS225, rows of anything else, or ranks that are not 0, 1, ….
+        PipeschedError: PS225: the rows contain anything else, or the ranks are not 0, 1, ….
     """
     order = _rows(order)
     if isinstance(order, str | bytes) or not isinstance(order, Iterable):
@@ -76,7 +76,7 @@ def written(order: object) -> Source | None:
 
 
 def single(order: object) -> tuple[str, dict[str, int]] | None:
-    """Return the class and the sizes of a schedule of torch with one stage per rank; None for everything else."""
+    """Return the class and the sizes of a torch schedule with one stage per rank; None for everything else."""
     stage, microbatches = getattr(order, "_stage", None), getattr(order, "_n_microbatches", None)
     if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
         return None
@@ -87,7 +87,7 @@ def _of_frame(frame: Frame) -> list[list[object]]:
     """Return the rows of a DataFrame.
 
     Raises:
-        PipeschedError: PS225, if its header is the row of rank 0.
+        PipeschedError: PS225: the header is the row of rank 0.
     """
     if any(_ACTION.match(str(name)) for name in frame.columns):
         shown = str(next(iter(frame.columns)))[:40]

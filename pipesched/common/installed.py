@@ -9,8 +9,7 @@ def installed_version() -> TorchVersion:
     """Return the installed version of torch.
 
     Raises:
-        PipeschedError: PS225, if it is not supported.
-        ImportError: if torch is not installed.
+        PipeschedError: PS225: it is not supported. ImportError: if torch is not installed.
     """
     from importlib.metadata import version
 

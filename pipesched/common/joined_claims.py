@@ -4,8 +4,8 @@
     claim idle == (p - 1) * tF          a lane for each schedule                  p  4 2
 
 A number is a quotient of two integers with bounds (`language.lanes`), so no value is rounded. A schedule with a false
-claim is left to `language.claims`, which explains it. So are all schedules if columns cannot express a claim: if a
-number might exceed 62 bits, if a divisor might be 0, or if the claim calls a function of its file.
+claim is left to `language.claims`, which explains it. All schedules are left to it if columns cannot express a claim:
+if a number might exceed 62 bits, if a divisor might be 0, or if the claim calls a function defined in the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ONE, _NONE = one(1), one(0)
 
 
 class Number(Record):
-    """A number for each lane: the quotient of two integers, of which the second is above 0."""
+    """A number for each lane: the quotient of two integers, the second of them positive."""
 
     above: Values
     below: Values = _ONE
@@ -97,10 +97,10 @@ def _quotient(a: Number, b: Number) -> Number:
 
 
 class Facts(Record):
-    """The times and peaks of schedules. ranks: where the ranks of each schedule begin, and the end of the last.
+    """The times and peaks of schedules. ranks: where the ranks of each schedule begin, and where the last ones end.
 
-    makespans: of each schedule, in ticks of 1 / scale. spans, work: of all ranks, likewise. peaks: of all ranks, in
-    units of their schedule.
+    makespans: by schedule, in ticks of 1 / scale. spans, work: by rank, in the same ticks. peaks: by rank, in the unit
+    of the rank's schedule.
     """
 
     ranks: Ints
@@ -125,7 +125,7 @@ class Facts(Record):
         return np.repeat(np.arange(len(self.makespans)), np.diff(self.ranks))
 
     def by_rank(self, name: str) -> tuple[Ints, Number] | None:
-        """Return a fact of each rank as integers, and the fraction of each schedule by which they are multiplied."""
+        """Return a fact for each rank as integers, and for each schedule the fraction by which they are multiplied."""
         match name:
             case "peak":
                 return self.peaks, self.units
@@ -142,7 +142,7 @@ class Facts(Record):
         return known, Number(_ONE, _ONE if self.scale == 1 else one(self.scale))
 
     def value(self, name: str) -> Number:
-        """Return a fact of each schedule; of a fact by rank the largest."""
+        """Return a fact for each schedule; for a fact by rank, its largest value."""
         if found := self.by_rank(name):
             known, unit = found
             return Number(_times(column(np.maximum.reduceat(known, self.ranks[:-1])), unit.above), unit.below)
@@ -156,7 +156,7 @@ class Facts(Record):
 
 
 class Cases(Record):
-    """Schedules of one file: the values of its names, the costs and the facts of each schedule."""
+    """Schedules of one file: for each schedule, the values of the file's names, the costs and the facts."""
 
     names: Sequence[Names]
     costs: Sequence[Costs]
@@ -186,7 +186,7 @@ class Cases(Record):
         return fractions([x for x in found if x is not None])
 
     def may_have(self, claims: Sequence[Claim], operations: Sequence[int]) -> bool:
-        """Return True if each cost in claims is one number, and every budget suffices to judge one by one."""
+        """Return True if each cost in the claims is one number, and every budget suffices to judge them one by one."""
         known, keys = {id(x): x for x in self.costs}.values(), {key for claim in claims for key in claim.costs}
         if any(costs.scalar(key) is None for costs in known for key in keys):
             return False
@@ -195,7 +195,7 @@ class Cases(Record):
         return all(x.budget.left > A_RELEASE * count + len(x.values) + ranks * steps for x, count, ranks in sizes)
 
     def states(self, claim: Claim) -> Ints:
-        """Return, by schedule, 1 if the claim holds, 0 if its condition holds nowhere, -1 if it is false."""
+        """Return, by schedule, 1 if the claim is true, 0 if its condition is never true, -1 if the claim is false."""
         if claim.node.release is not None:
             raise Unsuited
         lanes = Lanes(self, claim.variables, self.facts.schedule if claim.variables else np.arange(len(self.names)))
@@ -217,7 +217,7 @@ class Lanes(Record):
     at: Ints | None = None
 
     def those(self, holds: Bools) -> Lanes:
-        """Return the cases in which a condition holds."""
+        """Return the cases in which a condition is true."""
         kept = np.flatnonzero(holds)
         at = kept if self.at is None else self.at[kept]
         return Lanes(self.of, self.variables, self.schedule[kept], at)
@@ -296,7 +296,7 @@ class Lanes(Record):
         return Number(_times(column(known[facts.ranks[self.schedule] + rank.of]), here.above), here.below)
 
     def _extreme(self, name: str, parts: Sequence[Number]) -> Number:
-        """Return the smallest or the largest of several numbers, or a number without its sign."""
+        """Return the smallest or the largest of several numbers, or the absolute value of a number."""
         if name == "abs":
             return self._extreme("max", [parts[0], _sum(operator.sub, Number(_NONE, parts[0].below), parts[0])])
         by = {"min": (min, np.minimum), "max": (max, np.maximum)}.get(name)
@@ -309,7 +309,7 @@ class Lanes(Record):
 
 
 def judge(made: Sequence[Examination], facts: Facts) -> None:
-    """Give each examination the verdicts on the claims of their one file, unless it must be judged by itself."""
+    """Give each examination its verdicts on the claims of the common file, unless it must be judged by itself."""
     units = [unit for one in made if (unit := one.loaded.unit) is not None]
     cases, claims = Cases([x.names for x in units], [x.analysis.costs for x in made], facts), units[0].checked.claims
     if not claims or not cases.may_have(claims, [len(x.schedule) for x in units]):

@@ -1,4 +1,4 @@
-"""Reads keyword arguments of Python functions like the options of the command; all other arguments are parameters.
+"""Reads keyword arguments of Python functions like the options of the command; all other keywords are parameters.
 
     def why(target: Target, *, comm: str | None = None, **parameters: Parameter) -> Why:
         given, sizes = keywords.read("why", locals())
@@ -57,7 +57,7 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
 
 
 def converted(command: str, given: Given) -> Given:
-    """Return the keyword arguments, each read like its option; None stays if it is the default.
+    """Return the keyword arguments, each read like its option; None is kept where it is the default.
 
     Raises:
         PipeschedError: PS225, PS809.
@@ -120,7 +120,7 @@ def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
     """Read a Python value.
 
     Raises:
-        PipeschedError: PS225, with the name in the message.
+        PipeschedError: PS225: the value is invalid; the message contains the name.
     """
     try:
         return reader(given)
@@ -137,7 +137,7 @@ def file(command: str, target: object, given: Given, own: dict[str, Value]) -> t
 
 
 def apart(parameters: Mapping[str, object]) -> tuple[dict[str, Several], dict[str, str | float]]:
-    """Split parameters into sizes, each with its values, and settings of a framework."""
+    """Split parameters into sizes, each with its values, and the settings of a framework."""
     found = {name: None if name in SIZES else setting(x) for name, x in parameters.items()}
     settings = {name: x for name, x in found.items() if x is not None}
     return {n: value(n, sizes.read, x) for n, x in parameters.items() if n not in settings}, settings

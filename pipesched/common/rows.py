@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Listing(Row):
-    """A list that `list` prints after the schedules. key: its key in JSON.
+    """A list that `list` prints after the schedules. key: its JSON key.
 
-    entries: as JSON, each with its `name`. lines: as text. source: the file of a name, None for other names.
+    entries: as JSON objects with a `name`. lines: as text. source: returns the file of a name, or None.
     """
 
     key: str

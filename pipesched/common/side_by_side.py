@@ -1,12 +1,12 @@
-"""Analyses many small schedules at once: they are joined to one schedule with the ranks and stages of all of them.
+"""Analyses many small schedules at once: they are joined into one schedule with the ranks and stages of all of them.
 
     a    rank 0 1       stage 0 1        side by side    rank  0 1 2 3 4
     b    rank 0 1 2     stage 0 1 2                            a a b b b
 
 No dependency leads from one schedule to another, so each runs and pairs its messages as it does alone, and a check
 without findings on the joined schedule has no findings on any of them. If there is a finding, each schedule is examined
-separately. They may differ in sizes, costs and order; a schedule with fewer microbatches has no operations of the later
-ones.
+separately. The schedules may differ in sizes, costs and order; one with fewer microbatches has no operations for the
+later microbatches.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def reports(asked: Iterable[Asked]) -> Iterator[Report]:
 
 
 def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, Source | Report, Options]]]:
-    """Yield the examination of each file and size in turn, or a report if there is none."""
+    """Yield the examination of each file and size in turn, or a report if the file cannot be examined."""
     few, operations, begin = list[tuple[Report | Examination, Source | Report, Options]](), 0, monotonic()
     for source, options in asked:
         few.append((found := examined(source, options), source, options))
@@ -136,7 +136,7 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several schedules; none reads another's. first: where each schedule's stages begin, and the end."""
+    """Stages of several schedules; none reads another's. first: where those of each schedule begin, and the end."""
 
     first: Ints = field(kw_only=True)
 
@@ -149,7 +149,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Joined schedules. ops, ranks, stages: where each schedule's begin, and the end of the last."""
+    """Joined schedules. ops, ranks, stages: where those of each schedule begin, and where the last ones end."""
 
     made: Sequence[Examination]
     parts: Sequence[Analysis]

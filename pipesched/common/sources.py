@@ -23,7 +23,7 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
     """Return the source and its sizes; for torch schedules with one stage per rank, the library schedule of that name.
 
-    computes: take only the computes of a program.
+    computes: read only the computes of a program.
     """
     if isinstance(target, Schedule | Program):
         loaded(target, Options(sizes))
@@ -37,7 +37,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
     """Load a schedule from memory; it has its own sizes, so no sizes may be given.
 
     Raises:
-        PipeschedError: PS225, if sizes are given.
+        PipeschedError: PS225: sizes are given.
     """
     given = [
         *options.parameters,
@@ -50,7 +50,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target; a schedule with given sizes is written out, so that it needs no sizes."""
+    """Return the source of a target; with given sizes, operation by operation, so that it needs no sizes."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
@@ -59,7 +59,7 @@ def source(target: object) -> Source:
     """Return the text of a file, of a library schedule, or of an order in memory.
 
     Raises:
-        PipeschedError: PS809, PS810; PS225, for anything else.
+        PipeschedError: PS809, PS810: it cannot be read or found; PS225: the target is anything else.
     """
     if isinstance(target, Source):
         return target
@@ -75,7 +75,7 @@ def source(target: object) -> Source:
 
 
 def _written(target: Schedule | Program, *, computes: bool) -> Source:
-    """Return the source of a schedule, written out operation by operation, or with its messages.
+    """Return the source of a schedule, written operation by operation, or with its messages.
 
     An order cannot express routes, frozen stages, readers or slices: a program with any of these is written as a
     stream.

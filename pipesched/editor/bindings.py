@@ -1,4 +1,4 @@
-"""Finds the definitions of a file: each name with the part of the text in which it is visible.
+"""Finds the definitions in a file: each name with the part of the text in which it is visible.
 
 No name is shadowed, so at any place a name has at most one definition: the one whose part contains the place.
 
@@ -19,7 +19,7 @@ from pipesched.support.source import Span
 
 @dataclass(frozen=True)
 class Definition:
-    """A name's definition. kind: for people; node: the statement that defines it; parts: where it is visible."""
+    """A name's definition. kind: in words; node: the statement that defines it; parts: where it is visible."""
 
     name: ast.Name
     kind: str

@@ -1,7 +1,7 @@
 """The features of the language server, as functions of a text and a place.
 
-Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Nothing is cached
-except what `language` and `formats` keep for a text.
+Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Only `language` and
+`formats` cache anything for a text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMIT = 200_000
 
 @dataclass(frozen=True)
 class Repair:
-    """A tested change of a text that a finding's remedy suggests. edits: ranges and their new texts."""
+    """A tested change to a text, suggested by the remedy of a finding. edits: ranges and their new texts."""
 
     title: str
     found: Diagnostic
@@ -42,7 +42,7 @@ class Repair:
 
 
 def findings(source: Source, given: Mapping[str, Value]) -> list[Diagnostic]:
-    """Return the findings on a text, at the first size that the file does not refuse."""
+    """Return the findings on a text, at the first size that the file accepts."""
     return _verified(source, given)[0]
 
 
@@ -101,7 +101,7 @@ def _described(source: Source, found: Definition, given: Mapping[str, Value]) ->
 
 
 def completions(source: Source, offset: int) -> list[tuple[str, str]]:
-    """Return completions at a place, each with its kind: visible names, words, operations, names of claims."""
+    """Return completions at a place, each with its kind: visible names, words, operations, names for claims."""
     names: dict[str, str] = {}
     with suppress(PipeschedError):
         names = {x.name.id: x.kind for x in definitions(parse(_until(source, offset))) if x.known_at(offset)}
@@ -114,7 +114,7 @@ def completions(source: Source, offset: int) -> list[tuple[str, str]]:
 
 
 def _until(source: Source, offset: int) -> Source:
-    """Return the text without the line that is being typed, if it does not parse with it."""
+    """Return the text, without the line that is being typed if that line keeps it from parsing."""
     try:
         parse(source)
     except PipeschedError:

@@ -18,8 +18,8 @@ def lsp(**given: object) -> int:
 
     \b
     It shows the findings of `verify` at the given sizes; if p or another parameter has no value, it uses the first of
-    some small sizes that the file does not refuse. Configure your editor to run pipesched lsp --p 4 --m 8 for files
-    that end in .ps or .csv.
+    some small sizes that the file accepts. Configure your editor to run pipesched lsp --p 4 --m 8 for files with the
+    extension .ps or .csv.
     """
     try:
         from pipesched.editor.server import serve

@@ -32,7 +32,7 @@ AtPlace: TypeAlias = (
 
 
 class Server(LanguageServer):
-    """The server of one editor. given: the sizes of the command line."""
+    """The server of one editor. given: the sizes on the command line."""
 
     def __init__(self, given: Mapping[str, Value]) -> None:
         super().__init__("pipesched", "1", text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
@@ -147,5 +147,5 @@ def made(given: Mapping[str, Value]) -> Server:
 
 
 def serve(given: Mapping[str, Value]) -> None:
-    """Serve until the editor ends it."""
+    """Serve until the editor ends the session."""
     made(given).start_io()

@@ -1,6 +1,6 @@
 """The syntax tree: frozen nodes, each with its span.
 
-Two trees are equal if their contents are equal: spans do not count. Grammar: ``grammars/README.md``.
+Two trees are equal if their contents are equal; spans are ignored. Grammar: ``grammars/README.md``.
 """
 
 from __future__ import annotations
@@ -194,9 +194,9 @@ class Stages(Node):
     """The placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after ``route
-    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that these read, after
-    ``reads``; empty if it is absent. condition: after ``when``; a stage is left out if it is false. family: k and its
-    range in ``route NAME[k] in a .. b:``. microbatch: i in ``for microbatch i in a .. b``.
+    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that they read, after
+    ``reads``; empty without ``reads``. condition: after ``when``; a stage is left out where it is false. family: k and
+    its range in ``route NAME[k] in a .. b:``. microbatch: i in ``for microbatch i in a .. b``.
     """
 
     route: Name | None

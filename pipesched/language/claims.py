@@ -5,7 +5,7 @@
     claim bubble == (p - 1) / (m + p - 1) when tC == 0   idle time of all ranks over p x makespan
 
 A claim is not applicable if its condition is false, or if it names a cost that differs between stages or microbatches:
-it says nothing at this size, and has not failed.
+it makes no statement at this size, and has not failed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Claim(Record):
 
 
 class Verdict(Record):
-    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: the claim has no value."""
+    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: why it has no value."""
 
     claim: Claim
     holds: bool | None
@@ -108,7 +108,7 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """Return the verdict on every claim. Facts under a release rule are derived and charged once.
+    """Return the verdict on every claim. The facts under a release rule are derived and charged only once.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
     and not applicable.

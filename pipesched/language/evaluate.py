@@ -67,10 +67,10 @@ class Unit(Extended):
 def at_size(
     checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
 ) -> Unit:
-    """Run a checked file at a size. deciding: costs for a rule to decide with, instead of the costs of the file.
+    """Run a checked file at a size. deciding: the costs that a rule uses instead of the costs in the file.
 
     Raises:
-        PipeschedError: PS2xx, with the place and the bindings.
+        PipeschedError: PS2xx: the evaluation fails, with the place and the bindings.
     """
     with reported(checked.file.span.source):
         names, values, placement = evaluated(checked, parameters, max_ops)
@@ -129,7 +129,7 @@ def evaluated(
 
 
 def refusal(checked: Checked, names: Names) -> ast.Require | None:
-    """Evaluate lets and requirements, up to the first requirement that does not hold."""
+    """Evaluate lets and requirements, up to the first requirement that is not satisfied."""
     routes = dict.fromkeys(line.route.id for line in checked.items(ast.Stages) if line.route)
     for number, name in enumerate(routes):
         names[name] = number
@@ -239,7 +239,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
 
 
 def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement: Placement, checked: Checked) -> Cost:
-    """Evaluate ``F[s, i] = e`` for as few indices as possible: only indices that e uses vary."""
+    """Evaluate ``F[s, i] = e`` for as few indices as possible: only the indices that e uses vary."""
     used, cost = ast.names_in(value), names.function(value)
     both = zip(entry.of, (placement.stages, placement.microbatches), strict=False)
     sizes = {name.id: size if name.id in used else 1 for name, size in both}
@@ -277,7 +277,7 @@ def _beside(
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
-    """Return the costs in the file. An error in one entry is reported there, an error in all entries at the first."""
+    """Return the costs in the file. An error in all entries is reported at the first one."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]

@@ -39,7 +39,7 @@ class Halt(Exception):
 
 
 def _within(what: str, by: Callable[[Number, Number], Number], a: Number, b: Number) -> Number:
-    """Apply an operator to two values, and refuse results beyond 62 bits: nothing in a schedule is that large, and
+    """Apply an operator to two values, and refuse results beyond 62 bits: no number in a schedule is that large, and
     longer numbers would take unbounded time. The denominator of a fraction may have more bits, up to a limit.
     """
     value = by(a, b)
@@ -62,7 +62,7 @@ def entry(name: str, entries: Sequence[int], index: Number) -> int:
 
 @dataclass
 class Budget:
-    """The steps that may still be run; expressions and loop iterations are charged before they run."""
+    """The number of steps that may still run; expressions and loop iterations are charged before they run."""
 
     left: int
     limit: int
@@ -100,7 +100,7 @@ _FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what i
 class Names:
     """The names that translated code may use, with their values; names of a file have the prefix ``v_``.
 
-    code: the code of the parts of the file, by id.
+    code: the compiled parts of the file, by id.
     """
 
     budget: Budget
@@ -118,12 +118,12 @@ class Names:
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression, *of: int) -> int:
-        """Return the value of an expression; of an expression of a stage or a rank, the value at `of`."""
+        """Return the value of an expression; for an expression that depends on a stage or a rank, its value at `of`."""
         value: int = self.function(node)(*of) if of else eval(self.code[id(node)], self.values)
         return value
 
     def function(self, node: ast.Expression) -> Callable[..., int]:
-        """Return the function for an expression of a stage or a rank."""
+        """Return the function for an expression that depends on a stage or a rank."""
         made: Callable[..., int] = eval(self.code[id(node)], self.values)
         return made
 
@@ -145,7 +145,7 @@ def reported(source: Source) -> Iterator[None]:
     """Convert errors of translated code to findings at their places in the source.
 
     Raises:
-        PipeschedError: PS2xx, with the place and the bindings.
+        PipeschedError: PS2xx: the code fails, with the place and the bindings.
     """
     try:
         yield

@@ -6,10 +6,10 @@
         of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is repeated, `k` counts
         F  B                   F B F B F B …      what an iteration writes, after one another: what the loop writes
 
-Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have bounds: only numbers that
-might exceed 62 bits are inspected, and most take 32 bits. The arrays reproduce the operations of `operations` for
-programs that do not depend on what has run (`turns`). Any unusual program, above all one with a mistake, raises
-`Unsuited`; the programs then run operation by operation and report the mistake.
+Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have known bounds: only
+numbers that might exceed 62 bits are inspected, and most fit in 32 bits. The arrays reproduce the operations of
+`operations` for programs that do not depend on what has run (`turns`). Any unusual program, above all one with a
+mistake, raises `Unsuited`; the programs then run operation by operation and report the mistake.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Values(Record):
     most: int = 1
 
     def within(self, carry: Callable[[Any], Any]) -> Values:
-        """Return the values in lanes nested in these."""
+        """Return the values in lanes that are nested in these lanes."""
         return Values(carry(self.of), self.least, self.most) if self.varies else self
 
     @property
@@ -115,7 +115,7 @@ def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any],
 class Lanes:
     """Iterations side by side, and the names that are visible in them.
 
-    above: the enclosing lanes; carry: takes a value from each of them to these, None if they are the same lanes.
+    above: the enclosing lanes; carry: maps values in the enclosing lanes to these lanes, None if they are the same.
     """
 
     count: int
@@ -191,10 +191,10 @@ class Lanes:
 
 
 class Written(Record):
-    """The operations of lanes, lane by lane: their number in each, or in all, and their columns.
+    """The operations of lanes, lane by lane: their number in each lane, or one number for all lanes, and their columns.
 
-    columns: sites, chunks and microbatches; a number stands for a column of it, None for a column of NONE. only: the
-    lanes that may have some, if not all.
+    columns: sites, chunks and microbatches; a number stands for a constant column, None for a column of NONE. only: the
+    lanes that may have operations, if not all.
     """
 
     count: Any
@@ -319,7 +319,7 @@ def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Seq
 
 
 def _index(value: Values, type: Any) -> Any:
-    """Return chunks or microbatches; raise Unsuited if a column of the type cannot hold them."""
+    """Return chunks or microbatches; raise Unsuited if they do not fit the type of a column."""
     most = int(np.iinfo(type).max)
     value = value if value.least >= 0 and value.most <= most else value.looked_at
     if value.least < 0 or value.most > most:

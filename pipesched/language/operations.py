@@ -1,4 +1,4 @@
-"""The operations of a rank's program: each takes the next microbatch and is recorded.
+"""The operations of a rank's program: each takes its next microbatch and is recorded.
 
     F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
@@ -34,7 +34,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    slices: the slices per sequence; the last slice comes first. named: the turns of microbatches that ran out of order.
+    slices: the slices per sequence; the last slice comes first. named: the turns of microbatches already run by name.
     """
 
     low: int
@@ -71,7 +71,7 @@ class Turn:
 class Pending:
     """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
 
-    It also serves for F without R or O, and O without L. of: the number of missing operations of each chunk and
+    It is also used for F without R or O, and O without L. of: the number of missing operations of each chunk and
     microbatch. slices: the slices per sequence; the last slice comes first.
     """
 
@@ -125,7 +125,7 @@ class Rule(NamedTuple):
 
 def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tuple[int, int, int]], list[set[int]]]:
     """Return the chunk of each route and stage on a rank; the first microbatch, the end and the stage of each chunk;
-    and the microbatches in its range that it does not run.
+    and the microbatches in the range that the chunk does not run.
     """
     ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
     taken: dict[Entry, list[Entry]] = {way: [] for way in sorted({*ways.values()})}
@@ -143,7 +143,8 @@ class Emitter:
 
     chunks: (first microbatch, end, stage) of every chunk; others: microbatches in its range that it does not run.
     sites, keys: the sites and keys of the written operations; second: positions of the second parts of overlap pairs.
-    rules: the lines of a `greedy`; holds: held memory by chunk at the current rule, in `part` of the unit of peaks.
+    rules: the lines of a `greedy`; holds: the memory held by each chunk at the current rule, in multiples of `part` of
+    the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
@@ -261,7 +262,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
-        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless any may be meant."""
+        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless any of them may be meant."""
         count = len(self.chunks)
         known = 0 <= chunk < count if chunk is not None else every or count == 1
         if not known:
@@ -280,7 +281,7 @@ class Emitter:
         return Halt(Code.CHUNK, message, "the rank does not have this chunk", f"chunks count from 0; {help}")
 
     def _none_left(self, op: Op, chunk: int | None) -> Halt:
-        """Return the error for an operation if its kind has no microbatch left."""
+        """Return the error for an operation whose kind has no microbatch left."""
         name, on = op.name, f"rank {self.rank}"
         if op is Op.W:
             fused = not self.pending.begun and any(x.next > x.low for x in self.turns[Result.GRADIENT])

@@ -60,7 +60,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
     """Evaluate the placement.
 
     Raises:
-        PipeschedError: PS210, more operations than max_ops; PS215, PS216, PS223, an invalid placement.
+        PipeschedError: PS210: there are more operations than max_ops; PS215, PS216, PS223: the placement is invalid.
         Halt, ZeroDivisionError: an expression without a value.
     """
     found = _routes(checked, names, max_ops)
@@ -194,7 +194,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _require_families(routes: list[Route]) -> None:
-    """Require that a rank has a stage of every member of a family or of none, and that routes have different names."""
+    """Require that a rank has a stage of every member of a family or of none, and that route names are distinct."""
     known: dict[str, Route] = {}
     for route in routes:
         other = known.setdefault(route.called, route)
@@ -211,7 +211,7 @@ def _require_families(routes: list[Route]) -> None:
 
 
 def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if a stage is skipped; refuse a skip of the first or last, on all routes, or with `reads`."""
+    """Return True if a stage is skipped; refuse it for the first and the last stage, on all routes, or with `reads`."""
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:
@@ -236,7 +236,7 @@ def _merged(
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Return the reads of stages that do not read exactly the previous stage; they are the same on every route."""
+    """Return the reads of the stages that do not read exactly the previous stage; all routes must agree."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}
@@ -271,7 +271,7 @@ def _reads_of(stage: int, placed: Placed) -> tuple[int, ...]:
 
 
 def _stages(routes: list[Route]) -> int:
-    """Return the number of stages; every route must have them all."""
+    """Return the number of stages; every route must contain all of them."""
     stages = 1 + max(s for route in routes for s in route.stages)
     for route in routes:
         if len(route.stages) < stages:

@@ -36,7 +36,8 @@ class Programs:
     """The programs of a file at one size.
 
     sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
-    the schedule, unless all are. moved: for each rank its list's positions of its operations, if a rule moved them.
+    the schedule, unless all are. moved: for each rank, the positions of its operations in its list as written, if a
+    rule moved them.
     """
 
     checked: Checked
@@ -56,7 +57,7 @@ class Programs:
         """Return the kinds, keys (stage * microbatches + microbatch) and overlap flags of all ranks.
 
         Raises:
-            PipeschedError: PS2xx, from the file's own operations.
+            PipeschedError: PS2xx: an operation of the file fails.
         """
         assigned = self._assign()
         self.functions = [self._function(item) for item in assigned]
@@ -163,9 +164,8 @@ class Programs:
         return sites, [site.span for site in self.checked.sites]
 
     def _bindings(self, rank: int, step: int) -> str:
-        """Return the bindings of the step-th operation (from 0) of a rank, which is run again.
-
-        If many places are requested, operations beyond the budget get none.
+        """Return the loop bindings of a rank's operation `step`, counted from 0; the rank is run again. If many places
+        are requested, operations beyond the budget get no bindings.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(self.moved[rank][step] if self.moved else step)

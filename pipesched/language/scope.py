@@ -1,6 +1,6 @@
 """Resolves names at a point of a file.
 
-No name is ever shadowed or visible before its definition, so recursion cannot be written, and any `k` has one meaning.
+No name is ever shadowed or visible before its definition, so recursion cannot be written and any `k` has one meaning.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 class Scope:
     """A chain of blocks, innermost first; errors are collected, not raised. code: the code of each node, by id.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: a text
-        that lists the known names, as help for an unknown one. defining: the name being defined.
+    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: text
+    that lists the known names, as help for an unknown one. defining: the name being defined.
     """
 
     names: ChainMap[str, Binding]

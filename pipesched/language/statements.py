@@ -37,7 +37,7 @@ class Site(Record):
 
 @dataclass
 class Statements:
-    """Translates the body of a rank; `sites` and `loops` get an entry for every operation and loop of the file."""
+    """Translates the body of a rank; it adds an entry to `sites` and `loops` for every operation and loop."""
 
     sites: list[Site] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)

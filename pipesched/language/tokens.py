@@ -1,4 +1,4 @@
-"""Splits a text into tokens with their places; blanks and comments are skipped.
+"""Splits a text into tokens with their places; white space and comments are skipped.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """
@@ -25,7 +25,7 @@ SOFT = (
 class Token(NamedTuple):
     """A word of the text. kind: its terminal in the grammar, END, or UNKNOWN.
 
-    supplied: it is missing in the text and was inserted.
+    supplied: True if the text lacks it and it was inserted.
     """
 
     kind: str
@@ -58,7 +58,7 @@ def known_release(rule: str) -> bool:
 
 
 class Words:
-    """The terminals of the grammar. kinds: the kinds of tokens by text, if the text is fixed.
+    """The terminals of the grammar. kinds: the kind of each token with a fixed text, by that text.
 
     patterns: kind and regular expression, in the order in which they are tried, including words that are not names.
     """
@@ -71,7 +71,7 @@ class Words:
         return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns))
 
     def read(self, text: str) -> Iterator[Token]:
-        """Yield the tokens of a text, then an END; a text not in the language ends with an UNKNOWN."""
+        """Yield the tokens of a text, then an END; at text that is not in the language, an UNKNOWN ends the tokens."""
         at = 0
         while found := self._known.match(text, at):
             at = found.end()

@@ -2,7 +2,7 @@
 
 The tree is translated node by node to Python's own tree and compiled. Every Python node has the *offset* of its .ps
 node as its line number, so an exception in the running code identifies the place in the .ps file, and the frames hold
-the loop bindings. Only integers and prefixed names of the user's text reach Python.
+the loop bindings. Of the user's text, only integers and prefixed names reach Python.
 
     F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: the operation's number in the file
     length[i]             ->   entry("length", v_length, v_i)
@@ -13,7 +13,7 @@ the loop bindings. Only integers and prefixed names of the user's text reach Pyt
     pending               ->   pending()                     asks the rank, each time
 
 The cost of an expression is the number of its parts, including the functions that it calls. A function that costs more
-than `DEAR` is charged when it is called, so that costs stay small numbers at any depth of calls.
+than `DEAR` is charged when it is called, so that costs stay small however deep the calls are.
 
 Names and types are checked during translation; a file with an unknown name is never run.
 """
@@ -97,7 +97,7 @@ def call(function: str, *arguments: python.expr) -> python.Call:
 
 
 class Expressions(Record):
-    """Translates expressions. `exact` allows ``/`` and decimals, in claims and costs."""
+    """Translates expressions. `exact` allows ``/`` and decimals, as in claims and costs."""
 
     exact: bool = False
 
@@ -210,6 +210,6 @@ def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
 
 
 def function(names: Sequence[str], body: python.expr) -> python.Lambda:
-    """Return ``lambda names: body``, with names of the file."""
+    """Return ``lambda names: body`` for names of the file."""
     taken = [python.arg(f"v_{name}") for name in names]
     return python.Lambda(python.arguments([], taken, kwonlyargs=[], kw_defaults=[], defaults=[]), body)

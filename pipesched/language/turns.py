@@ -3,7 +3,7 @@
 If a kind counts its own operations, its n-th operation in a chunk has the n-th microbatch. If a kind follows another (W
 an I, R and O an F, L an O), it has the microbatch of the other kind's n-th operation. `drain W` stands for all W that
 are missing at that point. `operations` does the same one operation at a time; a program whose order depends on more
-than such counts is `Unsuited`.
+than these counts raises `Unsuited`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Expanded: TypeAlias = tuple[Column, Column, Column, Bools, Ints]
 
 
 class Columns(Record):
-    """The operations of consecutive ranks: their number by rank; site, chunk and microbatch, NONE if not named."""
+    """The operations of consecutive ranks: their number by rank; site, chunk and microbatch, or NONE."""
 
     lengths: Ints
     site: Column
@@ -67,7 +67,7 @@ class Chunks(Record):
         return cls(first - first[0], low, end, (stage * placement.microbatches).astype(low.dtype))
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """Return each operation's chunk, and the queue from which a W takes the oldest: of its chunk or its rank."""
+        """Return each operation's chunk, and the queue from which a W takes the oldest I: by chunk or by rank."""
         many, first = small(np.diff(self.first)), np.repeat(small(self.first)[:-1], made.lengths)
         if (made.chunk >= np.repeat(many, made.lengths)).any():
             raise Unsuited
@@ -115,7 +115,7 @@ class Arrays:
         return site, op, keys, self._among(self.expansion.second, site), _ends(lengths)
 
     def _few(self, operations: int) -> int:
-        """Return about how many ranks together have this number of operations, if all ranks have the same number."""
+        """Return about how many ranks together have this number of operations, if all ranks have equally many."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         return max(operations // max(each, 1), 1)
 
@@ -146,7 +146,7 @@ class Arrays:
             yield made.site, op, self._keys(made, chunks, op), made.lengths
 
     def _among(self, sites: Collection[int], column: Column) -> Bools:
-        """Return a mask of the operations of these sites."""
+        """Return a mask of the operations at these sites."""
         if not sites:
             return np.zeros(len(column), dtype=np.bool_)
         return np.isin(np.arange(len(self.ops)), list(sites)).take(column)
@@ -184,9 +184,9 @@ class Arrays:
         return keys
 
     def _turns(self, made: Columns, chunks: Chunks, unit: Column) -> Column:
-        """Return the keys of operations that take their chunk's next microbatch, or name one; others have any key.
+        """Return the keys of operations that take their chunk's next microbatch, or name one; other keys are arbitrary.
 
-        The operations are sorted by what takes turns (`_TURNS`, then others) and chunk.
+        The operations are sorted by their kind of turn (`_TURNS`, then others) and by chunk.
         """
         size, others = len(chunks.low), len(Result)
         turns = _TURNS.take(self.ops) * size

@@ -29,10 +29,10 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 
 class Checked(Record):
-    """A compiled file. code: the code of the evaluated parts, by id; parts that depend on a stage are functions.
+    """A compiled file. code: the compiled parts, by id; parts that depend on a stage are functions.
 
-    sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of an iteration of a
-    loop, by id, and of a program without its loops.
+    sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of one iteration of
+    each loop, by id, and of each program without its loops.
     """
 
     file: ast.File
@@ -66,7 +66,7 @@ def check_text(source: Source, words: int = WORDS) -> Checked:
     """Parse, check and compile a text, once for all sizes. words: the largest allowed number of words.
 
     Raises:
-        PipeschedError: PS1xx, all mistakes; PS2xx, all mistakes that occur at every size.
+        PipeschedError: PS1xx: all mistakes; PS2xx: all mistakes that occur at every size.
     """
     return check_file(parse(source, words))
 
@@ -192,13 +192,13 @@ class _Checker:
         self._of(entry.of, entry.value, *(entry.values or ()))
 
     def _of(self, names: Sequence[ast.Name], *nodes: ast.Expression | None) -> None:
-        """Compile exact expressions in which these names are also visible."""
+        """Compile exact expressions in which these names are visible too."""
         inside = self.scope.inner()
         for name in names:
             inside.define(name)
         self._keep("number", *nodes, scope=inside, of=[name.id for name in names] or None, exact=True)
 
     def _variable(self, item: ast.Rank) -> str:
-        """Return the rank variable of ``rank r { … }``; "" for a single rank's program, also if r is a known name."""
+        """Return the rank variable of ``rank r { … }``; "" for a single rank's program, or if r is already known."""
         unknown = isinstance(item.rank, ast.Name) and item.rank.id not in self.scope.names
         return item.rank.id if unknown and isinstance(item.rank, ast.Name) else ""

@@ -19,7 +19,7 @@ def read(target: str) -> Source:
     A name with a colon may belong to an extension; a file of that name wins.
 
     Raises:
-        PipeschedError: PS809, unreadable; PS810, if it is neither a file nor a built-in schedule.
+        PipeschedError: PS809, unreadable; PS810 if it is neither a file nor a built-in schedule.
     """
     there = os.path.exists(target)
     if target == "":
@@ -60,7 +60,7 @@ def library(target: str) -> Source:
     """Read a built-in schedule, by its name or an alias.
 
     Raises:
-        PipeschedError: PS810, if there is none.
+        PipeschedError: PS810 if there is none.
     """
     name = known_as(target)
     if name is None:
@@ -80,7 +80,7 @@ def read_path(path: str) -> Source:
     """Read the file at a path; built-in names are ignored.
 
     Raises:
-        PipeschedError: PS809, if it is missing or not text.
+        PipeschedError: PS809 if it is missing or not text.
     """
     if path != "-" and not os.path.exists(path):
         raise _missing("path", path, Diagnostic(Code.UNREADABLE, f"no such file: {path}"))

@@ -115,7 +115,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     """Return the cost by stage, and by microbatch if it differs.
 
     Raises:
-        PipeschedError: PS222, if the cost has other sizes.
+        PipeschedError: PS222 if the cost has other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
     (rows, columns), wrong, help = made.whole.shape, "", "give one number, or one per stage"

@@ -162,7 +162,7 @@ class Costs:
         """Return the cost of a kind, a pair, C, M or K; None for a pair that costs the sum of its parts.
 
         Raises:
-            PipeschedError: PS222, if B is less than the given I or W.
+            PipeschedError: PS222 if B is less than the given I or W.
         """
         return self._computes[key] if key in UNIT else self.given.get(key, _DEFAULT.get(key))
 
@@ -385,7 +385,7 @@ class Costs:
         JSON is accepted too: the output of `to_json`, `calibrate` or `run --rank`.
 
         Raises:
-            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843, if reading exceeds its budget.
+            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843 if reading exceeds its budget.
         """
         try:
             with budgeted("the costs file"):
@@ -438,7 +438,7 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
 
 
 def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
-    """Raise PipeschedError, PS222, if a backward is shorter than one of its parts."""
+    """Raise PipeschedError, PS222 if a backward is shorter than one of its parts."""
     cost = known[key]
     if isinstance(cost, Grid):
         below = np.argwhere(cost.whole < 0)[:1].tolist()

@@ -36,7 +36,7 @@ class Grid(Record):
         """Return a grid of exact numbers, from rows of equal length.
 
         Raises:
-            PipeschedError: PS222, if they need more than 62 bits.
+            PipeschedError: PS222 if they need more than 62 bits.
         """
         listed = [list(row) for row in rows]
         made = np.array(listed)
@@ -92,7 +92,7 @@ class Grid(Record):
         """Apply `operator.add`, `sub` or `mul` entry by entry; a single row or column applies to all.
 
         Raises:
-            PipeschedError: PS222, if the result exceeds 62 bits.
+            PipeschedError: PS222 if the result exceeds 62 bits.
         """
         shapes = zip(self.whole.shape, other.whole.shape, strict=True)
         rows, columns = (max(x, y) if 1 in (x, y) else min(x, y) for x, y in shapes)

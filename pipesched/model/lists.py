@@ -161,7 +161,7 @@ def make(name: str, *arguments: object) -> object:
     """Return a fact about an order that an extension derives.
 
     Raises:
-        PipeschedError: PS820, if there is no such extension.
+        PipeschedError: PS820 if there is no such extension.
     """
     for row in rows(Drawing):
         if row.name == name:

@@ -44,7 +44,7 @@ class Release:
         """Parse a rule as written on the command line.
 
         Raises:
-            PipeschedError: PS225, if it is not a rule.
+            PipeschedError: PS225 if it is not a rule.
         """
         rule = text.replace(" ", "")
         if rule in _NAMED:

@@ -61,7 +61,7 @@ def parse_version(text: str) -> TorchVersion:
     """Return the version of a text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
 
     Raises:
-        PipeschedError: PS225, if the version is not supported.
+        PipeschedError: PS225 if the version is not supported.
     """
     match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})([.+].{0,60})?", text)
     number = (int(match[1]), int(match[2])) if match else None

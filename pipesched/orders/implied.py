@@ -239,7 +239,7 @@ def first(column: Column, value: int) -> int:
 def require_agreement(
     name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
 ) -> None:
-    """Raise PipeschedError, PS803, if the order's sizes or placement differ from the given ones."""
+    """Raise PipeschedError, PS803 if the order's sizes or placement differ from the given ones."""
     found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
     if found:
         raise PipeschedError(found)
@@ -280,7 +280,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raise PipeschedError, PS304, if a number is missing although a larger one occurs, which is often a typo."""
+    """Raise PipeschedError, PS304 if a number is missing although a larger one occurs, which is often a typo."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

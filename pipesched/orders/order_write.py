@@ -76,7 +76,7 @@ class Words(Writer):
     messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raise PipeschedError, PS814, if the stages do not form a chain: no word can name their messages."""
+        """Raise PipeschedError, PS814 if the stages do not form a chain: no word can name their messages."""
         if self.messages and not schedule.placement.chain:
             message = f"the order notation cannot name the messages, since {schedule.placement.skip}"
             raise fail(Code.TARGET, message, help="omit the messages: `--target order` writes the computes")

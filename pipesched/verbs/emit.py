@@ -129,7 +129,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     """Write the order of a file without verifying it, as order text or as a .ps schedule.
 
     Raises:
-        PipeschedError: PS225, if an option of a verdict is given.
+        PipeschedError: PS225 if an option of a verdict is given.
     """
     target, way = targets()[to], writer(to)
     _require_no_verdict(options, to)

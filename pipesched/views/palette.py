@@ -102,7 +102,7 @@ def style(name: str) -> Style:
     """Return a style by its name.
 
     Raises:
-        PipeschedError: PS225, if there is no such style.
+        PipeschedError: PS225 if there is no such style.
     """
     if name not in STYLES:
         raise fail(Code.USAGE, f"no style is called {name!r}", help=f"styles are {', '.join(STYLES)}")

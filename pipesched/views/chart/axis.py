@@ -33,7 +33,7 @@ class Viewport:
         """Return the interval in ticks, rounded outwards; never empty.
 
         Raises:
-            PipeschedError: PS225, if it ends before it begins, begins after the makespan, or exceeds 64 bits.
+            PipeschedError: PS225 if it ends before it begins, begins after the makespan, or exceeds 64 bits.
         """
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)

@@ -144,6 +144,6 @@ def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") ->
     """Return the chart of a schedule.
 
     Raises:
-        PipeschedError: PS222, if the costs do not fit it.
+        PipeschedError: PS222 if the costs do not fit it.
     """
     return Chart(Analysis(schedule, costs or Costs()), name=title)
