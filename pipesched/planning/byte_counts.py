@@ -24,9 +24,9 @@ UNITS = {
     },
     **{f"{letter}iB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)},
 }
-"""The bytes of each unit: GB is 10^9 bytes, GiB is 2^30."""
+"""The number of bytes in each unit: GB is 10^9 bytes, GiB is 2^30."""
 _UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
-SHARE = "a cap counts activations of one microbatch through 1/p of the model, not bytes"
+SHARE = "a cap counts activations, in units of one microbatch through 1/p of the model, not bytes"
 
 
 def in_bytes(text: str) -> Bytes | None:
@@ -56,15 +56,15 @@ def cap_help(text: str) -> str | None:
     if given is None:
         return None
     if given[2] == "%":
-        return f"{SHARE}: give a number such as half of m"
+        return f"{SHARE}: give a number, such as half of m"
     return f"units are {', '.join(UNITS)}: GB is 10^9 bytes, GiB 2^30"
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
     """Return PS225 for a cap in bytes without a model, which determines the bytes of an activation."""
     help = (
-        f"{SHARE}:\nsubtract weights, gradients and optimizer from {gigabytes(cap)}, divide by the bytes that "
-        "autograd\nkeeps of one microbatch on one rank, and give the quotient, such as `--mem-cap 8`;\nor have "
+        f"{SHARE}:\nsubtract weights, gradients and optimizer state from {gigabytes(cap)}, divide by the bytes that "
+        "autograd\nkeeps for one microbatch on one rank, and give the quotient, such as `--mem-cap 8`;\nor have "
         "`verify`, `compare` or `optimize` count bytes: `--model FILE.toml`"
     )
     return fail(Code.USAGE, f"{gigabytes(cap)} is not a number of activations", help=help)

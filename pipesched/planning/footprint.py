@@ -297,14 +297,14 @@ def _recomputation(s: _Counted) -> str:
 
 def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
-    kept = "K of the costs, as a share of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
-    return f"the schedule runs {s.again:,} forwards of whole stages again (R); until then each F keeps {kept}"
+    kept = "K of the costs, as a fraction of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
+    return f"the schedule recomputes {s.again:,} forwards of whole stages (R); until its R, each F keeps {kept}"
 
 
 def _types(a: Transformer, x: Training) -> str:
     if not x.autocast:
         return f"{a.dtype}: {a.dtype_bytes} bytes per parameter and activation"
-    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 for a copy of each weight per microbatch"
+    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 per weight for its copy in each microbatch"
 
 
 def _reserved(x: Training) -> str:
@@ -337,8 +337,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.x.lora,
         lambda s: (
-            f"LoRA of rank {s.x.lora} on {_ADAPTED[s.x.lora_on]} of each layer: only its adapters have W, gradients "
-            "and optimizer state; its dropout is not counted"
+            f"LoRA of rank {s.x.lora} on {_ADAPTED[s.x.lora_on]} of each layer: only the adapters have W, gradients "
+            "and optimizer state; LoRA's dropout is not counted"
         ),
     ),
     (lambda s: True, _recomputation),
@@ -356,7 +356,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: "M" in s.costs.by_microbatch,
-        lambda s: "a microbatch takes M times the model's bytes: activations, messages, working set",
+        lambda s: "each microbatch takes M times the bytes of the model: activations, messages, working set",
     ),
     (
         lambda s: "M" not in s.costs.by_microbatch and s.costs.scalar("M") != 1,
@@ -369,7 +369,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.partly.any(),
         lambda s: (
-            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, which is an upper bound; its I frees it"
+            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, an upper bound; that stage's I frees it"
         ),
     ),
     (
@@ -383,8 +383,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.by_layer and s.x.recompute == "full",
         lambda s: (
-            "a layer that I runs again is kept until W. torch's checkpointing frees it and runs it again for every "
-            "weight in W, with up to twice the bytes meanwhile: `run --rank` counts them"
+            "a layer that I runs again is kept until W. torch's checkpointing frees it and runs it again in W for "
+            "every weight, which takes up to twice the bytes: `run --rank` counts them"
         ),
     ),
     (
@@ -411,8 +411,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.a.gated and s.x.kernels not in OWN,
         lambda s: (
-            "a layer keeps gate, value and product, as fused kernels do; with kernels = eager, torch uncompiled, the "
-            "gate's SiLU and norms in fp32 too"
+            "a layer keeps gate, value and product, as fused kernels do; with kernels = eager (torch uncompiled), it "
+            "also keeps the gate's SiLU and the norms in fp32"
         ),
     ),
     (
@@ -422,7 +422,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
             "norms in fp32, the gate's SiLU kept"
         ),
     ),
-    (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} gathers one layer at a time, none ahead"),
+    (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} gathers one layer at a time and prefetches none"),
     (
         lambda s: s.x.trainer,
         lambda s: _reserved(s.x),
@@ -435,7 +435,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         ),
     ),
 )
-"""The assumptions: the condition of each, and its text."""
+"""Assumptions about the byte counts, each as its condition and its text."""
 
 
 def _passing(schedule: Schedule) -> str:

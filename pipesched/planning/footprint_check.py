@@ -38,7 +38,7 @@ def _over_caps(footprint: Footprint, caps: Sequence[Fraction]) -> Iterator[Diagn
             labels,
             notes(
                 "at the peak: " + ", ".join(f"{kind} {gigabytes(size)}" for kind, size in peak.items() if size),
-                f"activations of (stage.microbatch): {listed(live)}" if live else "",
+                f"live activations (stage.microbatch): {listed(live)}" if live else "",
                 more,
             ),
             _cheaper(footprint, cap, peak),
@@ -50,7 +50,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher ZeRO stage"
-        return f"parameters, gradients and optimizer states exceed the cap by themselves: more ranks, more tensor{zero}"
+        return f"parameters, gradients and optimizer states alone exceed the cap: more ranks, more tensor ranks{zero}"
     steps = [
         *(["recompute"] if x.recompute != "full" else []),
         *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
@@ -70,5 +70,5 @@ def check_batch(subject: Subject) -> Iterator[Diagnostic]:
     message = f"the schedule has {schedule.microbatches} microbatches, but the model's batch makes {expected}"
     said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} per microbatch)"
     said += f" x {slices} slices" if slices > 1 else ""
-    help = f"--m {expected}, or another batch, data or microbatch"
+    help = f"give --m {expected}, or change batch, data or microbatch"
     yield Diagnostic(PlanningCode.OTHER_BATCH, message, (Label(a.places.get("training.batch"), said),), (), help)

@@ -24,14 +24,14 @@ PLAN = (
     Option("gpus", whole, "GPUs of the cluster.", "N"),
     Option("gpus_per_node", whole, "[default: the device's]", "N"),
     replace(DEVICE, help="Type of the GPUs.", read=one_device, typed=device, default=()),
-    Option("kept", None, "Factors on the bytes of layers, as `run --rank -o` measures.", "kept.toml"),
+    Option("kept", None, "Factors for the bytes of layers, as `run --rank -o` writes them.", "kept.toml"),
     Option("batch", whole, "Sequences per step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, to predict the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Usable bytes per GPU [default: as offered by its driver].", "80GB"),
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Show only choices that this trainer can run, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
-    Option("optimize", seconds, "Let the optimizer order the first rows, for SECONDS.", "SECONDS", terminal=True),
+    Option("optimize", seconds, "Let the optimizer reorder the first rows, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Number of rows.", "N", 5),
     replace(EFFICIENCY, help="Assumed fraction of peak FLOP/s, e.g. 50% [default: by shape]."),
@@ -73,7 +73,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Given], object], str, str], ...] = (
     (
         lambda x: x["config"] is not None and x["trainer"] is None,
         "a configuration requires a trainer",
-        "give --trainer megatron==0.16 or another",
+        "give a trainer, such as --trainer megatron==0.16",
     ),
     (
         lambda x: x["sweep"] is not None and (x["config"] is not None or x["optimize"] is not None or x["explain"]),
@@ -83,7 +83,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Given], object], str, str], ...] = (
     (
         lambda x: x["explain_model"] and x["model"] is None,
         "no model is given",
-        "give --model llama3-70b, or a file",
+        "give a model, such as --model llama3-70b, or a file",
     ),
     (
         lambda x: (
@@ -102,7 +102,7 @@ _CONTRADICTIONS: tuple[tuple[Callable[[Given], object], str, str], ...] = (
         "leave out --plot",
     ),
 )
-"""Options that contradict each other, the message, and the help."""
+"""Conflicting options: the condition, the message, and the help."""
 
 
 @click.command

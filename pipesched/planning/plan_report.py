@@ -40,21 +40,21 @@ LEGEND = {
     "b": "sequences per microbatch",
     "m": "microbatches",
 }
-"""The meaning of each letter."""
+"""The meaning of each letter in a choice."""
 _HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "TFLOP/s\nper GPU", "MFU", "bubble", "most\nof a GPU")
 
 _SENT = {
-    "tensor": "over t: all-reduces of 2 s b h / c bytes, 2 per layer in F and 2 in the backward, 2 (t-1)/t of it each; "
-    "those of F again where all is recomputed (Narayanan et al., SC 2021, 3.2)",
-    "context": "over c: keys and values pass c - 1 ranks in F, and again, with their gradients, in the backward "
-    "(Dubey et al. 2024, 3.3.2)",
-    "experts": "over e: tokens are sent to their experts and back, in F and in the backward, (e-1)/e of them",
-    "gradients": "over d c, once a step: gradients are all-reduced; with ZeRO they are scattered and parameters "
-    "gathered, (n-1)/n of them (Rajbhandari et al. 2020, 7)",
-    "copies": "over d c in every microbatch: with ZeRO 2 gradients are scattered; with 3 parameters are gathered for F "
-    "and for the backward too",
+    "tensor": "over t: per layer, 2 all-reduces of 2 s b h / c bytes in F and 2 in the backward, of which a rank sends "
+    "2 (t-1)/t; with full recomputation, those of F are repeated (Narayanan et al., SC 2021, 3.2)",
+    "context": "over c: keys and values pass through c - 1 ranks in F, and again, with their gradients, in the "
+    "backward (Dubey et al. 2024, 3.3.2)",
+    "experts": "over e: (e-1)/e of the tokens are sent to their experts and back, in F and in the backward",
+    "gradients": "over d c, once per step: gradients are all-reduced; with ZeRO, (n-1)/n of the gradients are "
+    "scattered and (n-1)/n of the parameters gathered (Rajbhandari et al. 2020, 7)",
+    "copies": "over d c in every microbatch: with ZeRO 2, gradients are scattered; with ZeRO 3, parameters are also "
+    "gathered for F and for the backward",
 }
-"""The messages that each term counts, and their source."""
+"""The messages that each term counts, with their source."""
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
@@ -235,8 +235,8 @@ def _overlapped(plan: Outcome) -> Iterator[str]:
     whole = [sum(one) for x in parted for one in undivided(problem.space.transformer, x.training, x.cut.stages)]
     if most := max(whole, default=0):
         yield (
-            "bytes of ZeRO 2 and 3 include one whole layer at a time; if the next one is gathered or the last one "
-            f"reduced beside compute, a second one takes up to {gigabytes(most)} more"
+            "bytes of ZeRO 2 and 3 include one whole layer at a time; if the next layer is gathered or the last one "
+            f"reduced during compute, a second layer takes up to {gigabytes(most)} more"
         )
     if problem.overlap not in (1, None) and any(one.choice.training.zero > 1 for one in plan.rows):
         yield "verify and optimize assume that all messages of ZeRO 2 and 3 in a microbatch overlap compute"
@@ -248,8 +248,8 @@ def assumed(plan: Outcome) -> Iterator[str]:
     device, x = problem.device, problem.space.training
     if problem.on is None:
         yield (
-            f"matrix products at {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, whatever "
-            "their size: larger microbatches are no faster, and the utilisation cannot be higher"
+            f"matrix products reach {float(problem.flat) * 100:g} % of {float(device.flops) / 1e12:g} TFLOP/s, "
+            "whatever their size: larger microbatches are no faster, and the utilisation cannot be higher"
         )
     else:
         yield (

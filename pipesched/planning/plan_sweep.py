@@ -115,6 +115,6 @@ def _with(asked: Request, name: str, value: int) -> Request:
         return replace(asked, batch=value)
     batch = Fraction(asked.batch * value, asked.gpus)
     if batch.denominator > 1:
-        message = f"a batch of {asked.batch} on {asked.gpus} GPUs is {float(batch):g} on {value}"
-        raise fail(PlanningCode.CLUSTER, message, help="give --batch a multiple of --gpus")
+        message = f"a batch of {asked.batch} on {asked.gpus} GPUs corresponds to {float(batch):g} on {value} GPUs"
+        raise fail(PlanningCode.CLUSTER, message, help="give a --batch that is a multiple of --gpus")
     return replace(asked, gpus=value, batch=int(batch))

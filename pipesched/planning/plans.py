@@ -110,7 +110,7 @@ def _sizes(text: str) -> Iterator[tuple[str, tuple[Size, ...]]]:
         if name not in NAMES or not equals:
             raise fail(
                 PlanningCode.CHOICE,
-                f"{part[:60]!r} is not a size that a choice has",
+                f"{part[:60]!r} is not a size of a choice",
                 help=f"sizes are {', '.join(NAMES)}, such as p=8",
             )
         yield name, tuple(_value(name, value.strip()) for value in values.split(","))
@@ -147,7 +147,7 @@ def request(given: Given) -> Request:
         raise fail(PlanningCode.CLUSTER, f"{wrong[0]} is {wrong[1]}, not between 1 and {MOST:,}")
     batch = given["batch"] or trained[1].batch
     if batch is None:
-        raise fail(Code.USAGE, f"a plan needs --batch: {name} does not give the sequences per step", help=_EXAMPLE)
+        raise fail(Code.USAGE, f"a plan needs --batch: {name} does not state the sequences per step", help=_EXAMPLE)
     if given["efficiency"] == 0:
         raise fail(Code.USAGE, "the efficiency must be above 0")
     shares = {key: given[key] for key in ("efficiency", "overlap") if given[key] is not None}

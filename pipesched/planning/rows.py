@@ -25,7 +25,7 @@ MODEL = Option("model", Lazy("planning.values:model"), metavar="FILE.toml|NAME")
 DEVICE = Option(
     "device",
     Lazy("planning.values:device"),
-    "With --model, costs in ms on a100, h100, h200, ...",
+    "With --model, compute costs in ms for a100, h100, h200, ...",
     "NAME|FILE.toml",
 )
 EFFICIENCY = Option(
@@ -67,13 +67,13 @@ ROWS: tuple[Row, ...] = (
         {"text": (".txt",), "json": (".json",), "html": (".html", ".htm")},
         place=11,
     ),
-    _workload(MODEL, "A transformer and its training, to count memory in bytes.", "framework_time", "verify"),
-    _workload(MODEL, "A transformer and its training; with --device, also for costs.", "framework_time", "why"),
+    _workload(MODEL, "A transformer and its training setup, to count memory in bytes.", "framework_time", "verify"),
+    _workload(MODEL, "A transformer and its training setup; with --device, also for costs.", "framework_time", "why"),
     _workload(MODEL, "A transformer, for bytes; with --device, also for costs.", "framework_time", "compare", "diff"),
     _workload(MODEL, "A transformer, for a cap in bytes; with --device, also for costs.", "costs", "optimize"),
     _workload(
         MODEL,
-        f"{', '.join(_DRAWN)}: bytes by kind over time, of a transformer and its training.",
+        f"{', '.join(_DRAWN)}: plot the bytes by kind over time, for a transformer and its training setup.",
         "measured",
         "show",
     ),

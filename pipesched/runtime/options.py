@@ -10,7 +10,7 @@ from pipesched.common.values import texts
 from pipesched.extension import Option, flag
 from pipesched.runtime.values import counts, real
 
-_INSTANTS = "Write the begin and end of each instruction, for Perfetto and `calibrate`."
+_INSTANTS = "Write the start and end of each instruction, for Perfetto and `calibrate`."
 
 RUN = (
     Option("net", choices=("mlp", "transformer"), default="mlp"),
@@ -51,6 +51,6 @@ RUN = (
 CALIBRATE = (
     Option("digits", whole, "Significant digits.", "WHOLE", 3),
     replace(JSON, help="Print one object: the costs, and the data behind the fit."),
-    replace(FILE, help="Write the costs in the form of --costs; - for stdout.", metavar="COSTS.toml"),
+    replace(FILE, help="Write the costs in the format of --costs; - for stdout.", metavar="COSTS.toml"),
     COLOR,
 )

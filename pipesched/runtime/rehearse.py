@@ -144,7 +144,7 @@ class OneRank:
             f"rehearsed  {self._title}   rank {rank} of {len(self.stream.ranks)} on {self.request.device}, "
             f"{len(instructions)} instructions",
             f"    peak {_size(found.peak)} at instruction {found.at + 1} ({instructions[found.at]}), not counting "
-            f"{_size(found.weights)} of weights, and as much of their gradients",
+            f"{_size(found.weights)} of weights and as much again for their gradients",
             f"    {_size(found.predicted)} predicted from one microbatch: {share:.1f} %",
         ]
         if self.by_model is not None and found.peak:
@@ -330,7 +330,7 @@ def _part(
     module = _module(given, rest, stage, request)
     inputs = _inputs(module, rest, stage, request, trained)
     if stage + 1 == stages and len(rest) < 2:
-        said = "cross entropy of its outputs with random words" if trained is not None else "the mean of its output"
+        said = "cross entropy of its outputs with random tokens" if trained is not None else "the mean of its output"
         notes.append(f"the loss of the last stage is {said}; the factory may return a different one")
     loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
     return Part(module, tuple(x.to(request.device) for x in inputs), loss)

@@ -94,9 +94,7 @@ def alone(given: Mapping[str, object]) -> bool:
             flag = (*option.flags, f"--{option.name}")[0]
             if one:
                 raise fail(Code.USAGE, f"{flag} applies only to a run of all ranks", help="omit it, or omit --rank")
-            raise fail(
-                Code.USAGE, (f"{flag} applies only to a run of one rank"), help="give --rank R, the rank that is run"
-            )
+            raise fail(Code.USAGE, (f"{flag} applies only to a run of one rank"), help="give --rank R, the rank to run")
     return one
 
 
@@ -139,7 +137,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
-        raise fail(Code.USAGE, f"a fault names a rank beyond the last one, {ranks - 1}")
+        raise fail(Code.USAGE, f"a fault names a rank that does not exist: the last rank is {ranks - 1}")
     assert emission.order is not None
     count, samples = emission.order.placement.microbatches, request.samples or ()
     if samples and len(samples) != count:
@@ -149,7 +147,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     lasting = (x if isinstance(x, tuple) else (x,) for row in pace.values() for x in row)
     longest = max((max(each) for each in lasting), default=0.0)
     if longest >= request.timeout:
-        message = f"a compute lasts {longest:g} s, which a timeout of {request.timeout:g} s treats as a stall"
+        message = f"a compute operation lasts {longest:g} s, which a timeout of {request.timeout:g} s treats as a stall"
         raise fail(Code.USAGE, message, help="choose a smaller --pace, or a larger --timeout")
     return Job(
         text,

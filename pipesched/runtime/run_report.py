@@ -32,7 +32,7 @@ from pipesched.verbs.emit import Emission
 from pipesched.versions.report import VersionPart
 
 TOLERANCE = 1e-12
-"""The tolerance of gradients in float64, for sums of a few hundred terms in another order."""
+"""The tolerance for gradients in float64, which allows for sums of a few hundred terms in a different order."""
 
 _INDENT = " " * 4
 

@@ -304,7 +304,7 @@ class TestWhatItTells:
         (["1f1b", "--p", "2", "--pace", "-1"], "a pace of -1 ms"),
         (["1f1b", "--p", "2", "--pace", "5000", "--timeout", "2"], "treats as a stall"),
         (["1f1b", "--p", "2", "--fault", "kill"], "is not KIND@RANK"),
-        (["1f1b", "--p", "2", "--fault", "kill@2"], "beyond the last one, 1"),
+        (["1f1b", "--p", "2", "--fault", "kill@2"], "the last rank is 1"),
         (["1f1b", "--p", "2", "--engine", "torch", "--fault", "kill@1"], "omit --engine torch"),
         (["1f1b", "--p", "2", "--net", "cnn"], "'cnn' is not one of"),
     ],

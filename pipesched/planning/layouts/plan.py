@@ -157,7 +157,7 @@ def _nothing(search: Search) -> Diagnostic:
     problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]
-    notes = ([f"closest is {least.choice}: {least.reason}"] if least else []) + reasons
+    notes = ([f"the closest is {least.choice}: {least.reason}"] if least else []) + reasons
     a, x = problem.space.transformer, problem.space.training
     whole = replace(x, tensor=1, context=1, data=1, expert=1, replicas=1, zero=0, layout=None)
     alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
@@ -166,5 +166,5 @@ def _nothing(search: Search) -> Diagnostic:
         notes.append(f"parameters, gradients and optimizer are {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(
-        PlanningCode.NO_PLAN, many, (), tuple(notes), "use more GPUs, a larger cap, or fewer restrictions by --only"
+        PlanningCode.NO_PLAN, many, (), tuple(notes), "use more GPUs, a larger cap, or fewer --only restrictions"
     )

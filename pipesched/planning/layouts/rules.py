@@ -70,7 +70,7 @@ def slower(other: Prediction, best: Prediction) -> str:
     it …``.
     """
     if not best.trust.timed:
-        return f"comes after it in the predicted order; {best.trust.why}"
+        return f"ranks below the plan in the predicted order; {best.trust.why}"
     found, little = differences(other.terms, best.terms), float(best.seconds) / 2000
     said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
     less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]

@@ -33,7 +33,7 @@ GLANCE: dict[str, tuple[Size, ...]] = {
     "split": ("even",),
     "zero": (0, 1, 3),
 }
-"""The choices to search for a first row, unless others are requested."""
+"""The choices among which a first row is searched, unless others are requested."""
 
 
 def alike(nanoseconds: int) -> int:
@@ -106,7 +106,7 @@ class Search:
             if isinstance(row, Prediction):
                 needs = f"needs {gigabytes(row.peak)} per GPU"
                 says = f"takes {SECONDS.text(row.seconds)}" if row.trust.timed else needs
-                self.tell(f"{few[number]} {says}, the first of many")
+                self.tell(f"{few[number]} {says}: an early row, the search continues")
                 return
 
     def _refuse(self, found: Refused) -> None:

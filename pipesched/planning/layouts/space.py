@@ -28,7 +28,7 @@ from pipesched.planning.transformer.trainers import TRAINERS
 
 MICROBATCHES = (1, 2, 4, 8)
 LETTERS = {"t": "tensor", "c": "context", "d": "data", "e": "expert", "b": "microbatch"}
-"""The letters of a choice, and the keys of a training for which they stand."""
+"""The letters of a choice, each with the key of `Training` that it sets."""
 LAYOUT = ("p", "t", "c", "d", "e")
 """The degrees of parallelism."""
 NAMES = ("schedule", "p", "t", "c", "d", "e", "v", "b", "recompute", "zero", "split")
@@ -36,7 +36,7 @@ SPLITS = ("even", "ends")
 
 
 Size: TypeAlias = "int | str"
-"""The value of one of `NAMES`."""
+"""A value under one of the `NAMES`."""
 Listed = TypeVar("Listed", int, str)
 
 
@@ -253,4 +253,4 @@ def _unsplit(space: Space, choice: Choice) -> str:
     run = (row.zero if row else ((0, 1, 2, 3), (0, 1)))[choice.p > 1]
     if x.zero in run or "zero" in space.only:
         return ""
-    return f"{row.name if row else 'no trainer'} does not run ZeRO {x.zero}{' with p > 1' * (choice.p > 1)}"
+    return f"{row.name if row else 'no trainer'} does not support ZeRO {x.zero}{' with p > 1' * (choice.p > 1)}"

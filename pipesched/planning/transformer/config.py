@@ -17,14 +17,14 @@ from pipesched.planning.transformer.kept import Kept
 from pipesched.support.source import Span
 
 DTYPES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""The bytes per number of each dtype."""
+"""Bytes per number for each dtype."""
 OWN = ("eager", "cpu")
 """The values of `Training.kernels` for torch's own kernels, neither fused nor compiled."""
 ADAPTED = ("all", "attention", "qv")
-"""The matrices of a layer that have LoRA's adapters: all; q, k, v and the projection; q and v."""
+"""The matrices of a layer that get LoRA adapters: all; q, k, v and the projection; q and v."""
 RECOMPUTE = ("none", "selective", "operations", "full")
-"""The values of recompute: a backward recomputes no operations, the scores of attention, every second product as in
-torchtitan, or all operations."""
+"""The values of recompute: a backward recomputes no operations, the scores of attention, every second matrix product as
+in torchtitan, or all operations."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from pipesched.support.foreign import toml_of
 from pipesched.support.source import Source, Span
 
 HALF = Fraction(1, 2)
-"""The default fraction of the peak FLOP/s that a device achieves in matrix products. Reported: 44 to 52 % on A100 by
+"""The default fraction of peak FLOP/s that a device achieves in matrix products. Reported: 44 to 52 % on A100 by
 Narayanan et al. (SC 2021, table 1), 38 to 43 % on H100 by Dubey et al. (2024, table 4), bubbles included.
 """
 

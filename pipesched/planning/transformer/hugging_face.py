@@ -169,11 +169,11 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": Family(_LLAMA, experts=_DEEPSEEK, latent=True, defaults={"q_lora_rank": 0}),
     "deepseek_v3": Family(_LLAMA, lambda x: {"of_router": x["n_routed_experts"]}, experts=_DEEPSEEK, latent=True),
 }
-"""The families by their ``model_type``."""
+"""Model families by their ``model_type``."""
 
 _HYBRID = "has layers that are not attention"
-_TWO = "has an encoder and a decoder of another form than T5's"
-_SEES = "has an encoder of images or sound: give its text model's config.json"
+_TWO = "has an encoder and a decoder whose form differs from T5's"
+_SEES = "has an encoder for images or sound: give the config.json of its text model"
 UNCOUNTED: Mapping[str, str] = {
     **dict.fromkeys(("umt5", "longt5", "bart", "mbart", "pegasus", "marian", "whisper", "m2m_100"), _TWO),
     **dict.fromkeys(("mamba", "mamba2", "jamba", "zamba", "zamba2", "bamba", "falcon_h1", "nemotron_h"), _HYBRID),
@@ -259,7 +259,7 @@ def _require_whole(source: Source, kind: str, found: Config, keys: Mapping[str, 
     sizes = (*_SIZES, "feed_forward") if found["model.gated"] else _SIZES
     missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
     if every := [*missing, *inner]:
-        message = f"{source.name} lacks {', '.join(every)}, which a {kind} has"
+        message = f"{source.name} lacks {', '.join(every)}, which a {kind} model has"
         beside = f", or the size beside its name, as {source.name},{next(iter(missing.values()), '')}=…"
         raise fail(PlanningCode.MODEL_MISSING, message, help=f"give the whole config.json{beside * bool(missing)}")
 

@@ -52,7 +52,7 @@ def read(path: str) -> Kept:
         raise fail(PlanningCode.MODEL_VALUE, f"{source.name} has no factors in [kept]", help=help)
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int | Fraction) or not 0 < value <= MOST:
-            raise fail(PlanningCode.MODEL_VALUE, f"kept.{name} is {value!r}, not a factor of at most {MOST}"[:120])
+            raise fail(PlanningCode.MODEL_VALUE, f"kept.{name} is {value!r}, not a positive factor up to {MOST}"[:120])
     return Kept(path, *(Fraction(str(value)) for value in found.values()))
 
 

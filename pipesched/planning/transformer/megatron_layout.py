@@ -61,8 +61,8 @@ class Layout:
 
 
 _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] = (
-    (lambda x: not x.ends("E", x.letters[:1]), lambda x: "does not begin with the one E of the embedding"),
-    (lambda x: not x.ends("L", x.letters[-1:]), lambda x: "does not end with the one L of the loss"),
+    (lambda x: not x.ends("E", x.letters[:1]), lambda x: "does not begin with the single E of the embedding"),
+    (lambda x: not x.ends("L", x.letters[-1:]), lambda x: "does not end with the single L of the loss"),
     (
         lambda x: x.layers is not None and x.letters.count("t") != x.layers,
         lambda x: f"has {x.letters.count('t')} t; the model has {x.layers} layers",
@@ -72,7 +72,7 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
         lambda x: f"has {x.letters.count('m')} m; the model has {x.predicted or 0} layers for prediction",
     ),
     (lambda x: re.search("m.*t", x.letters), lambda x: "has a t after an m"),
-    (lambda x: not _in_one_last(x), lambda x: "has an m outside one stage of the last chunk of a rank"),
+    (lambda x: not _in_one_last(x), lambda x: "has an m outside a single stage of the last chunk"),
     (
         lambda x: _in_one_last(x) and [n for n in x.predicting if n % x.ranks == 0 and len(x.stages) > x.ranks],
         lambda x: "has an m on rank 0",

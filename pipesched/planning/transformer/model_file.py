@@ -115,7 +115,7 @@ _OTHERS: Mapping[str, _Kind] = {
     "attention": _one_of("flash", "standard"),
     "layout": _LAYERS,
     "keep_outputs": _FLAG,
-    "kept": _Kind("the path of a file of `run --rank -o`", lambda value: isinstance(value, str), _kept),
+    "kept": _Kind("the path of a file that `run --rank -o` writes", lambda value: isinstance(value, str), _kept),
     "trainer": _one_of(*TRAINERS),
     "linears": _one_of("fp8"),
     "kernels": _one_of("fused", "eager", "cpu"),
@@ -138,7 +138,7 @@ _NOT_WRITTEN = ("experts", "latent", "encoder", "more", "left_out", "places")
 
 _NOT_PLANNED: Mapping[str, str] = {
     "frozen": (
-        "single frozen layers are not supported: training.lora freezes all layers, and `verify --frozen` takes stages"
+        "freezing single layers is not supported: training.lora freezes all layers, and `verify --frozen` takes stages"
     ),
     "lora": "training.lora is the rank of LoRA's adapters, training.lora_on names their matrices",
     "adapter": "training.lora is the rank of LoRA's adapters; other adapters are not supported",

@@ -118,7 +118,7 @@ def active(a: Transformer) -> int:
 
 
 Counts: TypeAlias = tuple[Fraction, Fraction, Fraction]
-"""Parameters on one rank: trained ones without the experts, and of the experts; frozen ones."""
+"""Parameters on one rank: trained outside the experts, trained in the experts, and frozen."""
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None, trained: bool | None = None) -> Fraction:

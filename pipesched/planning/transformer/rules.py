@@ -148,12 +148,12 @@ RULES = (
     Rule(
         "training.tensor",
         lambda a, x, s: _split(a, x) % x.tensor,
-        lambda a, x, s: f"the size {_split(a, x):,} of experts that are split is not divisible by tensor {x.tensor}",
+        lambda a, x, s: f"split experts of size {_split(a, x):,} are not divisible by tensor {x.tensor}",
     ),
     Rule(
         "training.recompute",
         lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder or x.lora),
-        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention, an encoder and LoRA",
+        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention, an encoder or LoRA",
         help=lambda a, x, s: "none, selective or full",
     ),
     Rule(
@@ -177,7 +177,7 @@ RULES = (
     Rule(
         "training.expert",
         lambda a, x, s: x.expert > 1 and a.experts is None,
-        lambda a, x, s: f"expert is {x.expert}, and the model has no experts",
+        lambda a, x, s: f"expert is {x.expert}, but the model has no experts",
         help=lambda a, x, s: "give model.experts",
     ),
     Rule(

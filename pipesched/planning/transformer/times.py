@@ -138,7 +138,7 @@ def on_device(
         note += ", without the messages between copies once per step"
         note += "; ZeRO's messages in every microbatch overlap compute" if x.zero >= 2 else ""
     if slices > 1:
-        note += f"; a slice takes 1/{slices} of its sequence, as if each attended to all of it"
+        note += f"; a slice takes 1/{slices} of its sequence's time, as if each attended to the whole sequence"
     return Costs({key: cost for key, cost in given.items() if cost is not None}, note, MILLISECONDS)
 
 

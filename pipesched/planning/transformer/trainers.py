@@ -72,7 +72,7 @@ TRAINERS: Mapping[str, Trainer] = {
         Trainer(
             "megatron",
             "Megatron-core and what NVIDIA builds on it (NeMo, Megatron-Bridge); Megatron-LM of 2021-22 on A100",
-            _reserve("3", "0", "0", "1", "not measured; the least with which every published run starts"),
+            _reserve("3", "0", "0", "1", "not measured; the smallest reserve with which every published run starts"),
             flash="flash_megatron",
             gathers="gather_torch",
         ),
@@ -90,7 +90,7 @@ TRAINERS: Mapping[str, Trainer] = {
         ),
         Trainer(
             "deepspeed",
-            "Megatron-DeepSpeed and ZeRO-3 of 2021-22 on A100; a current one has not been measured here",
+            "Megatron-DeepSpeed and ZeRO-3 of 2021-22 on A100; current versions have not been measured here",
             _reserve("8.6", "0.18", "0.14", "1.9", "nvidia-smi of 20 runs of BigScience on A100"),
             flash="flash_a100",
             gathers="gather_deepspeed",
@@ -105,7 +105,7 @@ TRAINERS: Mapping[str, Trainer] = {
     )
 }
 DEFAULT = "megatron"
-"""The trainer of a plan for a model without `trainer`."""
+"""The trainer that a plan assumes for a model without `trainer`."""
 
 
 def settled(x: Training) -> Training:

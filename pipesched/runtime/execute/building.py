@@ -147,7 +147,7 @@ def _value_apart(one: Shown, other: Shown, first: int, rank: int) -> str:
 def _weight_apart(one: Sequence[Parameter], other: Sequence[Parameter], first: int, rank: int) -> str:
     """Describe the first weight that differs, as each rank reports it."""
     a, b = next((a, b) for a, b in zip_longest(one, other) if a != b)
-    return f"rank {first} has {_text(a)}, rank {rank} {_text(b)}"
+    return f"rank {first} has {_text(a)}, rank {rank} has {_text(b)}"
 
 
 def _text(weight: Parameter | None) -> str:

@@ -40,7 +40,7 @@ def printable(text: object, longest: int = LONGEST) -> str:
         TypeError: if the value is not a string.
     """
     if not isinstance(text, str):
-        raise TypeError(f"{type(text).__name__} instead of a text")
+        raise TypeError(f"{type(text).__name__} instead of a string")
     kept = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(x if x.isprintable() else "?" for x in kept)
 

@@ -47,7 +47,7 @@ def _bytes(value: object) -> Tensor:
 
 def _size(rank: int, length: int) -> int:
     if not 0 < length <= LONGEST:
-        raise ValueError(f"rank {rank} announces a text of {length} bytes; the limit is {LONGEST}")
+        raise ValueError(f"rank {rank} announces {length} bytes of text; the limit is {LONGEST}")
     return length
 
 

@@ -585,5 +585,5 @@ def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
 def _made(tensors: tuple[Tensor, ...] | None, message: Message) -> tuple[Tensor, ...]:
     """Require that the tensors of a message exist: in a wrong order they have not been made yet, or have been freed."""
     if tensors is None:
-        raise LookupError(f"{message} does not exist: it has not been made yet, or is already used")
+        raise LookupError(f"{message} does not exist: it has not been made yet, or was already used")
     return tensors

@@ -74,7 +74,7 @@ def disagreement(cards: Sequence[Card]) -> Fault | None:
     notes = tuple(f"rank {rank}: {card.title}, fingerprint {card.fingerprint[:16]}" for rank, card in enumerate(cards))
     return Fault(
         STREAMS_DIFFER,
-        f"{ranks_text(others)} {'run' if len(others) > 1 else 'runs'} another stream than the other ranks",
+        f"{ranks_text(others)} {'run' if len(others) > 1 else 'runs'} a different stream than the other ranks",
         Place(others[0]),
         notes,
         "give every rank the same file",

@@ -118,7 +118,7 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
     got = specs(found)
     if got != expected:
         message = f"{what} is {text(got)}, but the other end expects {text(expected)}"
-        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` declares others"
+        help = "every microbatch has the shapes of `Runtime(example=…)`; `Runtime.expect(inputs)` declares other shapes"
         if [spec.shape for spec in got] == [spec.shape for spec in expected]:
             help = "the dtypes differ: put autocast around `Runtime(…)` as well as around `Runtime.step`"
         raise RunError(Fault(BOUNDARY, message, place, (), help))

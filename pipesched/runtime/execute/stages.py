@@ -207,7 +207,9 @@ class Stage:
 
     def _kept(self, microbatch: int) -> Saved:
         if microbatch not in self.live:
-            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is done")
+            raise LookupError(
+                f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or backward done"
+            )
         return self.live[microbatch]
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], object]:

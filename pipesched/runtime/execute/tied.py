@@ -28,7 +28,7 @@ Weight: TypeAlias = tuple[int, str]
 """A stage, and the name of one of its parameters."""
 Tied: TypeAlias = Sequence[Sequence[Weight]]
 Shown: TypeAlias = Mapping[str, tuple[str, bool]]
-"""For each weight name: a digest of its shape, dtype and some numbers, and whether these look random."""
+"""For each weight name: a digest of its shape, its dtype and some of its values, and whether the values look random."""
 Parameter: TypeAlias = tuple[str, Sequence[int], str, bool, Sequence[Weight]]
 """The name, shape and dtype of a weight, whether it is trained, and all its names on its rank."""
 

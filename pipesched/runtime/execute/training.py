@@ -47,8 +47,8 @@ RATE = 0.05
 
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
-"""A step of an engine: takes inputs on ranks with stages that read them, and targets on the rank of the last stage;
-returns the mean loss if it is known, and the outputs of an evaluation by microbatch on the rank of the last stage."""
+"""A step of an engine: it takes inputs on the ranks whose stages read them, and targets on the rank of the last stage;
+it returns the mean loss if known, and, on the rank of the last stage, the outputs of an evaluation by microbatch."""
 Engine = tuple[Step, list[list[list[float]]]]
 """A step function, and the times of every step, as `Recorder.steps`, if they are recorded."""
 

@@ -156,7 +156,7 @@ def _differ(message: str) -> PipeschedError:
     return fail(
         RuntimeCode.TRACE_DIFFERS,
         f"the run belongs to another schedule: {message}",
-        help="give the file and the sizes of the run",
+        help="give the schedule file and the sizes of the run",
     )
 
 

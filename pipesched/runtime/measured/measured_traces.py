@@ -41,7 +41,7 @@ from pipesched.support.foreign import json_of
 from pipesched.support.source import Source
 
 _PREFIX = "PP:"
-_WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler with a schedule of torch's pipeline runtime"
+_WHERE = "traces of `pipesched run --trace FILE`, or of torch's profiler around a schedule of torch's pipeline runtime"
 _LONGEST = 2**62  # nanoseconds, 146 years
 _STAGES = 4096
 
@@ -118,7 +118,7 @@ def _json(source: Source) -> object:
             return json_of(source.text)
     except json.JSONDecodeError as wrong:
         at = min(wrong.pos, max(len(source.text) - 1, 0))
-        label = Label(source.span(at, at + 1), "the text is not JSON from here on")
+        label = Label(source.span(at, at + 1), "from here on, the text is not JSON")
         message = f"{source.name} is not a trace: {wrong.msg[:1].lower()}{wrong.msg[1:]}"
         raise fail(RuntimeCode.TRACE, message, label, help="record the profile again if it was cut off") from None
 
@@ -228,7 +228,7 @@ def together(records: Sequence[Record]) -> Measured:
         orders[row[found[0].rank]].append(slot)
     schedule = _schedule(orders)
     if schedule.stages > _STAGES:
-        raise budget.Spent(f"it has {schedule.stages:,} stages; at most {_STAGES:,} are fitted one by one")
+        raise budget.Spent(f"it has {schedule.stages:,} stages; at most {_STAGES:,} can be fitted individually")
     _require_all(schedule)
     zero = min(record.begin for record in records)
     listed = [slots[slot] for order in orders for slot in order for _ in slot]
