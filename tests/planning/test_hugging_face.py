@@ -99,7 +99,7 @@ QWEN = PUBLISHED["Qwen/Qwen3-30B-A3B"]["config"]
 @pytest.mark.parametrize(
     ("config", "code", "said"),
     [
-        ({"model_type": "bart"}, "PS251", "another form than T5"),
+        ({"model_type": "bart"}, "PS251", "differs from T5"),
         ({**T5, "num_decoder_layers": "2"}, "PS233", "layers"),
         ({**T5, "num_decoder_layers": 0}, "PS234", "decoder"),
         ({**T5, "num_layers": 0}, "PS233", "layers"),

@@ -265,7 +265,7 @@ def test_what_runs_beside_compute_is_said_in_bytes(files: Path, capsys: pytest.C
             main(["plan", *SMALL_PLAN, "--only", f"p=1,t=1,{only}", "--overlap", overlap, "--mem-cap", "1GB", "--json"])
             == 0
         )
-        said = [one for one in json.loads(capsys.readouterr().out)["assumed"] if "a second one" in one]
+        said = [one for one in json.loads(capsys.readouterr().out)["assumed"] if "a second layer" in one]
         assert len(said) == (each > 0)
         assert not said or f"up to {each * (12 * 256**2 + 13 * 256) / 1e6:.3g} MB more" in said[0]
 

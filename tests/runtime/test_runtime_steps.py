@@ -67,7 +67,7 @@ REFUSED_EVERYWHERE = {
     "values": "the copies of stage 0 on ranks 0 and 1 begin with different values",
 }
 REASONS = {
-    "copies": "rank 0 has 'norm.weight' float64[6], rank 1 'weight' float32[6, 6]",
+    "copies": "rank 0 has 'norm.weight' float64[6], rank 1 has 'weight' float32[6, 6]",
     "values": "'wide.weight' differs",
 }
 

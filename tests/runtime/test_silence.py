@@ -130,7 +130,7 @@ def test_most_ranks_are_right() -> None:
 
     assert disagreement(cards[:2]) is None
     assert fault is not None
-    assert fault.message.startswith("ranks 2 and 4 run another stream")
+    assert fault.message.startswith("ranks 2 and 4 run a different stream")
     assert len(fault.notes) == 6
 
 
