@@ -147,7 +147,9 @@ def test_a_plan_takes_the_factors(files: Path, capsys: pytest.CaptureFixture[str
     assert [rank["total"] for rank in json.loads(capsys.readouterr().out)["bytes"]["ranks"]] == rows[1]["bytes"]
 
 
-@pytest.mark.parametrize(("text", "says"), [("F = 1\n", "no factors"), ("[kept]\nlayer = -1\n", "not a positive factor")])
+@pytest.mark.parametrize(
+    ("text", "says"), [("F = 1\n", "no factors"), ("[kept]\nlayer = -1\n", "not a positive factor")]
+)
 def test_other_files_are_refused(text: str, says: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """PS233, with the command that writes one; a missing file is PS809."""
     (files / "kept.toml").write_text(text)
