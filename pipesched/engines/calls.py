@@ -121,7 +121,7 @@ class Calls:
         near = get_close_matches(call.group, self.groups, 1)
         known = f"group {call.group} has no rank {other}" if members else "there is no such group"
         help = f"did you mean {near[0]}?" if near and not members else f"groups are {', '.join(self.groups) or '-'}"
-        return f"{call} on rank {rank} is a call of group {call.group}: {known}", help
+        return f"{call} on rank {rank} uses group {call.group}: {known}", help
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
         """Return a label at a call, if it has a place, with the line of code that issued the call, if known."""
@@ -150,7 +150,7 @@ def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
     what = "does not occur" if not times[missing] else f"occurs {times[missing]} times"
     near = [] if times[missing] else get_close_matches(missing, times, 1)
     help = (
-        f"did you mean +{near[0]}?" if near else "write the whole text of one call of the rank after +, such as +F0<1"
+        f"did you mean +{near[0]}?" if near else "after +, write the whole text of one call of this rank, such as +F0<1"
     )
     return f"{call} on rank {rank} waits for {missing}, which {what}", help
 
@@ -235,7 +235,7 @@ def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
 
 def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None:
     if sorted(ranks) != [*range(len(ranks))] or not ranks or len(ranks) > _RANKS:
-        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: give every rank from 0 on"
+        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: list every rank from 0 up"
         raise fail(EngineCode.CALLS_SYNTAX, message)
     if (count := sum(map(len, ranks.values()))) > _MOST:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{source.name} has {count:,} calls; the limit is {_MOST:,}")
@@ -247,13 +247,13 @@ def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str
     places = {rank: found[rank][0] for rank in members if rank in found}
     if len(set(places.values())) > 1 or (places and len(places) < len(members)):
         said = ", ".join(
-            f"rank {rank} is number {found[rank][0]} of {found[rank][1]}"
+            f"rank {rank} is at position {found[rank][0]} in {found[rank][1]}"
             if rank in found
-            else f"rank {rank} is in no pipeline"
+            else f"rank {rank} is not in any pipeline"
             for rank in members
         )
         message = f"members of group {name} are at different positions in their pipelines"
-        raise fail(EngineCode.CALLS_WRONG, message, Label(at, said), help="expert peers run the same stages")
+        raise fail(EngineCode.CALLS_WRONG, message, Label(at, said), help="expert peers must run the same stages")
 
 
 def schedule(source: Source, **_: object) -> object:

@@ -85,7 +85,7 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
     try:
         times = [slot(key, stages[at // len(stages)], stages[at % len(stages)]) for at in which.tolist()]
     except TooLong:
-        message = f"the least time of {key[0]} + {key[1]} is unknown: they have too many parts to try every order"
+        message = f"the least time of {key[0]} + {key[1]} is unknown: there are too many parts to try every order"
         raise fail(EngineCode.PARTS_PAIR, message, help=f"give --cost {key}=..., or fewer parts or layers") from None
     if len(set(times)) == 1:
         return times[0]
@@ -105,7 +105,7 @@ def of_options(options: Extended, placement: Placement) -> Parts:
     if parts.of_model:
         return of_model(work, placement)
     if work.device is not None:
-        help = "give one of them, or --parts model for the parts of the layers of --model on --device"
+        help = "give one of them, or use --parts model to derive parts from the layers of --model on --device"
         raise fail(Code.USAGE, f"parts of {parts.name} and --device both determine the costs", help=help)
     return parts
 
@@ -137,7 +137,7 @@ def _require_known(schedule: Schedule) -> None:
         raise fail(
             EngineCode.PARTS_PAIR,
             f"parts do not determine the times of {' and '.join(others)}",
-            help=f"give --cost for all kinds instead: {', '.join(others)} too",
+            help=f"give --cost for every kind instead, including {', '.join(others)}",
         )
 
 
@@ -172,7 +172,7 @@ class Exposed(Part):
     def lines(self) -> list[str]:
         """Return the largest exposed time of a rank, and the hidden share."""
         if self.hidden is None:
-            return ["all parts are on the same engine, so no communication is exposed"]
+            return ["all parts run on the same engine, so no communication is exposed"]
         said, most = self.asked.unit.text, max(self.exposed)
         rank = self.exposed.index(most)
         hidden = f"over all ranks {percent(self.hidden)} is hidden"

@@ -32,7 +32,7 @@ from pipesched.engines.calls import Call, Calls
 from pipesched.engines.codes import EngineCode
 from pipesched.report.parts import Communication
 
-_NOTE = "a member gets wrong data, or waits forever"
+_NOTE = "a member receives wrong data or waits forever"
 _SEARCHED = 64  # nodes of a cycle from which a shorter one is searched
 MODELS = (STRICT, buffered(1), UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC)
 
@@ -241,12 +241,12 @@ class Meetings:
         """Describe what a call waits for. joined: the call of the same meeting that waits in turn."""
         (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
         if self.at[needed][0] != rank:
-            why = f"waits for {other} of rank {self.at[needed][0]}"
+            why = f"waits for {other} on rank {self.at[needed][0]}"
         elif str(other) not in call.needs and (queue := _engine(call, model)) == _engine(other, model):
             why = f"is behind {other} on {queue}"
         else:
             why = f"waits for {other}"
-        meets = f", which meets {self.call(joined)} of rank {self.at[joined][0]}" if joined != needed else ""
+        meets = f", which meets {self.call(joined)} on rank {self.at[joined][0]}" if joined != needed else ""
         return f"rank {rank}, call {k}: {call} {why}{meets}"
 
 
@@ -255,7 +255,7 @@ def _engine(call: Call, model: Model) -> str:
     if not call.way or not model.posted:
         return call.engine
     of = f" of group {call.group}" * bool(call.group)
-    queues = {"one-stream": f"the stream of messages{of}", "pair-stream": f"the stream of rank {call.peer}{of}"}
+    queues = {"one-stream": f"the stream for messages{of}", "pair-stream": f"the stream for rank {call.peer}{of}"}
     return queues.get(model.kind, "")
 
 

@@ -40,7 +40,7 @@ def of_model(asked: Workload, placement: Placement) -> Parts:
     """
     if asked.model is None or asked.device is None or not asked.efficiency:
         missing = next(name for name in ("model", "device", "efficiency") if not getattr(asked, name))
-        help = "give --model, --device and --efficiency, the assumed share of peak FLOP/s"
+        help = "give --model, --device and --efficiency, the assumed fraction of peak FLOP/s"
         raise fail(Code.USAGE, f"{_MODEL} needs --{missing}", help=help)
     a, x = asked.model
     for known, what in (

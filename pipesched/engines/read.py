@@ -56,20 +56,22 @@ def read_parts(source: Source) -> Parts:
         if key not in ("unit", "layers", *LETTERS, *MORE):
             raise table.fault(
                 key,
-                f"parts have no key {key!r}",
-                f"keys are unit, layers, {', '.join((*LETTERS, *MORE))}",
+                f"a file of parts has no key {key!r}",
+                f"the keys are unit, layers, {', '.join((*LETTERS, *MORE))}",
             )
     unit, layers = values.get("unit", ""), values.get("layers", 1)
     if not isinstance(unit, str) or unit not in UNITS:
-        raise table.fault("unit", f"unknown unit of the parts: {unit!r}"[:60], 'units of time are "s", "ms" and "us"')
+        raise table.fault("unit", f"unknown unit of time: {unit!r}"[:60], 'units of time are "s", "ms" and "us"')
     if type(layers) is not int or not 1 <= layers <= _LAYERS:
         raise table.fault(
-            "layers", f"layers is {layers!r}"[:60], f"give the layers of 1/p of the model, 1 to {_LAYERS}"
+            "layers",
+            f"layers is {layers!r}"[:60],
+            f"give the number of layers in 1/p of the model, from 1 to {_LAYERS}",
         )
     letters = {key: tuple(table.parts(key)) for key in LETTERS if key in values}
     for key in ("F", "I"):
         if key not in letters:
-            raise fail(EngineCode.PARTS_WRONG, f"{source.name} has no parts of {key}", help=_HELP.replace("F", key, 1))
+            raise fail(EngineCode.PARTS_WRONG, f"{source.name} has no parts for {key}", help=_HELP.replace("F", key, 1))
     _check(
         {letter: [(part.name, part.engine) for part in each] for letter, each in letters.items()},
         lambda letter, message, help: table.fault(letter, message, help, EngineCode.PARTS_WRONG),
@@ -125,11 +127,11 @@ def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[st
     for letter, parts in letters.items():
         names = [name for name, _ in parts]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise fault(letter, f"{letter} has two parts {twice}", "give each part of a letter its own name")
+            raise fault(letter, f"{letter} has two parts named {twice}", "give each part of a letter its own name")
     inputs = {name for name, _ in letters["I"]}
     for name, _ in letters.get("W", ()):
         if name not in inputs:
-            message = f"{name} of W waits for {name} of I, which does not exist"
+            message = f"part {name} of W waits for part {name} of I, which does not exist"
             raise fault("W", message, f"the parts of I are {', '.join(sorted(inputs))}")
     engines = {letter: {engine for _, engine in parts} for letter, parts in letters.items()}
     for letter, used in engines.items():
@@ -157,7 +159,7 @@ def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
     if "W" in chains and (wrong := [s for s, x in enumerate(stages) if x.W.layers != x.I.layers]):
         here, s = by_letter["W"], wrong[0]
         message = f"stage {s} has {stages[s].I.layers} layers of I and {stages[s].W.layers} of W"
-        raise _fault(here, message, "every part of W belongs to a part of I in the same layer")
+        raise _fault(here, message, "every part of W needs a part of I in the same layer")
     return Parts(name=by_letter["F"].span.source.name, stages=stages)
 
 
@@ -171,15 +173,17 @@ def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
     by_letter: dict[str, ast.Parts] = {}
     for item in items:
         if item.letter not in LETTERS or item.letter in by_letter:
-            known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} has no parts"
-            raise _fault(item, known, f"`parts` takes one of {', '.join(LETTERS)}, each at most once")
+            known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} cannot have parts"
+            raise _fault(item, known, f"`parts` accepts {', '.join(LETTERS)}, each at most once")
         if len(item.each) > _MOST:
             raise _fault(
                 item, f"{item.letter} has {len(item.each)} parts", (f"a letter has at most {_MOST} parts per layer")
             )
         by_letter[item.letter] = item
     for letter in {"F", "I"} - by_letter.keys():
-        raise _fault(items[0], f"{letter} has no parts", f"give `parts {letter}` too: times of pairs need both")
+        raise _fault(
+            items[0], f"{letter} has no parts", f"give `parts {letter}` too: the times of pairs depend on both F and I"
+        )
     _check(
         {letter: [(x.name.id, _engine(x)) for x in item.each] for letter, item in by_letter.items()},
         lambda letter, message, help: _fault(by_letter[letter], message, help),
@@ -275,8 +279,8 @@ def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
     if not isinstance(inside, Parts):
         return given
     if given is not None:
-        help = "remove one of them, or give --costs a file of costs"
-        raise fail(Code.USAGE, f"--parts and the parts of {inside.name} in --costs are both given", help=help)
+        help = "remove one of them, or give --costs a file without parts"
+        raise fail(Code.USAGE, f"both --parts and --costs give parts ({inside.name})", help=help)
     left["costs"] = None
     return inside
 

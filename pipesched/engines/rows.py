@@ -19,7 +19,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "costs",
         Lazy("engines.read:costs"),
-        "Costs from a TOML file; each is a number or a list by stage; or parts, as for --parts.",
+        "Costs from a TOML file: numbers, lists with one number per stage, or parts as for --parts.",
         "FILE.toml",
         typed=Lazy("engines.read:costs_file"),
         on=("verify", "why", "compare", "diff", "show"),
@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "traffic",
         flag,
-        "Instead plot the makespan over communication : compute, 0 to 1.2.",
+        "Plot the makespan against the ratio of communication to compute, from 0 to 1.2, instead.",
         default=False,
         on=("compare",),
         after="parts",
@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "slot",
         None,
-        "text, svg: draw the parts of the slot of this operation, by engine.",
+        "With text or svg: draw the parts of this operation's slot, one lane per engine.",
         "F0.3",
         on=("show",),
         after="parts",
@@ -65,7 +65,7 @@ ROWS: tuple[Row, ...] = (
         {"text": Lazy("engines.slot_picture:text"), "svg": Lazy("engines.slot_picture:svg")},
         Lazy("engines.slot_picture:lay"),
         ("messages", "memory"),
-        "draws a whole schedule, but --slot draws only one slot",
+        "draws the whole schedule, but --slot draws only one slot",
         place=-1,
     ),
     Inset("slots", Lazy("engines.slot_picture:insets"), owner=_OWNER),

@@ -94,7 +94,7 @@ def lay(examination: Examination, how: Request) -> Laid:
     if not analysis.of(Parts).given:
         raise fail(
             Code.USAGE,
-            "--slot draws the parts of a slot, but no parts are given",
+            "--slot draws the parts of an operation's slot, but no parts are given",
             help="give --parts, or `parts` in the file",
         )
     parts = of_options(analysis, schedule.placement)
@@ -200,7 +200,7 @@ def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
         if word and (one.op.name, one.stage, one.microbatch) == (word[1], int(word[2]), int(word[3])):
             head = i - int(schedule.joined[i])
             return head, head + 1 + int(head + 1 < len(schedule) and schedule.joined[head + 1])
-    help = "name one of its operations by stage and microbatch, such as F0.3"
+    help = "name an operation by kind, stage and microbatch, such as F0.3"
     raise fail(Code.USAGE, f"the schedule does not contain the operation {asked!r}", help=help)
 
 
@@ -242,7 +242,9 @@ def text(chart: Chart, how: Request, slot: Slot) -> str:
         f"{said(x.begin)} to {said(x.end)}"
         for x in sorted(slot.runs, key=lambda x: (x.begin, x.end))
     ]
-    return "\n".join([*lines, "", *rows, "", "* a path of parts, each of which begins when the previous one ends", ""])
+    return "\n".join(
+        [*lines, "", *rows, "", "* critical path: each of these parts begins when the previous one ends", ""]
+    )
 
 
 def _bar(name: str, width: int) -> str:

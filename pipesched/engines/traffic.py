@@ -38,7 +38,7 @@ def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Frac
     own = sum((part.time for part in every if part.engine == OWN), Fraction(0))
     others = sum((part.time for part in every), Fraction(0)) - own
     if not own or not others:
-        message = f"{loaded.source} does not have parts both on the rank's own engine and on another one"
+        message = f"{loaded.source} does not have parts both on the rank's own engine and on another engine"
         raise fail(Code.USAGE, message, help="give --parts, or `parts` in the file, with `on comm`")
     for ratio in RATIOS:
         made = examine(loaded, asked.owning(scaled(parts, ratio * own / others)).owning(Workload())).analysis

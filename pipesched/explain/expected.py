@@ -40,7 +40,7 @@ _NOT_WORDS = {
     **dict.fromkeys(("switch", "match", "case"), "write `if … else if …`"),
 }
 _NO_POWER = "there is no power operator: write the product, as in `p * p`"
-_KEPT = "the value of a name never changes; compute changing values from a loop variable: `for k in 0 .. n { … }`"
+_KEPT = "a name never changes its value; compute changing values from a loop variable: `for k in 0 .. n { … }`"
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
@@ -147,7 +147,7 @@ _REMEDIES: tuple[tuple[str, set[str], str], ...] = (
     ("{", {"then"}, "for a value, write `if condition then a else b`"),
     ("then", {"{"}, "an `if` that chooses statements has no `then`: `if condition { … } else { … }`"),
     *((word, {"else"}, "write `else if`") for word in ("elif", "elsif", "elseif")),
-    ("split", set(), "the share that W frees must be between 0 and 1: `split:1/2`, `split:0.5`"),
+    ("split", set(), "the fraction that W frees must be between 0 and 1: `split:1/2`, `split:0.5`"),
     ("schedule", set(), "a file contains one schedule"),
 )
 """A word (None: any word), a token expected after it, and the remedy."""
@@ -172,7 +172,7 @@ def _spelling(token: Token, taken: set[str]) -> str | None:
     word = token.text
     if token.kind == "NAME":
         if (found := re.fullmatch(rf"({KIND})_?([0-9]+)", word)) and taken >= _LETTERS:
-            return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, a bare `{found[1]}` for the next"
+            return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, only `{found[1]}` for the next"
         words = {text for text in taken if text.isalpha() and (text.islower() or text == "STEP" or len(text) == 1)}
         if word.upper() in words:
             return f"did you mean `{word.upper()}`?"

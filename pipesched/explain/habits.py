@@ -87,11 +87,12 @@ HABITS = (
     ),
     _row(
         r"(?:(?<![\[(\w])KIND|[\])])[ \t]*(,|\||&|\+|-?>|-)[ \t]*(?=KIND\b|\})",
-        r"operations need no separator: remove `\1`; two in one slot are `overlap(F, B)`",
+        r"operations need no separator: remove `\1`; to run two in one slot, write `overlap(F, B)`",
     ),
     _row(
         r"(?<![\w.\"])(?:\d+[ \t]?(?:KIND\d*)+|KIND{2,})\b",
-        "an operation is one letter: `F` runs the next microbatch, `F(1)` microbatch 1, `repeat 2 { F }` the next two",
+        "an operation is one letter: `F` runs the next microbatch, `F(1)` runs microbatch 1, `repeat 2 { F }` runs the "
+        "next two",
     ),
     _row(
         r"(?<![\w.])(?<!schedule )(\d+)(?!KIND|[eE]\d|_)([A-Za-z]\w*|\([^()]*\))",

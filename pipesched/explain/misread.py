@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     meant: str
 
 
-_PANDAS = "write only the rows of the ranks: to_csv(header=False, index=False)"
+_PANDAS = "write only one row per rank: to_csv(header=False, index=False)"
 SHAPES = (
     Shape("line 1 is a header", _PANDAS, r"\A(?!#|\s*\n|[^\n]*\d[A-Za-z])[^\n]*\n", ""),
     Shape("column 1 is an index", _PANDAS, r'(?m)^"?(?:rank|stage)?[ _]?\d{0,9}"?[,;\t]', ""),
@@ -68,12 +68,12 @@ def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Se
     """Return PS842 for a file whose name has the ending of another kind."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
-        help = "give a .ps file, a torch CSV, an order, a stream, or a name of `pipesched list`"
+        help = "give a .ps file, a torch CSV, an order, a stream, or a name from `pipesched list`"
         return [Diagnostic(ExplainCode.NO_SCHEDULE, f"{source.name} is {kind}, not a schedule", (here,), (), help)]
     return found
 
 
-_HELP = "zero-bubble papers call the backward for the input B; here it is I, and B means I and W: write I for every B"
+_HELP = "zero-bubble papers write B for the backward for the input; here it is I, and B is I and W: write I for every B"
 
 
 def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:

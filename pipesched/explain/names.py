@@ -26,8 +26,8 @@ _ALIASES = {  # other names, by the name in most files
 _NO_SUCH = {
     "True": "write `true`",
     "False": "write `false`",
-    "None": "every value is a number, true or false",
-    "len": "only parameters can be lists; the declaration gives the length, such as m",
+    "None": "there is no null value: every value is a number, true or false",
+    "len": "only parameters can be lists; the declaration states the length, such as m",
     "range": "a range is written `low .. high`, and only after `in`",
     "held": "it may be used only in the conditions of `greedy`",
     "pending": "it may be used only in the programs of ranks",
@@ -38,13 +38,13 @@ _NCCL = (
     "NCCL keeps the order of what a rank posts on one communicator:\n"
     "one-stream if all ranks share one (`device_id`, or batched sends),\n"
     "pair-stream if each pair of ranks has its own (torch without `device_id`);\n"
-    "what holds under strict also holds under both, and without buffering by NCCL"
+    "what holds under strict also holds under both, even if NCCL does not buffer"
 )
-_GLOO = "gloo keeps only the order of a channel: async for posted messages; strict for blocking sends"
+_GLOO = "gloo keeps the order only within a channel: use async for posted messages, strict for blocking sends"
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"
-_MEETING = "use strict for operations that wait for their partner"
-_EAGER = "buffered(k) buffers k messages per channel, buffered(inf) all messages"
-_POSTED = "use one-stream, pair-stream or async for operations that are only posted"
+_MEETING = "use strict for sends and receives that wait for each other"
+_EAGER = "buffered(k) buffers up to k messages per channel, buffered(inf) buffers all messages"
+_POSTED = "use one-stream, pair-stream or async for sends and receives that are only posted"
 _USED_BY = {  # names that people use in place of a communication model, and the models that they mean
     **dict.fromkeys(("nccl", "rccl", "hccl", "xccl", "cuda"), _NCCL),
     **dict.fromkeys(("gloo", "cpu"), _GLOO),

@@ -99,7 +99,7 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
     span = source.span(token.start, token.end)
     if token.kind == UNCLOSED:
         begun = Label(span, "it begins here")
-        advice = "close it on the same line; only the documentation after the head may span several lines"
+        advice = "close the string on the same line; only the documentation after the header may span several lines"
         finding = Diagnostic(Code.CHARACTER, 'a string has no closing `"`', (begun,), help=advice)
         problems.append(Problem(token.start, finding))
         string = token._replace(kind="STRING")

@@ -30,18 +30,23 @@ NEAR = {
     **dict.fromkeys(("async", "asynchronous"), _OLD),
     **dict.fromkeys(("auto", "adaptive", "zbauto", "tessel"), _SEARCH),
     **dict.fromkeys(
-        ("deepseek", "deepseekv3", "bidirectional"), "two routes: dualpipe, or dualpipev, chimera, bitpipe"
+        ("deepseek", "deepseekv3", "bidirectional"),
+        "see dualpipe and dualpipev, or chimera and bitpipe, which also have two routes",
     ),
-    **dict.fromkeys(("vee", "vshape"), "down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v, v1f1b"),
+    **dict.fromkeys(
+        ("vee", "vshape"), "schedules that go down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v, v1f1b"
+    ),
     **dict.fromkeys(("mepipe", "slimpipe"), "it is not in the library; `seq1f1b` and `seq1f1b_i` have slices"),
     **dict.fromkeys(("sppo", "optpipe", "offload"), "`pipeoffload` keeps activations in host memory"),
     "zerobubble": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zb": "zero bubble is zb_h1, zb_h2 or zb_v",
     "zbvgreedy": "`pipesched optimize --placement vee --mem-cap K` finds orders under a cap",
-    "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; made by hand: zb_h1, zb_h2",
+    "zerobubbleheuristic": "`pipesched optimize --mem-cap K` finds orders under a cap; zb_h1 and zb_h2 are handcrafted",
     "paci": "`pipemare` with k > 1 has the same order and the same weight versions",
-    "torchgpipe": "torchgpipe recomputes activations, in the order of `gpipe_reversed`; `unet` has skips like it",
-    "dynapipe": "DynaPipe also chooses microbatches and their order; `packed` has uneven ones, in the order of 1F1B",
+    "torchgpipe": "torchgpipe recomputes activations, in the order of `gpipe_reversed`; `unet` has its skip "
+    "connections",
+    "dynapipe": "DynaPipe also chooses microbatches and their order; `packed` has uneven microbatches, in the order of "
+    "1F1B",
     "cornstarch": "Cornstarch also splits the model; `frozen_encoder` has frozen stages, in the order of 1F1B",
     **dict.fromkeys(("recompute", "ripipe"), "`mario` recomputes activations in the bubble"),
     "nanopipe": "NanoPipe delays weight gradients, like `zb_h1` and `interleaved_zb`",
@@ -51,15 +56,17 @@ NEAR = {
     "chronospipe": "ChronosPipe recomputes chunks; `mario` recomputes in the order of 1F1B",
     "gems": "GEMS has the placement of `chimera`, and one microbatch in each direction",
     "graphpipe": "GraphPipe has a graph of stages; `reads` in a file describes one, as in `unet`",
-    "vocabularyparallelism": "it distributes the vocabulary over all ranks, which no file can express",
+    "vocabularyparallelism": "vocabulary parallelism distributes the vocabulary over all ranks, which no file can "
+    "express",
     "1f1bplus": "nnScaler's 1f1b_plus puts stages on all ranks, which no file can express; otherwise it is `1f1b`",
     "pipelineschedulesingle": "torch's class for one stage per rank: `1f1b`, `gpipe`",
     "pipelineschedulemulti": "torch's class for several stages per rank: `interleaved`, `looped_bfs`, `zb_v` and more",
-    "varuna": "Varuna decides its order at run time; `greedy` in a file is such a rule, and `mario` also recomputes",
+    "varuna": "Varuna decides its order at run time; `greedy` in a file states such a rule, and `mario` also "
+    "recomputes",
     "chimeradirect": "`chimera` has the same placement; nnScaler's table covers only four ranks",
     "megatron": "its orders are `1f1b` and `interleaved`; `megatron:interleaved` executes its code",
     "deepspeed": "its order is `1f1b`; `deepspeed:TrainSchedule` executes its code",
-    "circular": "circular is the placement of `interleaved` and `looped_bfs`: rank s % p",
+    "circular": "`interleaved` and `looped_bfs` have the circular placement: stage s on rank s % p",
     "half": "`v_half` is the V schedule with half the memory of 1F1B",
     "min": "`v_min` is the V schedule with a third of the memory of 1F1B",
 }
@@ -96,7 +103,7 @@ def _beside(path: str) -> str:
             return f"did you mean `{os.path.join(folder, foreign(near[0]))}`?"
     if Path(name).suffix == ".ps" and (known := known_as(Path(name).stem)):
         return f"did you mean `{known}`, the built-in schedule?"
-    return f"{folder or 'this folder'} does not contain a file of this name"
+    return f"{folder or 'this folder'} does not contain a file with this name"
 
 
 def _meant(target: str) -> str | None:

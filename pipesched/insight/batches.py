@@ -48,7 +48,7 @@ class Batches(Part):
         """Return the period, with its assumptions."""
         of = f"a batch of {self.microbatches} microbatch{'es'[: 2 * (self.microbatches > 1)]}"
         said = f"{self.unit.text(self.length)} for {of}, bubble {share(self.bubble)}"
-        return [f"period {said}: in an endless run, if STEP takes no time and no rank waits in it"]
+        return [f"period {said}: in an endless run, if a STEP takes no time and no rank waits in a STEP"]
 
     def to_json(self) -> dict[str, object]:
         """Return period, bubble and size of a batch."""

@@ -201,7 +201,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     if not schedule.placement.chain:
         yield "some stages read a stage other than the previous one"
     if schedule.steps is not None:
-        yield "STEPs inside the order: it trains on several batches, with older weights"
+        yield "STEPs inside the order: it trains several batches, with older weights"
     yield from (one.message for one in report.diagnostics if one.code is CheckCode.IDLE_RANK)
 
 

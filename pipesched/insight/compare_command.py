@@ -32,9 +32,13 @@ def compare(files: tuple[str, ...], *, library: bool, cost_per: str, plot: str |
 
     grid, names = flags.grid(given), verb.named(files, library=library)
     if plot is None and given.get("traffic"):
-        raise fail(Code.USAGE, "--traffic draws a plot, but no file is named", help="give --plot traffic.svg")
+        raise fail(
+            Code.USAGE, "--traffic draws a plot, but --plot does not name a file for it", help="give --plot traffic.svg"
+        )
     if plot is not None and not plot.lower().endswith(".svg"):
-        raise fail(Code.USAGE, f"a plot is SVG, but {plot} does not end in .svg", help="end the name in .svg")
+        raise fail(
+            Code.USAGE, f"plots are SVG files, but {plot} does not end in .svg", help="give a name that ends in .svg"
+        )
     if plot is not None:
         writable(plot)
     asked = compile_options("compare", given, {})

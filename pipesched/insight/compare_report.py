@@ -38,8 +38,8 @@ _HEADERS = (
     "lower bound",
 )
 _UNITS = {
-    False: "costs of 1/p of the model; one of S stages takes p/S of them",
-    True: "costs of one stage of any size (--cost-per stage)",
+    False: "costs are for 1/p of the model; each of S stages takes p/S of them",
+    True: "costs are for one stage, whatever its size (--cost-per stage)",
 }
 
 
@@ -215,7 +215,7 @@ class Comparison:
         if row.makespan is None:
             return row.fault.message.removeprefix(f"{row.name} ") if row.fault else "has no timeline"
         others = not all(other.own_costs for other in self.rows)
-        return "; ".join((*row.work, *["at the costs of its file"] * (row.own_costs and others)))
+        return "; ".join((*row.work, *["with the costs in its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
         """Plot bubble against peak memory, with the reasons for omitted rows; or makespans against traffic."""
@@ -224,7 +224,7 @@ class Comparison:
         if self.growing:
             title, notes = (
                 "makespan as communication grows",
-                ["scales only the parts on other engines"],
+                ["only the parts on other engines are scaled"],
             )
             x, y = "communication : compute, summed over all parts", f"makespan, {self.unit.words or 'units of time'}"
             return plot(self.growing, x=x, y=y, title=title, notes=notes, said=(shown, self.unit.text))
@@ -262,7 +262,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     own = [row.name for row in comparison.rows if row.own_costs]
     if own and len(own) < len(comparison.rows):
         yield render.clean(
-            f"{', '.join(dict.fromkeys(own))}: at the costs of its file; --cost sets the same costs for all"
+            f"{', '.join(dict.fromkeys(own))}: with the costs in its file; --cost sets the same costs for all"
         )
     own_remarks = [(row.doubts if comparison.explains else row.remarks, row) for row in comparison.rows]
     said = grouped((remark, row.name) for remarks, row in own_remarks for remark in (*remarks, *row.work))
@@ -275,7 +275,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[str]:
     if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"
-        yield f"p50, p95: the makespans that 50 % and 95 % of {count} draws do not exceed"
+        yield f"p50, p95: the median and the 95th percentile of the makespan over {count} draws"
         yield from dict.fromkeys(said for x in drawn for said in x.assumed)
     if any(row.exposed for row in rows):
         yield f"exposed: {COUNTED}"

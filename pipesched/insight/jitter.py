@@ -102,17 +102,23 @@ class Jitter(Part):
     def assumed(self) -> tuple[str, ...]:
         """The distribution of times, and the effects that it omits."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
-        messages = "messages do not queue" + ", and take no time, as C = 0" * self.free
-        by_rule = ("a rule decides by these times, and by the mean time of messages",) if self.rule else ()
-        said = ("each operation and message takes its cost times its own random factor", varied, messages, *by_rule)
+        messages = "messages do not queue" + ", and take no time because C = 0" * self.free
+        by_rule = ("a rule uses these times, and the mean time of messages",) if self.rule else ()
+        said = (
+            "the time of each operation and message is its cost times a random factor of its own",
+            varied,
+            messages,
+            *by_rule,
+        )
         return (f"jitter: {'; '.join(said)}",)
 
     def lines(self) -> list[str]:
         """Return both quantiles, the number of messages without slack, and the least slack of links."""
         median, most = near(self.p50, self.unit), near(self.p95, self.unit)
-        how = ", with the order decided again in each" if self.rule else ""
+        how = ", with the order decided again in each draw" if self.rule else ""
         lines = [
-            f"jitter {percent(self.share)}: makespan {median} in half of {self.draws:,} draws, {most} in 95 %{how}"
+            f"jitter {percent(self.share)}: makespan at most {median} in half of {self.draws:,} draws, at most {most} "
+            f"in 95 %{how}"
         ]
         if self.messages:
             links = sorted((link for link in self.slack if link[2]), key=lambda link: link[2])

@@ -8,7 +8,7 @@ from pipesched.command.options import ALL, FORMAT, RESULTS, VERBOSE
 from pipesched.command.values import text
 from pipesched.extension import Option, flag
 
-_SHARE = "Give costs for 1/p of the model, or for one stage."
+_SHARE = "Interpret costs as those of 1/p of the model or of one stage."
 
 
 def every(help: str) -> Option:
@@ -19,9 +19,9 @@ WHY = (every("Show every rank, the whole critical path, and every gap."), *ALL, 
 COMPARE = (
     Option("library", flag, "Add every built-in schedule.", None, False, ("--all",)),
     Option("cost_per", None, _SHARE, None, "rank", choices=("rank", "stage")),
-    Option("plot", text, "Draw the bubble against peak memory.", "OUT.svg", terminal=True),
+    Option("plot", text, "Plot the bubble against peak memory.", "OUT.svg", terminal=True),
     *ALL,
     VERBOSE,
     *(replace(x, choices=(*x.choices, "csv", "markdown", "latex")) if x is FORMAT else x for x in RESULTS),
 )
-DIFF = (every("Show every line, and every operation on it."), *ALL, VERBOSE, *RESULTS)
+DIFF = (every("Show every line, with every operation."), *ALL, VERBOSE, *RESULTS)

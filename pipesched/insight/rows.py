@@ -34,7 +34,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "jitter",
         Lazy("common.values:deviation"),
-        "Report the makespan if every time varies by this standard deviation, such as 5%.",
+        "Report the makespan with random times that have this standard deviation, such as 5%.",
         "X%",
         on=("verify", "compare"),
         after="comm",
@@ -43,7 +43,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "rule",
         flag,
-        "With --jitter: decide an order by `greedy` again in each draw.",
+        "With --jitter: decide a `greedy` order again in each draw.",
         None,
         False,
         on=("verify", "compare"),

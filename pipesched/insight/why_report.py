@@ -241,8 +241,8 @@ def _period_json(lasting: Period | None) -> dict[str, object] | None:
 
 _INSTEAD = {
     "no_latency": "if messages took no time",
-    "even_stages": "if every stage took the mean",
-    "even_microbatches": "if every microbatch took the mean",
+    "even_stages": "if every stage took the mean time",
+    "even_microbatches": "if every microbatch took the mean time",
 }
 
 

@@ -91,7 +91,7 @@ def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]
     papers."""
     assert main(compared("1f1b", "interleaved", "zb_h2", "--p", "4", "--v", "2", "--m", "8")) == 0
     unit, empty, above, heads, *lines = capsys.readouterr().out.splitlines()
-    assert unit == "unit of time: costs of 1/p of the model; one of S stages takes p/S of them" and not empty
+    assert unit == "unit of time: costs are for 1/p of the model; each of S stages takes p/S of them" and not empty
     assert above.split() == ["bubble", "idle", "/", "work", "parameters"]
     assert "bubble" in heads and "by span" in heads and '"bubble fraction"' in heads and "lower bound" in heads
     assert lines[0].count("3/11 = 27.3 %") == 2 and "3/8 = 37.5 %" in lines[0]
