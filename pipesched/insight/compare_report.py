@@ -38,8 +38,8 @@ _HEADERS = (
     "lower bound",
 )
 _UNITS = {
-    False: "costs are for 1/p of the model; each of S stages takes p/S of them",
-    True: "costs are for one stage, whatever its size (--cost-per stage)",
+    False: "costs of 1/p of the model; each of S stages takes p/S of them",
+    True: "costs of one stage, whatever its size (--cost-per stage)",
 }
 
 

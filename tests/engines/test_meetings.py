@@ -111,7 +111,7 @@ def test_a_send_behind_a_meeting_that_needs_it(tmp_path: Path, capsys: pytest.Ca
     end."""
     text = "group ep: 0 1\nrank 0: A@comm*ep F0>1@comm\nrank 1: F0<0@p2p F0+F0<0 A@comm*ep+F0\n"
     status, codes, said = told(text, tmp_path, capsys)
-    assert (status, codes) == (1, ["PS408"]) and "F0>1 is behind A on comm, which meets A of rank 1" in said
+    assert (status, codes) == (1, ["PS408"]) and "F0>1 is behind A on comm, which meets A on rank 1" in said
     assert "holds under: one-stream, pair-stream, async" in said
     assert told(text, tmp_path, capsys, "--comm=async")[0] == 0
     assert told(text.replace("F0>1@comm", "F0>1@p2p"), tmp_path, capsys)[0] == 0
@@ -147,7 +147,7 @@ def test_buffers_that_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("group ep: 0 1\nrank 0 A\nrank 1: A*ep\n", "PS265", "a line begins with"),
         ("group ep: 0 x\nrank 0: A\nrank 1: A\n", "PS265", "the members of a group are rank numbers"),
         ("group ep: 0 1\nrank 0: A*ep\nrank 0: A*ep\n", "PS265", "rank 0 is given twice"),
-        ("group ep: 0 1\nrank 0: A*ep\nrank 2: A*ep\n", "PS265", "give every rank from 0 on"),
+        ("group ep: 0 1\nrank 0: A*ep\nrank 2: A*ep\n", "PS265", "list every rank from 0 up"),
         ("group ep: 0 1\nrank 0: A*ep A*ep\nrank 1: A*ep\n", "PS407", "call 1 is A by rank 0, nothing by rank 1"),
         ("group ep: 0 1\nrank 0: x>1 A*ep\nrank 1: A*ep\n", "PS407", "nothing by the receives of rank 1"),
     ],

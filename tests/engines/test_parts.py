@@ -143,7 +143,7 @@ def test_a_costs_file_with_parts_in_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (["--parts=deepseek-v3"], "are both given"),
+        (["--parts=deepseek-v3"], "both --parts and --costs give parts"),
         (["--model=megatron-1.7b", "--device=h100"], "and --device both determine the costs"),
     ],
 )

@@ -91,14 +91,14 @@ def test_the_table_shows_every_bubble_by_name(capsys: pytest.CaptureFixture[str]
     papers."""
     assert main(compared("1f1b", "interleaved", "zb_h2", "--p", "4", "--v", "2", "--m", "8")) == 0
     unit, empty, above, heads, *lines = capsys.readouterr().out.splitlines()
-    assert unit == "unit of time: costs are for 1/p of the model; each of S stages takes p/S of them" and not empty
+    assert unit == "unit of time: costs of 1/p of the model; each of S stages takes p/S of them" and not empty
     assert above.split() == ["bubble", "idle", "/", "work", "parameters"]
     assert "bubble" in heads and "by span" in heads and '"bubble fraction"' in heads and "lower bound" in heads
     assert lines[0].count("3/11 = 27.3 %") == 2 and "3/8 = 37.5 %" in lines[0]
     assert lines[1].count("3/19 = 15.8 %") == 2 and "3/16 = 18.8 %" in lines[1]
     assert re.search(r"27 +24 +1/9 = 11.1 % +0 % +1/8 = 12.5 % ", lines[2])
     assert main(compared("zb_v", "--p", "4", "--m", "8", "--cost-per", "stage")) == 0
-    assert capsys.readouterr().out.startswith("unit of time: costs of one stage of any size")
+    assert capsys.readouterr().out.startswith("unit of time: costs of one stage, whatever its size")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
     text = pipesched.compile.read("1f1b").text.replace("rank r {", "costs F = 2\nrank r {", 1)
     (folder / "mine.ps").write_text(text)
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2")) == 0
-    assert "mine: at the costs of its file" in capsys.readouterr().out
+    assert "mine: with the costs in its file" in capsys.readouterr().out
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2", "--cost", "F=1")) == 0
     assert "costs of its file" not in capsys.readouterr().out
 

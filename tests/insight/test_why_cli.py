@@ -141,7 +141,7 @@ def test_what_even_microbatches_would_bring(capsys: pytest.CaptureFixture[str]) 
     value = told([*given], capsys)[1]
     assert value["makespan"] == 19 and value["instead"] == {"even_microbatches": 18}
     assert main(["why", *given]) == 0
-    assert "if every microbatch took the mean the makespan would be 18 (-1)" in capsys.readouterr().out
+    assert "if every microbatch took the mean time the makespan would be 18 (-1)" in capsys.readouterr().out
 
 
 def test_ranks_without_a_stage_are_in_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
