@@ -46,7 +46,7 @@ def check(
         return verb.check_command(texts(file), asked)
     if dry_run_script:
         if isinstance(file, Source):
-            raise fail(Code.USAGE, "a script is executed from its file", help="give its path")
+            raise fail(Code.USAGE, "a script can only be executed from a file", help="give its path")
         return verb.check_file(fspath(file), asked, run=True)
     return verb.check(file if isinstance(file, Source) else _read(file), asked)
 

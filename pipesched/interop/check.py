@@ -57,7 +57,7 @@ def check(source: Source, asked: Asked) -> Checked:
         PipeschedError: PS225, if an option has a wrong value.
     """
     if asked.variables and texts.kind_of(source) != "shell":
-        raise fail(Code.USAGE, f"-D sets a variable of a script, and {source.name} is {texts.kind_of(source)}")
+        raise fail(Code.USAGE, f"-D sets a variable of a script, but {source.name} is {texts.kind_of(source)}")
     return _of(source, lambda: texts.commands(source, dict(asked.variables)), asked)
 
 
@@ -68,7 +68,7 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
         PipeschedError: PS225, if an option has a wrong value.
     """
     if asked.variables:
-        raise fail(Code.USAGE, "-D sets a variable of a script, and the shell has expanded this command")
+        raise fail(Code.USAGE, "-D sets a variable of a script, but the shell has already expanded this command")
     source = Source(_COMMAND, shlex.join(words))
     return _of(source, lambda: of_words(_COMMAND, words), asked)
 
@@ -84,7 +84,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     made = dry_run(path, dict(asked.variables))
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
     ended = "it exceeded the time limit" if made.status is None else f"it ended with status {made.status}"
-    notes = [f"{path} was executed with recorders instead of its programs: it started {len(made.commands)}"]
+    notes = [f"{path} was executed with recorders instead of its programs: it started {len(made.commands)} commands"]
     notes += [f"{ended}: later commands are unknown"] if made.status != 0 else []
     notes += [f"{name} was called: its result depends on the training machine" for name in made.asked]
     text = read_path(path)
@@ -101,7 +101,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         for option in _OPTION.finditer(script.text) if keys else ():
             name = option["name"]
             if name and (own := row.canonical(name)) in keys and own not in has:
-                open = Unset("the script contains it, but this run did not pass it")
+                open = Unset("the script contains this option, but this run did not pass it")
                 given[name] = Setting(name, open, script.span(*option.span("name")), name)
         for name, x in settings.given.items():
             key = keys.get(row.canonical(x.key))
@@ -119,7 +119,7 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
     except PipeschedError as error:
         return Checked(source.name, diagnostics=error.diagnostics)
     if not found:
-        message = f"{source.name} does not run a command with options of a trainer"
+        message = f"{source.name} does not run a command with a trainer's options"
         return Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNKNOWN, message),), notes=notes)
     rows = (row,) if row else TRAINERS
     known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
@@ -184,7 +184,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
         return None
-    message = f"{told.written} is in no known release of {row.name}: {', '.join(row.releases)}"
+    message = f"no known release of {row.name} has {told.written}: {', '.join(row.releases)}"
     help = f"--trainer {row.typed}==RELEASE selects the trainer and release"
     return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 

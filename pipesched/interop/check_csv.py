@@ -19,12 +19,12 @@ _CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: Chunke
 def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str, str | None] | None:
     """Return why a CSV does not fit its settings, and so is not verified, with the remedy; None if it fits."""
     if schedule.program is not None:
-        message = f"{path} names its messages; {case.trainer} loads only computes"
+        message = f"{path} contains messages; {case.trainer} loads only computes"
         return message, f"pipesched emit {path} --target torch-csv"
     for name in ("ranks", "microbatches", "stages"):
         wanted, count = getattr(plan, name), getattr(schedule, name)
         if wanted not in (None, count):
-            return f"{path} has {count} {name}; the settings make {wanted}", None
+            return f"{path} has {count} {name}; the settings require {wanted}", None
     if plan.ranks is None or plan.stages is None:
         return None
     vee = plan.placement == "vee"
@@ -33,7 +33,7 @@ def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str
     if found == there:
         return None
     by_stage, kind = ",".join(map(str, found)), "the V" if vee else "the loop"
-    return f"{path} has its stages on ranks {by_stage}; the name {plan.name} builds them on {kind}", None
+    return f"{path} has its stages on ranks {by_stage}; the schedule name {plan.name} builds them on {kind}", None
 
 
 def csv(case: Case, plan: Plan) -> Findings:
@@ -69,6 +69,6 @@ def _verified(path: str, case: Case, loaded: Loaded, setting: Setting) -> Findin
         split = ", backward in I and W" if schedule.split else ""
         yield Fact("CSV", f"{path} holds: {len(schedule)} operations{split}")
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
-        message = f"{path} has I and W: under the chunked loss the last norm gets no gradient, silently"
+        message = f"{path} has I and W: under the chunked loss the last norm silently gets no gradient"
         help = "use a --config without ChunkedLossWrapper, and activation_checkpoint:none"
         yield wrong(InteropCode.CONFIG_SILENT, message, _CHUNKED, setting, help=help)

@@ -10,8 +10,8 @@ from pipesched.interop.values import variable, variables
 CHECK = (
     Option("trainer", text, "Trainer and release [default: recognized from the file].", "NAME[==RELEASE]"),
     TORCH[0],
-    Option("p", whole, "Number of ranks, if the file does not give it (DeepSpeed).", "N"),
-    Option("processes", whole, "Number of processes, over all replicas.", "N"),
+    Option("p", whole, "Number of ranks, if the file does not specify it (DeepSpeed).", "N"),
+    Option("processes", whole, "Number of processes in all replicas.", "N"),
     Option(
         "variables",
         variables,

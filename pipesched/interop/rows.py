@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "deepspeed",
-        "a Python module that makes DeepSpeed's pipeline engine run it, for one stage per rank",
+        "a Python module with which DeepSpeed's pipeline engine runs the program, one stage per rank",
         ".py",
         Lazy("interop.targets.deepspeed_write:DEEPSPEED"),
         messages=True,
@@ -44,15 +44,15 @@ ROWS: tuple[Row, ...] = (
         owner=Lazy("interop.frameworks.kept:Keeping"),
     ),
     Check(
-        "torch: each stage is on one rank, with a backward, full after frozen stages; the last stage's forwards are "
-        "in order",
+        "torch: each stage is on one rank and has backwards, full ones after frozen stages; the last stage's "
+        "forwards are in order",
         ("PS804", "PS806", "PS814", "PS819", "PS901", "PS903"),
         Lazy("interop.torch.torch_order:check_torch_order"),
         Needs.TORCH,
         place=90,
     ),
     Check(
-        "torch: computes are between UNSHARD and RESHARD; the version has all actions and waits",
+        "torch: computes are between UNSHARD and RESHARD; the version has all actions; no wait is missing or wrong",
         ("PS805", "PS807", "PS808"),
         Lazy("interop.torch.torch_program:check_torch_program"),
         Needs.TORCH | Needs.OWN,
@@ -114,7 +114,7 @@ ROWS: tuple[Row, ...] = (
     Verb(
         "check",
         "Other people's",
-        "Check a trainer's configuration: schedule, sizes, CSV.",
+        "Check a trainer's configuration: its schedule, sizes and CSV.",
         Lazy("interop.check_command:check"),
         Lazy("interop.options:CHECK"),
         place=30,

@@ -35,7 +35,7 @@ _STYLE = 1 << 20  # by cost, then by the first letter of the body
 
 Ends: TypeAlias = dict[int, list[int]]
 Word: TypeAlias = tuple[int, ...]
-"""A word, as the numbers of its letters. The alphabet is sorted by the preferred order of letters in a body."""
+"""A word, as the numbers of its letters. The alphabet is in the preferred order of letters in a body."""
 
 
 @dataclass(frozen=True, slots=True)

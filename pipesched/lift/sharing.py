@@ -20,7 +20,7 @@ from itertools import combinations, groupby, islice
 from pipesched.lift.folding import Count, Loop, Tree, Word, spelled
 
 LEAST = 3
-"""Smallest number of ranks that share a program with counts linear in the rank: any two points are on a line."""
+"""Smallest number of ranks that share a program with counts linear in the rank; two always fit a line."""
 
 MOST_PARTS = 40
 """Limits on the parts of an order: with more, the order is too irregular to compare, or (MERGED) to merge."""

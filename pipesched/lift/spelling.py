@@ -31,7 +31,7 @@ from pipesched.model.schedule import Schedule
 from pipesched.model.slices import mirrored
 
 _OLDEST = {op.kind.makes[0]: before for op, before in OLDEST.items()}
-"""For each result, the kind that provides the next operation: its oldest one without that result."""
+"""For each result, the kind whose oldest operation without that result determines the next microbatch."""
 _RESTORED = tuple(op.kind.makes[0] for op in RESTORES)
 _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 

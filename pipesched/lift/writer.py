@@ -33,7 +33,7 @@ from pipesched.model.schedule import Program, Schedule
 
 _CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
-"""A program with a kernel is checked with 0, 1, … copies, this many cases; if they are right, so is every number."""
+"""Number of cases (0, 1, … copies) in which a program with a kernel is checked; if these are right, all are."""
 
 
 def write(

@@ -36,7 +36,7 @@ FREE_TRIES = 500
 STARTS = 2
 """Limit on the orders to shorten; the best one is taken."""
 NEAR = 12
-"""Limit on the places by which a slot moves at once to shorten the run."""
+"""Limit on the number of places by which one move shifts a slot to shorten the run."""
 
 
 @dataclass(frozen=True)

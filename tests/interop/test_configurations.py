@@ -166,7 +166,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
         ((str(file), "-D", "PP=4"), "-D sets a variable of a script"),
         ((str(file), "--p", "-1"), "--p is -1, not a positive whole number"),
         ((str(binary),), "is not text"),
-        ((str(tmp_path / "large.json"),), "too much for a configuration"),
+        ((str(tmp_path / "large.json"),), "too large for a configuration"),
         ((str(tmp_path / "none.toml"),), "no such file"),
         ((str(tmp_path),), "directory"),
     ):
@@ -285,7 +285,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "branch.sh",
         f"P=4\nif $X; then\n P=5\nfi\n{SHELL} --pipeline-model-parallel-size $P",
         [("PS882", 5)],
-        "in several ways",
+        "in different ways",
     ),
     (
         "perhaps.sh",

@@ -176,7 +176,7 @@ def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:
     assert f"the job stops: rank {made.rank} called" in text
     (tmp_path / "other_rank_0").write_bytes(data)
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
-    assert "other_rank_0 is a second dump of rank 0, beside nccl_trace_rank_0" in text
+    assert "other_rank_0 is a second dump of rank 0, in addition to nccl_trace_rank_0" in text
 
 
 def test_a_job_that_ended_is_ok(tmp_path: Path) -> None:

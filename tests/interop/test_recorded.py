@@ -225,8 +225,8 @@ def test_without_names_sizes_and_order_tell(tmp_path: Path) -> None:
     against = pipesched.verify(program("1f1b", p=3, m=4), recorded=tmp_path)
     computes = pipesched.verify("1f1b", p=3, m=4, recorded=tmp_path)
 
-    assert set(codes(against)) == {"PS894"} and "in another order than in its list" in against.diagnostics[0].message
-    assert computes.ok and "in another order than pipesched" in computes.recorded[0].notes[-1]
+    assert set(codes(against)) == {"PS894"} and "in a different order from its list" in against.diagnostics[0].message
+    assert computes.ok and "in a different order from pipesched" in computes.recorded[0].notes[-1]
 
     plan = program("interleaved", p=2, v=2, m=4)
     made = [plan.instructions(rank) for rank in range(2)]

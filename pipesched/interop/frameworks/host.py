@@ -184,7 +184,7 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     if ended == "limit":
         help = "--framework-time SECONDS extends the limit"
         raise fail(
-            InteropCode.GENERATOR_TIME, f"{call.name} did not end in {limit:g} s", here, notes=printed, help=help
+            InteropCode.GENERATOR_TIME, f"{call.name} did not end within {limit:g} s", here, notes=printed, help=help
         )
     if ended == "large":
         raise fail(InteropCode.NO_ORDER, f"{call.name} printed more output than any order needs", here, notes=printed)
@@ -232,7 +232,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
                 InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where
             )
         case "nonsense":
-            gives = "rows of cells or words, a dict from rank to actions, or actions that are yielded"
+            gives = "return rows of cells or words, or a dict from rank to actions, or yield actions"
             return fail(
                 InteropCode.NO_ORDER,
                 f"{call.name} returned no order: {said}",

@@ -22,7 +22,7 @@ from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""A buffer, a stage and a microbatch; then, of its first and of its last instruction on the buffer, step and index."""
+"""A buffer, a stage and a microbatch; then step and index of its first and its last instruction on the buffer."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from pipesched.support.source import Source
 
 _TOKEN = {".txt": re.compile(r"[^ \n]+"), ".csv": re.compile(r"[^,\n]+")}
 _HEAD = re.compile(r"rank [0-9]+: ?")
-_POSTED = "it waits for posts later, so the model is one-stream unless --comm names another"
+_POSTED = "it computes between posts and waits, so the model is one-stream unless --comm names another"
 
 
 @dataclass(frozen=True)

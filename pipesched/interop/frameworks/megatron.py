@@ -61,9 +61,9 @@ REAL = (
     *FILES,
 )
 PEERS = 2
-"""The number of pipelines that are run if parts are recorded: their ranks at the same position are expert peers."""
+"""The number of pipelines that run if parts are recorded; ranks at the same position are expert peers."""
 SILENT = ("torch.distributed", "megatron.core.pipeline_parallel")
-"""The packages whose Fakes would send or compute: calling one is an error."""
+"""The packages that send or compute: calling one of their Fakes is an error."""
 TORCH = "2.13.0"
 
 
@@ -181,7 +181,7 @@ def _layers(said: object, stages: int) -> Callable[[int], int]:
     """Return the layers of a stage, from one number for all, or from a layout such as ``Ett+t++L`` (``t``: a layer)."""
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
-        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, a t per layer")
+        raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, with one t per layer")
     return lambda stage: each[stage % len(each)]
 
 

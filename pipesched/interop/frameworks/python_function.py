@@ -122,7 +122,7 @@ def _rows(order: object) -> Iterable[object]:
             raise Nonsense(f"it returned a dict of {len(ranks)} rows without rank {missing[0]}")
         return [ranks[str(rank)] for rank in range(len(ranks))]
     if isinstance(order, bytes) or not isinstance(order, Iterable):
-        raise Nonsense(f"it gave {_short(order)}")
+        raise Nonsense(f"it returned {_short(order)}")
     return order
 
 

@@ -38,7 +38,7 @@ RULES = (
     Rule(lambda x: x.choice.p > 1 and x.a.tied, "a tied head requires a TiedLayerSpec in the model", _MODULE),
     Rule(
         lambda x: x.x.replicas > 1 or x.x.linears == "fp8",
-        "copy groups and products in fp8 are not written",
+        "configurations with copy groups or fp8 matrix products are not written",
         "DeepSpeed, deepspeed/runtime/config.py",
     ),
     Rule(lambda x: x.a.dtype == "fp8", "parameters must have 16 or 32 bits", "DeepSpeed, deepspeed/runtime/config.py"),

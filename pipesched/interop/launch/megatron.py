@@ -29,7 +29,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.context > 1 and x.a.sequence % (2 * x.x.context),
-        "a sequence of {x.a.sequence:,} is not a multiple of 2 c = 2 x {x.x.context}",
+        "a sequence length of {x.a.sequence:,} is not a multiple of 2 c = 2 x {x.x.context}",
         _ARGUMENTS,
     ),
     Rule(
@@ -47,7 +47,7 @@ RULES = (
         "it can recompute modules or everything, but not single operations",
         "Megatron-LM, megatron/core/transformer/transformer_config.py: recompute_modules",
     ),
-    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "it groups experts only in 16 bits", _ARGUMENTS),
+    Rule(lambda x: x.a.dtype == "fp32" and x.a.experts, "it supports grouped experts only in 16 bits", _ARGUMENTS),
 )
 
 

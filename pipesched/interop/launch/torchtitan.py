@@ -77,7 +77,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.p > 1 and x.x.zero != (x.copies > 1),
-        "with a pipeline FSDP is ZeRO 1: parameters and gradients stay whole during a step",
+        "with a pipeline, FSDP is ZeRO 1: parameters and gradients stay unsharded during a step",
         f"{_FSDP}: apply_fsdp",
     ),
     Rule(
@@ -92,7 +92,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.a.sequence % (2 * x.x.tensor * x.x.context),
-        "a sequence of {x.a.sequence:,} is not a multiple of 2 t c",
+        "a sequence length of {x.a.sequence:,} is not a multiple of 2 t c",
         f"{_DIMS}: seq_len_divisor",
     ),
     Rule(

@@ -65,7 +65,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
             InteropCode.RANK_ABSENT,
             f"no record of {named([_rank(held, rank).removeprefix('rank ') for rank in absent])}",
             notes=("its messages are known only from the records of other ranks",),
-            help="a rank that was killed writes none: look at its log first",
+            help="a rank that was killed writes no record: look at its log first",
         )
 
 
@@ -73,8 +73,8 @@ def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
         InteropCode.RECORD,
         f"the dump of {held.recorded.cut}: earlier entries are overwritten, so messages cannot be counted",
-        notes=("messages are not compared with the schedule; unfinished ones are paired from the first one on",),
-        help="set TORCH_FR_BUFFER_SIZE above the number of entries of a run",
+        notes=("messages are not compared with the schedule; unfinished messages are paired from the first on",),
+        help="set TORCH_FR_BUFFER_SIZE to more than the number of entries in a run",
     )
 
 
@@ -134,8 +134,8 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
             InteropCode.OTHER_MESSAGE,
             message,
             (label(program, planned, f"the plan has {meant} here"),),
-            notes(_where(held, i), f"{np.count_nonzero(other):,} posts belong to other messages than planned", more),
-            "the i-th message of a channel must be the i-th in the plan: post in this order, or verify the actual one",
+            notes(_where(held, i), f"{np.count_nonzero(other):,} posts differ from the planned messages", more),
+            "the i-th message of a channel must be the i-th in the plan: post in that order, or verify what ran",
         )
 
 
@@ -145,7 +145,7 @@ def _misplaced(held: Held) -> Iterator[Diagnostic]:
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
             InteropCode.OTHER_MESSAGE,
-            f"{_rank(held, rank)} posted messages in another order than in its list: {words(held, i)}",
+            f"{_rank(held, rank)} posted messages in a different order from its list: {words(held, i)}",
             (label(held.program, planned, "it arrives as this message, the next one on its channel"),),
             notes(_where(held, i), more),
             "give the program that ran",
@@ -206,7 +206,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
         help = f"look at {_rank(held, root)} first: its log, its stack, its device"
     labels = tuple(found for rank in shown if rank in waits for found in _label(held, waits[rank]))
     scheduled = np.count_nonzero(held.recorded.state == SCHEDULED)
-    unstarted = f"{scheduled:,} messages were posted and never started" if scheduled else ""
+    unstarted = f"{scheduled:,} messages were posted but never started" if scheduled else ""
     yield Diagnostic(InteropCode.RUN_STOPS, message, labels, notes(_unposted(held), unstarted), help)
 
 

@@ -50,7 +50,7 @@ class Incident(Report):
         """Return the findings, then the verdict."""
         if not self.ok:
             return super().text(color=color, verbose=verbose)
-        return f"{self.line(color=color)}\n    every recorded call is completed, and the ranks keep to a common order"
+        return f"{self.line(color=color)}\n    every recorded call has completed, and all ranks keep to a common order"
 
     def to_json(self) -> dict[str, object]:
         """Return the published form of a report, with the rank and the cause under `incident`."""
@@ -79,8 +79,8 @@ def _unread(job: Job) -> Iterator[Diagnostic]:
     """Yield a finding for the ranks without a record, and one for each record that cannot be read."""
     if absent := [rank for rank in job.missing if rank not in job.unread]:
         message = f"no record of {named(absent)}"
-        note = "what they called is known only from the other ranks; nothing is guessed about it"
-        help = "a rank that was killed writes none: look at its log first"
+        note = "their calls are known only from the records of other ranks; nothing is guessed about them"
+        help = "a rank that was killed writes no record: look at its log first"
         yield Diagnostic(InteropCode.RANK_ABSENT, message, notes=(note,), help=help)
     yield from job.unread.values()
 
@@ -107,7 +107,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         cycle = blocked.cycle()
         likely = "their calls wait for each other in a cycle, and none of them differs from a common order"
         message = f"the job stops: {together(cycle)}"
-        help = "verify its schedule under the communication model of the run, as `--comm one-stream`"
+        help = "verify its schedule under the communication model of the run, such as `--comm one-stream`"
         return None, likely, Diagnostic(InteropCode.RUN_STOPS, message, notes=tuple(_waits(blocked, *cycle)), help=help)
     first = max(roots, key=lambda rank: (rank in job.place, roots[rank], rank not in job.unread, -rank))
     waiting = sorted(blocked.waiting_for(first))
@@ -119,7 +119,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
         said, likely = f"called nothing more{last}", "it computes, hangs outside its calls, or raised an exception"
     others = [rank for rank in sorted(roots) if rank != first]
-    more = (f"other ranks also wait for {named(others)}, without an open call",) if others else ()
+    more = (f"other ranks also wait for {named(others)}, where no call is open",) if others else ()
     notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))
     help = f"look at rank {first} first: its log, its stack, its device"
     return (
@@ -142,9 +142,9 @@ def _which(job: Job, wait: Wait) -> str:
     known = [rank for rank in wait.needs if rank in job.place]
     one = len(known or wait.needs) == 1
     if not wait.needs:
-        return "with all members in it"
+        return "which all members have called"
     if not known:
-        return f"in which {named(wait.needs)} {'is' if one else 'are'} needed too"
+        return f"in which {named(wait.needs)} {'is' if one else 'are'} also needed"
     if wait.uncalled:
         return f"which {named(known)} {'has' if one else 'have'} not called"
     return f"for which {named(known)} {'is' if one else 'are'} not ready"

@@ -143,7 +143,7 @@ def _pipelines(groups: Sequence[Group], program: Program) -> list[Group]:
         group = groups[0]
         message = (
             f"the plan has {program.ranks} ranks; the run has {len(group.ranks)}: process group {group.name} "
-            f"({group.purpose}) is of ranks {_listed(group.ranks)}"
+            f"({group.purpose}) has ranks {_listed(group.ranks)}"
         )
         raise fail(
             InteropCode.RECORD_DIFFERS, message, help="give the schedule at the sizes of the run, with --p, --v, --m"

@@ -198,10 +198,10 @@ def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
         rank = ranked[name]
         if rank in logs or rank in unread:
             first = next(other for other in names if ranked[other] == rank)
-            message = f"{name} is a second dump of rank {rank}, beside {first}"
+            message = f"{name} is a second dump of rank {rank}, in addition to {first}"
             raise fail(InteropCode.RECORD, message, help="give the dumps of one run: remove all others")
         if isinstance(log, Log) and log.groups and not any(rank in group.ranks for group in log.groups.values()):
-            message = f"{name} is not the dump of rank {rank}: its process groups have other ranks"
+            message = f"{name} is not the dump of rank {rank}: its process groups do not contain this rank"
             help = "name each dump after the job rank that wrote it"
             unread[rank] = Diagnostic(InteropCode.RECORD, message, help=help)
         elif isinstance(log, Log):

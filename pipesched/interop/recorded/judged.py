@@ -55,7 +55,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
         return report
     if made is None:
         help = "give its schedule: `pipesched emit ANSWER --target ps`"
-        raise fail(Code.USAGE, "a recorded run is compared with a schedule, not an `optimize` answer", help=help)
+        raise fail(Code.USAGE, "a recorded run is compared with a schedule, not with an `optimize` answer", help=help)
     program = made.analysis.program
     if program is None:
         return report
@@ -77,6 +77,6 @@ def _recording(held: Held, written: bool) -> Recording:
     made, notes = held.recorded, held.recorded.notes
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:
-        said = f"rank {made.rank[other]} posts in another order than pipesched, {words(held, other)}"
+        said = f"rank {made.rank[other]} posts in a different order from pipesched, {words(held, other)}"
         notes = (*notes, f"{said}: only a file that names its messages determines the order of messages")
     return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)

@@ -148,7 +148,7 @@ class Order:
                     self.job.ranks[at],
                     mine.start + first,
                     meant,
-                    f"it made that call {period} calls earlier, a step before",
+                    f"it made that call {period} calls earlier, in the previous step",
                 )
 
     def _by_messages(self) -> Iterator[Left]:
@@ -258,9 +258,9 @@ def cause(job: Job, left: Left) -> str:
         return f"it left out {b}"
     for k in range(1, len(meant)):
         if made == [meant[k], *meant[1:k], meant[0], *meant[k + 1 :]][: len(made)]:
-            return f"it exchanged two calls: {a} before {b}"
+            return f"it swapped two calls: {a} before {b}"
     if made[1:] == meant[: len(made) - 1] and len(made) > 1:
-        return f"it made one call more: {a}"
+        return f"it made one extra call: {a}"
     if a.towards and b.towards and a.name == b.name:
         return "it named another peer"
     if a.name == b.name and a.tensor == b.tensor:

@@ -64,7 +64,7 @@ class Reader:
         """Return the next `count` bytes of the file, and skip them."""
         begin, self.at = self.at, self.at + count
         if not 0 <= count <= len(self.data) - begin:
-            raise ValueError("a text or a number is longer than the file")
+            raise ValueError("a string or a number is longer than the file")
         return self.data[begin : self.at]
 
     def number(self, width: int) -> int:

@@ -66,11 +66,13 @@ def _read(folder: str, program: Program) -> list[Recorded]:
         raise fail(
             InteropCode.NO_RECORD,
             f"{other} in {folder} is not the record of a rank",
-            help=f"{GIVE} alone",
+            help=f"{GIVE}, and nothing else",
         )
     if len(found := sorted({kind for kind in kinds.values() if kind is not None})) > 1:
         raise fail(
-            InteropCode.NO_RECORD, f"{folder} holds records of several kinds: {', '.join(found)}", help="give one run"
+            InteropCode.NO_RECORD,
+            f"{folder} contains records of several kinds: {', '.join(found)}",
+            help="give one run",
         )
     if found == ["dump"]:
         return flight_recorder.read(files, program)
@@ -95,7 +97,9 @@ def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
         raise fail(InteropCode.NO_RECORD, f"cannot read {folder}: {reason}", help=GIVE) from None
     if not made:
         inner = sum(path.is_dir() for path in Path(folder).iterdir())
-        only = f", only {inner} folder{'s' * (inner != 1)}: put the records of all ranks into one" if inner else ""
+        only = (
+            f", only {inner} folder{'s' * (inner != 1)}: put the records of all ranks into one folder" if inner else ""
+        )
         raise fail(InteropCode.NO_RECORD, f"{folder} has no files{only}", help=GIVE)
     if all(data.startswith(flight_recorder.PACKED) for data in made.values()):
         raise fail(InteropCode.NO_RECORD, f"{folder} has only compressed files", help="unpack them")

@@ -100,7 +100,7 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
     if program is not None:
         yield from _batches(program)
         if bool(among(program.op, SHAPES).any()):
-            why, note = "it sends shapes", "torch's runtime knows the shapes of a step from its first microbatch"
+            why, note = "it sends shapes", "torch's runtime derives the shapes of a step from its first microbatch"
             yield TORCH_COMMS.refusal(schedule, why, note, "emit only its computes: `--target torch-csv`")
 
 
@@ -180,7 +180,7 @@ def _batches(program: Program) -> Iterator[Diagnostic]:
     if len(at):
         yield Diagnostic(
             Code.TARGET,
-            f"torch's CSV cannot express {program[int(at[0])]}: it has no fused batches and one communicator",
+            f"torch's CSV cannot express {program[int(at[0])]}: it has only one communicator, and no fused batches",
             (label(program, int(at[0]), "the first such message"),),
             (f"{len(at):,} messages are in batches or on another communicator",),
             "`--target torch-csv` leaves the messages to torch",

@@ -64,7 +64,7 @@ _STORY = {
     (UNSHARD, RESHARD): ("is resharded before an operation ran on it", "frees too early", _UNUSED),
     (UNSHARD, REDUCE): ("is reduced before an operation ran on it", "reduces too early", _UNUSED),
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
-    (UNSHARD, EDGE): ("is unsharded and not used", "gathered needlessly", ""),
+    (UNSHARD, EDGE): ("is unsharded but not used", "gathered needlessly", ""),
 }
 """For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
 _AT_ONCE = "torch raises an error on this rank, and the other ranks wait for the timeout"
@@ -125,7 +125,7 @@ def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], mor
         f"stage {stage} {what} on rank {rank}",
         (here, label(program, int(index[i - 1]), before)) if before else (here,),
         notes(f"with FSDP {_LATER if pair == (COMPUTE, EDGE) else _AT_ONCE}", more),
-        f"{stage}UNSHARD, computes of stage {stage}, {stage}RESHARD, in this order, and repeat them as needed",
+        f"write {stage}UNSHARD, computes of stage {stage}, {stage}RESHARD in this order; repeat them as needed",
     )
 
 
@@ -134,7 +134,7 @@ def _unknown(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
     unknown = ~np.isin(program.op, [*version.accepts, Op.STEP])
     for index, more in limited(np.flatnonzero(unknown).tolist()):
         op = Op(int(program.op[index]))
-        since = f"it came with {first_with(op)}" if op in ACTIONS else "no version has it"
+        since = f"it was introduced in {first_with(op)}" if op in ACTIONS else "no version has it"
         yield Diagnostic(
             InteropCode.TORCH_VERSION,
             f"torch {version} has no {op.name}: {since}",
@@ -204,10 +204,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
     else:
         what = f"{name} has no {wait}"
         labels = [label(program, sends[0], "this send has no wait")]
-        help = (
-            f"add {wait} at a place where the other rank has certainly posted its receive, at the latest at the end "
-            "of the row"
-        )
+        help = f"add {wait} where the other rank has certainly posted its receive, at the latest at the end of the row"
     return Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 
@@ -220,7 +217,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
     for (i, other, here, what), more in limited(sorted(found)):
         labels = [label(program, i, here)]
         labels += [label(program, other, "still pending")] if other >= 0 else []
-        help = "REDUCE_GRAD, then WAIT_REDUCE_GRAD of the same stage, before the next REDUCE_GRAD of the rank"
+        help = "each REDUCE_GRAD needs a WAIT_REDUCE_GRAD of its stage before the next REDUCE_GRAD of the rank"
         yield Diagnostic(InteropCode.TORCH_WAIT, f"{what}: {refused}", tuple(labels), notes(more), help)
 
 

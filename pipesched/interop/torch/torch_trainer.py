@@ -74,8 +74,8 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
     ]
     if name == "PipelineScheduleMulti":
         lines.append(
-            f"both: parallelism.pipeline_parallel_layers_per_stage so that the model makes {placement.stages} stages, "
-            f"{each} per rank" + ("; may be left out" if each == 2 else "")
+            f"both: set parallelism.pipeline_parallel_layers_per_stage so that the model has {placement.stages} "
+            f"stages, {each} per rank" + ("; this may be omitted" if each == 2 else "")
         )
     return lines
 

@@ -56,7 +56,7 @@ def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -
     """
     bash = shutil.which("bash")
     if bash is None:
-        raise fail(Code.NEEDS, "a script is executed by bash, which is not installed")
+        raise fail(Code.NEEDS, "executing a script requires bash, which is not installed")
     if not os.path.isfile(path):
         raise fail(Code.UNREADABLE, f"cannot read {path}: no such file")
     with tempfile.TemporaryDirectory(prefix="pipesched-dry-run-") as folder:

@@ -134,7 +134,7 @@ def _stranger(
 def _judged(case: Case, setting: Setting, key: Key, source: str) -> Diagnostic | Note | None:
     """Return the finding on a setting from the row of its key, None if it is correct."""
     if key.none and case.assumed:
-        return Note(f"{setting.written} is in no known release: {key.elsewhere}")
+        return Note(f"no known release has {setting.written}: {key.elsewhere}")
     if not known(case, key):
         help = key.elsewhere or f"it exists {_when(key)}"
         return wrong(InteropCode.CONFIG_RELEASE, f"{case.named} has no {setting.written}", source, setting, help=help)

@@ -67,7 +67,7 @@ def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) ->
     handed = "the configuration is made or changed by code outside the file"
     open_at: tuple[Mention, ...] = (Mention(handed, config.open),) if config.open else ()
     unlisted = (x for key, x in config.given.items() if key.endswith(".*") and key[:-2] in _SECTIONS)
-    open_at += tuple(Mention(f"{x.key} is not a call with names", x.at) for x in unlisted if x.at)
+    open_at += tuple(Mention(f"{x.key} is not a call with keyword arguments", x.at) for x in unlisted if x.at)
     given = {key: replace(x, value=_ELSEWHERE) for key, x in config.given.items()} if config.open else config.given
     named = replace(source, name=f"{source.name} ({config.name})")
     return Settings(named, "python", given, open_at=open_at, words=modules)

@@ -172,7 +172,7 @@ def of_script(source: Source, given: Mapping[str, str]) -> list[Settings]:
         _require_whole(source, script)
         return _commands(source, script)
     except (TooMuch, RecursionError):
-        return [Settings(source, "shell", {}, open_at=(Mention("the script takes too much work to read", None),))]
+        return [Settings(source, "shell", {}, open_at=(Mention("the script is too complex to read", None),))]
 
 
 def _commands(source: Source, script: Script) -> list[Settings]:

@@ -59,7 +59,7 @@ def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Set
 def _require_short(source: Source) -> None:
     """Raise PipeschedError, PS809, if the text is too long; PS870, if one of its lines is too long."""
     if len(source.text) > LARGEST:
-        message = f"{source.name} holds more than {LARGEST // 2**10} KiB, too much for a configuration"
+        message = f"{source.name} is larger than {LARGEST // 2**10} KiB, too large for a configuration"
         raise fail(Code.UNREADABLE, message)
     if any(len(line) > _LONGEST for line in source.text.split("\n")):
         raise fail(InteropCode.CONFIG_SYNTAX, f"{source.name} has a line of more than {_LONGEST:,} characters")

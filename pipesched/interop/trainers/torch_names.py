@@ -64,7 +64,7 @@ def torch_name(name: str | None) -> TorchName | None:
 def meant(name: str) -> str:
     """Suggest the class that was probably meant, by similar letters or by the library's name."""
     if name.lower() == _PRIVATE:
-        return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, which runs a CSV anyway"
+        return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, which also runs a CSV"
     own = known_as(name)
     known = {row.name: row for row in NAMES.values()}
     letters = name.lower().replace("_", "").replace("-", "").removeprefix("schedule")

@@ -226,7 +226,7 @@ def plan(case: Case) -> Plan:
 def check(case: Case, found: Plan) -> Findings:
     """Apply every rule."""
     if case.since("0.3.0") and case.settings.kind == "toml":
-        message = f"torchtitan {case.release} reads no TOML: its settings are options of the command line"
+        message = f"torchtitan {case.release} does not read TOML: its settings are command-line options"
         source = "torchtitan 0.3.0, config/manager.py (#2386)"
         yield wrong(InteropCode.CONFIG_RELEASE, message, source, next(iter(case.settings)))
         return

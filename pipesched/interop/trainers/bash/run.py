@@ -148,7 +148,7 @@ class Script(Words):
         if len({_chars(way) for way in ways}) == 1:
             return ways[0]
         lines = next((x.place for way in ways for x in (way if isinstance(way, tuple) else (way,)) if x.place >= 0), -1)
-        return self.hole(f"${name}, which the file sets in several ways", lines, *ways[:_WAYS])
+        return self.hole(f"${name}, which the file sets in different ways", lines, *ways[:_WAYS])
 
     def _if(self, branches: tuple[tuple[Body, Body], ...]) -> None:
         ways: list[Callable[[], object]] = []

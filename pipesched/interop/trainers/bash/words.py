@@ -29,9 +29,9 @@ _FOLDER = re.compile(
 _ARGUMENTS = ("@", "*")
 
 Value: TypeAlias = "Text | tuple[Text, ...]"
-"""The value of a variable: a text, or an array of texts."""
+"""The value of a variable: a string, or an array of strings."""
 Part: TypeAlias = "tuple[Text, bool | None]"
-"""A piece of a word, and True if it is not split at blanks; None marks the end of an array element."""
+"""A piece of a word, and True if it is not split at spaces; None marks the end of an array element."""
 
 
 class TooMuch(Exception):
