@@ -64,10 +64,10 @@ _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op], dty
 
 
 def message_of(program: Program, index: Ints) -> Ints:
-    """Return the messages of sends and receives as numbers: (producing stage, result or its shape, microbatch).
+    """Return one number for the message of each send or receive: (producing stage, result or its shape, microbatch).
 
-    RECV_F names the receiving stage, so its producer is the stage before; for RECV_B, it is the stage after. If the
-    file gives the stages that are read, a message is named by the stages at both of its ends.
+    RECV_F names the receiving stage, so the producer is the stage before; for RECV_B, it is the stage after. If the
+    file names the stages that are read, a message is identified by the stages at both of its ends.
     """
     stage, wide = program.stage[index], int(program.microbatch.max(initial=0)) + 2
     if program.other is not None or _RESULTS * (int(program.stage.max(initial=0)) + 3) * wide >= 2**31:
@@ -80,7 +80,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """Return the name of a message, with the stage that reads it if it is not the neighbour."""
+    """Return the name of a message, including the stage that reads it if that is not the neighbour."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words
@@ -122,7 +122,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side has, and the surplus ends of messages that one side has more often."""
+    """Yield the messages that only one side lists, and the surplus ends if one side lists a message more often."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -148,7 +148,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
 
 
 def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
-    """Return the (send, receive) pairs by position that carry different messages, in the order of the sends."""
+    """Return the (send, receive) pairs, by position, whose ends carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)
@@ -156,7 +156,7 @@ def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
 
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the first difference on each channel; later ones are its consequences."""
+    """Yield the first difference on each channel; later differences are consequences of the first."""
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
         channel = tuple(int(column[send]) for column in (program.communicator, program.rank, program.peer))

@@ -1,4 +1,4 @@
-"""Runs all checks on a subject: the checks in `rows`, and the checks that extensions add.
+"""Runs all checks on a subject: those listed in `rows` and those that extensions add.
 
 order of compute ── sound? ── program: messages, deadlock ── memory ── the file's own instructions
 """
@@ -19,10 +19,11 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Subject(Extended):
-    """The schedule to be judged. torch: the version whose rules apply if `for_torch`; explicit: the user named it.
+    """The schedule to be judged. torch: the version whose rules apply if `for_torch`; explicit: whether the user named
+    the version.
 
-    written: the order is written operation by operation, so slips are likely. owned: values of extensions, from
-    the options and the reader.
+    written: whether the order is written operation by operation, so that slips are likely. owned: values of extensions,
+    from the options and the reader.
     """
 
     analysis: Analysis
@@ -34,7 +35,7 @@ class Subject(Extended):
 
     @property
     def own(self) -> Program:
-        """The file's own instructions, for checks that need OWN."""
+        """The instructions that the file lists itself, for checks that need OWN."""
         assert self.analysis.own is not None
         return self.analysis.own
 
@@ -43,7 +44,7 @@ def findings(subject: Subject) -> tuple[list[Diagnostic], bool]:
     """Run all checks; return their findings, and whether the compute order is free of errors.
 
     Raises:
-        PipeschedError: PS222, if costs or sizes exceed 64 bits.
+        PipeschedError: PS222: costs or sizes exceed 64 bits.
     """
     analysis = subject.analysis
     passed = analysis.passed

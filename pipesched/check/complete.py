@@ -6,7 +6,7 @@
     frozen stages             F, and I if an earlier stage is trained; no other operations
     R, O and L                anywhere, if there is a backward; an L for each O, and not both R and O
 
-Counting is one bincount over stage * microbatches + microbatch.
+Operations are counted by one bincount over stage * microbatches + microbatch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LISTED = 8  # most microbatches that a message names
 
 
 def check_complete(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS301 for missing operations, PS302 for duplicates, PS303 for an operation on a rank other than its
-    stage's, PS304 out of range, PS310 for needless operations of frozen stages, PS311 for offloading combined with
-    recomputation.
+    """Yield PS301 for missing operations, PS302 for duplicates, PS303 for operations on a rank other than their
+    stage's, PS304 for operations out of range, PS310 for needless operations of frozen stages, PS311 for offloading
+    combined with recomputation.
     """
     schedule, dependencies = subject.analysis.schedule, subject.analysis.dependencies
     runs = schedule.placement.table.reshape(-1) >= 0 if schedule.placement.left_out else None
@@ -104,7 +104,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield needless backwards of frozen stages."""
+    """Yield the needless backwards of frozen stages."""
     placement = schedule.placement
     if not placement.frozen:
         return
@@ -125,7 +125,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield operations that run twice, and a B beside an I or W of the same stage and microbatch."""
+    """Yield operations that run twice, and each B that runs in addition to an I or W of its stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
@@ -174,7 +174,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield copies to the host or back without the other one, and activations that are freed in two ways."""
+    """Yield copies to the host without a copy back, or vice versa, and activations that are freed in two ways."""
     ways = [(op, dependencies.made[op.kind.makes[0]]) for op in (*COPIED, *MAKERS[Result.RECOMPUTED])]
     for op, out in ways[: len(COPIED)]:
         back = dependencies.made[COPIED[op].kind.makes[0]]
@@ -206,7 +206,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): what this kind makes is missing, but not all that a B would make."""
+    """Return a mask by (stage, microbatch) of where the result of this kind is missing, but not all results of a B."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -235,7 +235,7 @@ def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Lab
 def check_placement(subject: Subject) -> Iterator[Diagnostic]:
     """Yield PS902 for a rank without operations.
 
-    Ranks are counted up to the last one with a stage; p may be larger if a formula leaves later ranks without a stage.
+    Ranks are counted up to the last rank with a stage; p may be larger if a formula leaves later ranks without a stage.
     """
     schedule = subject.analysis.schedule
     asked = schedule.parameters.get("p", 0)

@@ -1,4 +1,4 @@
-"""Checks the data flow: the order on each rank, and compute orders that wait for each other.
+"""Checks the data flow: the order on each rank, and cycles in which compute orders wait for each other.
 
     F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
@@ -6,7 +6,8 @@
     the parts of an overlap pair do not depend on each other                              PS307
     no cycle of ranks in which each waits for a later operation of the next                     PS306
 
-A cycle of computes does not involve messages, so buffering cannot resolve it. The timeline stops at the cycle.
+A cycle of compute operations does not involve messages, so buffering cannot resolve it. The timeline stops at the
+cycle.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS305, PS306, PS307."""
+    """Yield findings with the codes PS305, PS306 and PS307."""
     made = subject.analysis
     yield from check_order(made.schedule, made.dependencies)
     yield from _overlaps(made.schedule)
@@ -39,7 +40,7 @@ def check_dataflow(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield PS305 for operations before their producers."""
+    """Yield PS305 for operations that run before their producers."""
     found: dict[int, int] = {}
     at = np.flatnonzero(dependencies.valid & among(schedule.op, _OF_ACTIVATIONS))
     key = schedule.key(at)

@@ -16,7 +16,7 @@ from pipesched.extension import explained
 
 
 def check_deadlock(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS401 under the requested model."""
+    """Yield PS401 if ranks wait for each other under the requested model."""
     analysis = subject.analysis
     program, verdicts, model = analysis.program, analysis.verdicts, analysis.model
     if program is None or verdicts is None or model in verdicts.holds:

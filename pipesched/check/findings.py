@@ -19,28 +19,29 @@ LOOKED_AT = 10_000  # most findings whose places are compared
 
 
 def label(where: Schedule | Program, index: int, text: str) -> Label:
-    """Return ``rank 0, step 9 (k = 5): waits until …`` at the place of an operation; steps count from 1."""
+    """Return a label such as ``rank 0, step 9 (k = 5): waits until …`` at an operation; steps count from 1."""
     place = where.origin.place(index)
     bindings = f" ({place.bindings})" if place.bindings else ""
     return Label(place.span, f"rank {int(where.rank[index])}, step {where.step(index)}{bindings}: {text}")
 
 
 def labels(where: Schedule | Program, *said: tuple[int, str]) -> tuple[Label, ...]:
-    """Return labels with these texts at these indices; out-of-range indices have none."""
+    """Return labels with these texts at these indices; indices out of range get no label."""
     return tuple(label(where, index, text) for index, text in said if 0 <= index < len(where))
 
 
 def limited(found: Sequence[Item], shown: int = SHOWN) -> Iterator[tuple[Item, str]]:
-    """Yield the first `shown` items; the last has a note if more were omitted."""
+    """Yield the first `shown` items, each with a note, which is empty or counts the omitted items."""
     for number, item in enumerate(found[:shown], start=1):
         left = len(found) - shown
         yield item, f"and {left} more of this kind" if number == shown and left > 0 else ""
 
 
 def by_statement(found: Sequence[Mistake], where: Schedule | Program) -> Iterator[tuple[Mistake, str]]:
-    """Yield the first mistake of each statement, with a note on the others, so that a statement is reported once.
+    """Yield the first mistake of each statement, with a note on its other mistakes, so each statement is reported once.
 
-    A mistake is a tuple of operation indices and words. An operation without a place counts as its own statement.
+    A mistake is a tuple of operation indices and words. An operation without a place in the source counts as a
+    statement of its own.
     """
     first: dict[object, list[Mistake]] = {}
     for mistake in found[:LOOKED_AT]:
@@ -58,7 +59,7 @@ def rows(*columns: Column) -> list[tuple[int, ...]]:
 
 
 def repeats(at: Ints, key: Ints) -> list[tuple[int, ...]]:
-    """Return, in ascending order, the indices whose key occurred before, each with the first index of that key."""
+    """Return, in ascending order, the indices whose key occurs earlier too, each with the first index of that key."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     again = np.flatnonzero(key[1:] == key[:-1]) + 1

@@ -38,13 +38,13 @@ def check_memory(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """Yield the ranks that exceed their caps the most; ties go to the first rank."""
+    """Yield the ranks that exceed their caps the most; of equal ranks, the first one comes first."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
 
 def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
-    """Return labels where a rank first exceeds its cap and where its peak is, with the live activations."""
+    """Return labels where a rank first exceeds its cap and where it reaches its peak, with the live activations."""
     said = f"{schedule[first]} is the first to exceed the cap, {held}"
     if first == top:
         return (label(schedule, first, f"{said}, which is the peak"),)
@@ -57,7 +57,7 @@ def listed(live: Sequence[tuple[int, int]]) -> str:
 
 
 def _uneven(memory: Memory, live: Sequence[tuple[int, int]]) -> str:
-    """Return a note on the stages with an M other than 1, per microbatch if M differs between microbatches."""
+    """Return a note on the stages whose M is not 1, per microbatch if M differs between microbatches."""
     if memory.sizes.even:
         sizes = {f"on stage {stage}": memory.sizes.at(stage, 0) for stage in sorted({stage for stage, _ in live})}
     else:

@@ -1,6 +1,7 @@
-"""All checks, one row each: the property, the codes of its violations, its function, and the facts it needs.
+"""All checks, one row each: the property, the codes for violations, the function, and the facts that the check needs.
 
-A new check needs a file, a row and a code here, and a page for its code. No check prevents another from running.
+A new check needs a file, a row and a code in this module, and a page for the code. No check prevents another from
+running.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CheckCode(AnyCode):
-    """The kinds of findings of checks."""
+    """The codes of the findings that checks report."""
 
     MISSING = "PS301"
     TWICE = "PS302"

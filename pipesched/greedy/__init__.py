@@ -1,1 +1,1 @@
-"""Orders by a rule: `greedy { … }` in a file instead of a list."""
+"""Orders by a rule: Support for `greedy { … }` in a file, in place of a list of operations."""

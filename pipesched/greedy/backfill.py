@@ -1,11 +1,11 @@
-"""Lists whose operations move forward: `backfill` at the end of every program.
+"""Lists whose operations move to earlier times: `backfill` at the end of every program.
 
     rank r { for t in 0 .. end { … }  backfill }
 
-All ranks share the clock of `greedy`, with the times of the file's costs. In the order of the list, each operation
-takes the first time at which its inputs have arrived and its rank is free long enough: between operations that come
-earlier in the list, if there is room, and it delays none of them. Batch systems call this conservative backfilling. An
-F also keeps to the peak of the lists: from its start on, its rank never holds more than the most that any list holds.
+All ranks share the clock of `greedy`, with the times of the file's costs. In list order, each operation takes the first
+time at which its inputs have arrived and its rank is free for long enough: between operations that come earlier in the
+list, if there is room, without delaying any of them. Batch systems call this conservative backfilling. An F also
+respects the peak of the lists: from its start on, its rank never holds more than the maximum over all lists.
 
           slot  0  1  2  3  4  5           slot  0  1  2  3  4  5
     the list    F0 .  F1 B0 B0 F2    ->          F0 F1 F2 B0 B0
@@ -23,9 +23,9 @@ from pipesched.language.operations import Emitter
 
 @dataclass
 class Track:
-    """The operations of one rank that have a time: start, end, and position in the list, by time.
+    """The operations of one rank that already have a time: start, end and list position, sorted by time.
 
-    memory: the changes of the held memory, by time. held: their sum.
+    memory: the changes in the held memory, sorted by time. held: their sum.
     """
 
     slots: list[tuple[int, int, int]] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Track:
     held: int = 0
 
     def within(self, ready: int, most: int) -> int:
-        """Return the first time from `ready` on, from which the rank never holds more than `most`."""
+        """Return the first time, at `ready` or later, after which the rank never holds more than `most`."""
         level, since = self.held, ready
         for time, change in reversed(self.memory):
             if level > most:
@@ -44,7 +44,7 @@ class Track:
         return ready
 
     def gap(self, ready: int, duration: int) -> int:
-        """Return the first time from `ready` on at which the rank is free long enough."""
+        """Return the first time, at `ready` or later, at which the rank is free for long enough."""
         first = bisect_right(self.slots, ready, key=lambda slot: slot[1])
         for start, end, _ in map(self.slots.__getitem__, range(first, len(self.slots))):
             if ready + duration <= start:
@@ -53,7 +53,7 @@ class Track:
         return ready
 
     def put(self, slot: tuple[int, int, int], changes: Sequence[int]) -> None:
-        """Add an operation that holds more from its start on, or less from its end on."""
+        """Add an operation that takes memory at its start, or frees memory at its end."""
         insort(self.slots, slot)
         for change in filter(None, changes):
             insort(self.memory, (slot[change < 0], change))
@@ -64,8 +64,8 @@ class Backfill(Clock):
     """The lists of all ranks on one clock."""
 
     def run(self) -> list[list[int]]:
-        """Move the operations of all ranks. Return for each rank the positions at which its list had its operations;
-        nothing if some operations wait for each other, in which case the lists stay as they are.
+        """Move the operations of all ranks. Return, by rank, the previous list positions of its operations; if some
+        operations wait for each other, return nothing and leave the lists unchanged.
         """
         tracks = [Track() for _ in self.emitters]
         self.most = max(map(self._peak, self.emitters))
@@ -77,7 +77,7 @@ class Backfill(Clock):
         return [self._reordered(*both) for both in zip(self.emitters, tracks, strict=True)]
 
     def _slot(self, emitter: Emitter, first: int) -> list[Part]:
-        """Return the parts of the slot at a position of a list that its stages run."""
+        """Return the parts of the slot at a list position, without parts that its stages do not run."""
         size = 1 + (first + 1 in self.second[emitter.rank])
         parts = (self._part(*self._entry(emitter, at)) for at in range(first, first + size))
         return [part for part in parts if part is not None]
@@ -86,7 +86,7 @@ class Backfill(Clock):
         return [self.changes[op][stage] * self.sizes[stage][microbatch] for op, stage, microbatch in slot]
 
     def _peak(self, emitter: Emitter) -> int:
-        """Return the most that a rank holds in the order of its list."""
+        """Return the peak memory of a rank in list order."""
         held = most = at = 0
         while at < len(emitter.sites):
             changes = sorted(self._changes(self._slot(emitter, at)), reverse=True)
@@ -96,7 +96,7 @@ class Backfill(Clock):
         return most
 
     def _place(self, emitter: Emitter, track: Track) -> bool:
-        """Give a time to as many operations of a rank as have inputs with a time; return True if any has."""
+        """Give a time to as many operations of a rank as have inputs with a time; return True if there is any."""
         rank, begun = emitter.rank, self.done[emitter.rank]
         while (first := self.done[rank]) < len(emitter.sites):
             slot = self._slot(emitter, first)
@@ -115,7 +115,7 @@ class Backfill(Clock):
         return self.done[rank] > begun
 
     def _reordered(self, emitter: Emitter, track: Track) -> list[int]:
-        """Put the list of a rank in the order of its times; return the old positions."""
+        """Sort the list of a rank by the times of its operations; return the old positions."""
         second = self.second[emitter.rank]
         order = [at for _, _, first in track.slots for at in (first, first + 1) if at == first or at in second]
         emitter.sites, emitter.keys = ([row[at] for at in order] for row in (emitter.sites, emitter.keys))

@@ -1,14 +1,14 @@
-"""Orders that follow from a rule instead of a list: a rank runs the first of its lines that can run.
+"""Orders that follow from a rule instead of a list: a rank always runs the first of its lines that can run.
 
     rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
 
 All ranks share one clock. At each instant operations end, then messages arrive, then every free rank starts an
-operation if it can, until no rank can. The times of operations and messages come from the costs of the file, 1 per
-result if it has none, and never from costs of the command line: the order is a function of the file and its parameters.
-Ranks without such lines run their list on the same clock, and so do the operations before such lines in a program.
+operation if it can, until no rank can. The times of operations and messages come from the costs in the file (1 per
+result if it has none), never from costs on the command line, so the order depends only on the file and its parameters.
+Ranks without such lines run their list on the same clock, as do the operations that precede such lines in a program.
 
-An operation can run once its inputs are made and, from another rank, have arrived. Held memory is the running sum of
-`model.release`, freed at W: it is read only when the rank is free.
+An operation can run once its inputs are made and, if they come from another rank, have arrived. `held` is the running
+sum of memory by `model.release`, freed at W; it is read only when the rank is free.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Clock:
         self.now = 0
 
     def run(self) -> list[list[int]]:
-        """Complete the lists of all ranks; return nothing, since no operation changes its position.
+        """Complete the lists of all ranks; return nothing, since no operation changes position.
 
         Raises:
-            PipeschedError: PS229, if nothing can run but something is left; PS2xx, in a condition.
+            PipeschedError: PS229: operations are left, but none can run. PS2xx: a condition is invalid.
         """
         self.events = [(0, emitter.rank) for emitter in self.emitters]
         heapify(self.events)
@@ -127,7 +127,7 @@ class Clock:
             raise report(error, checked.file.span.source, f"rank {emitter.rank}", checked.loops) from None
 
     def _part(self, op: Op, key: int) -> Part | None:
-        """Return the kind as the stage runs it, stage and microbatch; None if a frozen stage does not need it."""
+        """Return kind (as the stage runs it), stage and microbatch; None if a frozen stage does not need it."""
         stage, microbatch = divmod(key, self.microbatches)
         wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
         return (Op(wanted), stage, microbatch) if wanted >= 0 else None
@@ -197,13 +197,13 @@ class Clock:
 
 
 def _near(placement: Placement, route: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Return for each stage on a route that skips stages: the stage that it reads, the stage itself, and its reader."""
+    """Return, by stage on a route that skips stages, the stage that it reads, the stage itself, and its reader."""
     runs: list[int] = np.flatnonzero(placement.rank_of[route] >= 0).tolist()
     before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
     return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(placement.stages)]
 
 
 def _full(table: Ints, placement: Placement) -> list[list[int]]:
-    """Return a table by stage and microbatch with the last axis restored if it was omitted for equal microbatches."""
+    """Return a table by stage and microbatch; restore the microbatch axis if it was omitted for equal microbatches."""
     whole: list[list[int]] = np.broadcast_to(table.T, placement.table.T.shape).T.tolist()
     return whole

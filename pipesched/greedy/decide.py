@@ -1,4 +1,4 @@
-"""Decides the order of a file by its rule; what no rule supports is refused by name."""
+"""Decides the order of a file by its rule; refuses operations that the rule does not support, by name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pipesched.model.placement import Placement
 def decide(
     emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget
 ) -> list[list[int]]:
-    """Complete or move the lists of all ranks by the rule of a file. Return for each rank the positions at which its
-    list had its operations, nothing if no list changed.
+    """Complete or move the lists of all ranks by the rule of a file. Return, by rank, the previous list positions of
+    its operations; nothing if no list changed.
 
     Raises:
-        PipeschedError: PS224, PS238, operations that no rule decides; PS229, a standstill, or `backfill` in some
-            programs only; PS2xx, in a condition.
+        PipeschedError: PS224, PS238: no rule decides these operations. PS229: the ranks come to a standstill, or only
+            some programs end in `backfill`. PS2xx: a condition is invalid.
     """
     word, known = checked.rule, [(site, Op[site.op]) for site in checked.sites]
     step = next((site for site, op in known if op is Op.STEP), None)
@@ -42,7 +42,7 @@ def decide(
 
 
 def _moves(checked: Checked) -> bool:
-    """Return True if all programs end in `backfill`; refuse it in some of them only."""
+    """Return True if all programs end in `backfill`; raise if only some of them do."""
     programs = checked.items(ast.Rank)
     without = [item for item in programs if not (item.body and _word(item.body[-1]) == "backfill")]
     if without and len(without) < len(programs):

@@ -1,4 +1,4 @@
-"""The answer of a search: its best schedule with a certificate, judged by the checker, printed, read back and verified.
+"""The answer of a search: the best schedule with a certificate, judged by the checker, printed, read back and verified.
 
 best orders ──> schedule ──> certificate ──> the checker's verdict ──> printed, read back, examined
                                  └─ an engine's refutation counts only with a proof that the checker has followed
@@ -39,7 +39,7 @@ _PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if
 def answer_of(
     request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, meter: Meter
 ) -> Optimum:
-    """Build the answer of a search: its best schedule is judged, printed, read back and checked."""
+    """Build the answer of a search: judge, print, read back and check its best schedule."""
     instance, problem = target.instance, state.problem
     noted, seed = notes(instance, state), request.limits.seed
     if state.best is None:
@@ -75,9 +75,9 @@ def answered(
     said: Sequence[str],
     kernel: Kernel | None = None,
 ) -> Optimum:
-    """Build the answer from a schedule, its certificate and the checker's verdict; the schedule is printed and checked.
+    """Build the answer from a schedule, its certificate and the checker's verdict; print and check the schedule.
 
-    source: the search that found the schedule; stopped: the reason why it may not be the best; said: the notes.
+    source: the search that found the schedule; stopped: the reason why a better schedule may exist; said: the notes.
     """
     made, text, report = printed(schedule, instance, told, request.name, kernel)
     return Optimum(
@@ -102,9 +102,9 @@ def _certified(
     repeated: Periodic | None,
     meter: Meter,
 ) -> tuple[dict[str, object], Verdict, list[str]]:
-    """Return the certificate of a schedule, the checker's verdict, and notes on proofs.
+    """Return the certificate of a schedule, the checker's verdict, and notes on the proofs.
 
-    An engine's refutation counts only with a proof that the checker has followed.
+    An engine's refutation counts only with a proof that the checker could follow.
     """
     problem, said = state.problem, list[str]()
     if request.certify or request.limits.proof:
@@ -134,8 +134,8 @@ def _certified(
 def _believed(
     request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
 ) -> dict[str, object] | None:
-    """Return the proof of the largest refuted objective that has one, and withdraw the larger objectives; None if
-    engines refuted no other objective. said: a note on each is appended.
+    """Return the proof of the largest refuted objective that can be proved, and withdraw the larger ones; None if
+    engines refuted no other objective. said: list to which a note on each attempt is appended.
     """
     tried = False
     while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
@@ -165,7 +165,7 @@ def _steady(
 
 
 def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:
-    """Return the note of Z3 on an optimum, if the user requests it or the bound is not a simple sum."""
+    """Return a note with Z3's opinion on an optimum, if the user requests it or the bound is not a simple sum."""
     if judged.value != judged.lower or not (request.confirm or state.refuted is not None):
         return []
     agreed = confirmed(instance, judged.value, judged.lower - state.problem.time(1), asked=request.confirm)
@@ -184,7 +184,7 @@ def _proof(request: Request, instance: Instance, state: State, meter: Meter) -> 
 
 
 def _proof_for_every(request: Request, instance: Instance, repeated: Periodic, meter: Meter) -> Made:
-    """Prove the value at the schedule's smallest m optimal, if that implies optimality for every m."""
+    """Prove that the value at the schedule's smallest m is optimal, if that implies optimality for every m."""
     seam = repeated.seam
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
@@ -211,7 +211,7 @@ def _judged(
     """Return the certificate of the schedule, and the checker's verdict on it. proof, least: as for `certificate`.
 
     Raises:
-        PipeschedError: PS71x, the checker refuses them.
+        PipeschedError: PS71x: the checker refuses the schedule or the certificate.
     """
 
     def copies(first: int, step: int) -> list[Schedule]:

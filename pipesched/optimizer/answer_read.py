@@ -33,7 +33,7 @@ class Answer:
     """An answer of the optimizer.
 
     caps: the cap of each rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: the
-    unit of times. asked: caps in bytes as the user typed them, or None.
+    unit of times. asked: the caps in bytes as the user typed them, or None.
     """
 
     schedule: Source
@@ -55,7 +55,7 @@ def read(source: Source) -> Answer:
     """Read an answer that has a schedule.
 
     Raises:
-        PipeschedError: PS710, the text is not JSON of this form, or has no schedule or no certificate; PS843, reading
+        PipeschedError: PS710: the text is not JSON of this form, or lacks a schedule or a certificate. PS843: reading
             exceeds the budget.
     """
     try:
@@ -84,7 +84,7 @@ def _none(source: Source) -> PipeschedError:
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Build an object; raise ValueError if a name occurs twice, since readers differ in the value they keep."""
+    """Build an object; raise ValueError if a name occurs twice, since JSON readers differ in which value they keep."""
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)

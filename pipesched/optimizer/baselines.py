@@ -1,4 +1,4 @@
-"""Baselines of an answer: the user's schedule, and the library's schedules at the same size."""
+"""Baselines for an answer: the user's schedule, and the library's schedules at the same size."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the ques
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A known schedule at the same size. spent: its times; peak: the largest over the ranks.
+    """A known schedule at the same size. spent: the times; peak: the largest peak over the ranks.
 
-    fits: True if its peaks are within the caps. orders: None if it has another placement, overlap slots, or the other
-    kind of backward; `unlike` then names the difference. apart: the orders, with operations of a shared slot one after
-    the other, which takes no longer.
+    fits: True if the peaks are within the caps. orders: None if the schedule has another placement, overlap slots, or
+    the other kind of backward; `unlike` then names the difference. apart: the orders in which the operations of a
+    shared slot run one after the other, which takes no longer.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Known:
 
     @property
     def remark(self) -> str:
-        """The reason why the schedule does not answer the question; empty if it does."""
+        """The reason why the schedule does not answer the question, or an empty string if it does."""
         if self.orders is None:
             return self.unlike
         return "" if self.fits else "over the cap"
 
     @classmethod
     def of(cls, name: str, schedule: Schedule, instance: Instance, problem: Problem) -> Known:
-        """Measure a schedule without deadlock at the costs of the instance."""
+        """Measure a schedule that does not deadlock, at the costs of the instance."""
         same = np.array_equal(schedule.placement.rank_of, instance.placement.rank_of)
         orders = convert.to_orders(problem, schedule) if same else None
         if orders is not None and instance.placement.frozen:
@@ -81,7 +81,7 @@ class Known:
 
 
 def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """Return the figures of a schedule in the order of the table's columns."""
+    """Return the figures of a schedule in column order."""
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
@@ -105,7 +105,7 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Return the table of the found schedule, with these figures, among the best baselines, by objective."""
+    """Return the table of the found schedule, with these figures, and the best baselines, sorted by objective."""
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
@@ -127,7 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield notes on the unit of time, its ratio to the unit of `compare`, and the assumed costs of other backwards."""
+    """Yield notes on the unit of time, its ratio to the unit of `compare`, and assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})
@@ -140,9 +140,9 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 
 
 def relevant(placement: Placement, *, special: bool = False) -> list[str]:
-    """Return the library's schedules that have this placement at some size, by the manifest: the plainest first.
+    """Return the library's schedules that have this placement at some size, according to the manifest, plainest first.
 
-    special: also those that run other operations than the search orders.
+    special: include schedules whose operations are not among those that the search orders.
     """
     wanted, found = placement_name(placement), list[str]()
     for line in MANIFEST.read_text("utf-8").splitlines()[1:]:

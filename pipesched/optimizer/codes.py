@@ -1,4 +1,4 @@
-"""Codes of the optimizer's findings."""
+"""The codes of findings that the optimizer reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class OptimizerCode(AnyCode):
-    """The codes of the optimizer's findings."""
+    """The codes of findings that the optimizer reports."""
 
     STATES_OVER_CAP = "PS503"
     NO_ROOM = "PS504"

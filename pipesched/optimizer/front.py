@@ -4,8 +4,8 @@
                     │             │ the order found is where the search at the next cap begins
                     └─ its bound holds at every cap: a bound at a cap holds at all lower ones
 
-Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of
-the front is proved if its own bound reaches it, and the bounds of all other placements at its peak do too.
+Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of the
+front is proved if its own bound and the bounds of all other placements at this peak reach the objective.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Way:
     solved: Sequence[Solved]
 
     def bound(self, cap: Fraction) -> Fraction | float:
-        """Return the best lower bound under a cap: a bound for a higher cap also holds."""
+        """Return the best lower bound under a cap; bounds under higher caps hold here too."""
         found = [answer for own, answer in self.solved if own is None or own >= cap]
         return max((inf if x.status == INFEASIBLE else x.lower_bound or Fraction(0) for x in found), default=0)
 
     def value(self, cap: Fraction | None) -> Fraction | None:
-        """Return the least objective of the answers within a cap."""
+        """Return the least objective among the answers within a cap."""
         found = (x for _, x in self.solved if x.value is not None and (cap is None or max(x.peak) <= cap))
         return min((x.value for x in found if x.value is not None), default=None)
 
@@ -75,7 +75,7 @@ class Best:
 
 @dataclass(frozen=True)
 class Front:
-    """The answers of all placements."""
+    """The answers for all placements."""
 
     ways: Sequence[Way]
 
@@ -97,7 +97,7 @@ class Front:
 
     @property
     def exit_status(self) -> int:
-        """0 if every point is proved, 1 if there are no points, else 3."""
+        """Exit status: 0 if every point is proved, 1 if there are no points, else 3."""
         return 1 if not self.points else 0 if self.proved else 3
 
     def text(self) -> str:
@@ -118,7 +118,7 @@ class Front:
         return "\n".join([*named, "", fronts, "", all_of_them])
 
     def orders(self) -> list[tuple[str, str]]:
-        """Return the schedule of every point, as text, with a name for its file."""
+        """Return the schedule of every point as text, with a file name."""
         return [(f"peak-{str(x.peak).replace('/', '_')}", x.answer.source) for x in self.points]
 
     def to_json(self) -> dict[str, object]:
@@ -131,7 +131,7 @@ class Front:
         return {"ok": self.exit_status == 0, "front": points, "answers": answers}
 
     def plot(self) -> str:
-        """Return the picture of all answers, the front joined, as SVG."""
+        """Return an SVG plot of all answers, in which a line joins the points of the front."""
         from pipesched.views.plot import Point, plot
 
         solved = [(way.name, x) for way in self.ways for _, x in way.solved]
@@ -142,10 +142,11 @@ class Front:
 
 
 def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambda state: None) -> Front:
-    """Optimize every placement under each cap. caps: ascending; empty for all relevant caps.
+    """Optimize every placement under each cap. caps: the caps in ascending order; empty for all relevant caps.
 
     Raises:
-        PipeschedError: PS225, too many caps; PS716, costs of one placement for several; as for `optimize`.
+        PipeschedError: PS225: there are too many caps. PS716: the costs belong to one placement, but there are several.
+            Also as for `optimize`.
     """
     ways = []
     for (name, asked), part in clock(request).shared([*placements(request)]):
@@ -157,7 +158,7 @@ def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambd
 
 
 def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, meter: Meter) -> Iterator[Solved]:
-    """Yield the answers of one placement, in ascending order of caps."""
+    """Yield the answers for one placement, in ascending order of caps."""
     with meter.part(_FREE) as part:
         free = optimize(replace(request, mem_cap=None), progress, part)
     last: Optimum | None = None

@@ -16,7 +16,7 @@ from pipesched.optimizer.solve.search.state import INTERRUPTED, State
 def frontier(
     request: Request, caps: Sequence[Fraction], progress: Callable[[State], None] = lambda state: None
 ) -> Frontier:
-    """Optimize for every cap, up to the cap at which the user interrupts."""
+    """Optimize for every cap, or for the caps up to the one at which the user interrupts."""
     points = []
     for cap, part in clock(request).shared(caps):
         points.append((cap, optimize(replace(request, mem_cap=(cap,)), progress, part)))

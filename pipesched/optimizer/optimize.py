@@ -1,4 +1,4 @@
-"""Optimization of a schedule: from a request to an answer that anyone can check.
+"""Optimization of a schedule: turns a request into an answer that anyone can check.
 
     Request ──> target ──> Problem ──> search or seam ──> orders ──> .ps text ──> load, examine ──> Optimum
                   │          │                                          │            │ judge: the certificate
@@ -53,20 +53,20 @@ _SEARCH, _REPEATED = 0.76, 0.6  # parts of the time for the search, and for a sc
 
 
 def clock(request: Request) -> Meter:
-    """Return the meter of a command: its limit in steps, less the steps of its start."""
+    """Return the meter of a command: the limit in steps, less the steps that startup takes."""
     return Meter(request.limits.seconds * SECOND - _STARTING)
 
 
 def optimize(
     request: Request, progress: Callable[[State], None] = lambda state: None, meter: Meter | None = None
 ) -> Optimum:
-    """Find the best schedule, with a proof as far as possible; under a cap in bytes, the schedule is within the cap.
+    """Find the best schedule, with a proof if possible; a schedule found under a cap in bytes is within the cap.
 
-    meter: the clock with its limit, if several questions share one; None for one of the request's own.
+    meter: the clock with its limit, if several questions share one; None for a meter with the request's own limit.
 
     Raises:
-        PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS702, a schedule that
-            cannot be optimized; every fault of the schedule's file.
+        PipeschedError: PS2xx: the options are invalid. PS503, PS504: a cap in bytes is too low. PS702: the schedule
+            cannot be optimized. Also every fault in the schedule's file.
     """
     meter = meter or clock(request)
 
@@ -100,7 +100,7 @@ def optimize(
 
 
 def _optimized(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
-    """Optimize once; caps in bytes are replaced by caps on activations that never exceed them. meter: the clock."""
+    """Optimize once; caps in bytes are replaced by caps on activations that keep within them. meter: the clock."""
     _require_engines(request)
     target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
@@ -143,7 +143,7 @@ def _require_engines(request: Request) -> None:
 
 
 def _require_covered(instance: Instance, *, every: bool) -> None:
-    """Raises PipeschedError: PS702, frozen stages in a case that no bound covers."""
+    """Raises PipeschedError: PS702: stages are frozen in a way that no bound covers."""
     frozen = instance.placement.frozen
     if (why := instance.not_covered) or (frozen and every):
         stages = f"stage{'s' if len(frozen) > 1 else ''} {ranges(frozen)} frozen"
@@ -157,7 +157,7 @@ def _repeated(
 ) -> tuple[Periodic | None, bool]:
     """Return (schedule for every m, if requested and found; True if the search for it was interrupted).
 
-    After an interrupt little time is left.
+    After an interrupt, only a little time is left.
     """
     if not request.all_m:
         return None, False
@@ -172,8 +172,8 @@ def _repeated(
 
 
 def _baselines(target: Target, problem: Problem, known: list[Known], meter: Meter) -> Iterator[Known]:
-    """Yield the user's schedule, and the library's schedules with the same placement and number of microbatches, each
-    order once, and append them to `known`. Large schedules are read only as far as the meter allows.
+    """Yield the user's schedule and the library's schedules with the same placement and number of microbatches, without
+    duplicate orders, and append them to `known`. Large schedules are read only while the meter has steps left.
     """
     seen, stages = set[str](), target.instance.placement.stages
     orders: list[Schedule] = []
@@ -204,7 +204,7 @@ def _searched(
     progress: Callable[[State], None],
     meter: Meter,
 ) -> State:
-    """Search for a schedule of one m; add a note if a schedule for every m was requested."""
+    """Search for a schedule for one m; add a note if a schedule for every m was requested."""
     limits = request.limits
     seeds = ((name, convert.to_orders(problem, schedule)) for name, schedule in request.seeds)
     played = ((k.name, k.apart) for k in known if limits.portfolio and k.fits)
@@ -225,6 +225,6 @@ def _searched(
 
 
 def _formula(instance: Instance, problem: Problem) -> int:
-    """Return the lower bound by the checker's formula of `meetings`, in ticks."""
+    """Return the lower bound from the checker's formula in `meetings`, in ticks."""
     value, _ = meetings(whole(instance))
     return int(value * problem.scale / instance.costs.ticks(instance.placement.stages).scale)

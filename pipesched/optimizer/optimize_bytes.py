@@ -6,8 +6,8 @@ within the bytes.
     release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to the bytes of F, rounded up
     caps       room / bytes of a microbatch on most stages, rounded down
 
-Counting x may exclude an order that just fits. So the search first runs without x, and the bytes by which its order
-exceeds the cap are set aside in the next search. Bytes of messages, whose number depends on the order, are treated
+Counting x can exclude an order that just fits. So the search first runs without x, and any bytes by which its order
+exceeds the cap are set aside in the next search. The bytes of messages, whose number depends on the order, are treated
 likewise.
 """
 
@@ -41,7 +41,8 @@ _FINE = 100
 class Room:
     """A cap in bytes, in the optimizer's unit.
 
-    left: bytes for activations, by rank. one: bytes of one microbatch on most stages. unit: bytes per unit of caps.
+    left: the bytes left for activations, by rank. one: the bytes of one microbatch on most stages. unit: the bytes per
+    unit of caps.
     """
 
     costs: Costs
@@ -84,7 +85,7 @@ def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:
 def _states(
     trained: Trained, parts: Sequence[tuple[parameters.Part, ...]], held: Sequence[Sequence[int]], count: int
 ) -> list[Fraction]:
-    """Return the bytes of parameters, gradients and optimizer of every rank, with the trainer's reserve for them."""
+    """Return the bytes of parameters, gradients and optimizer on every rank, with the trainer's reserve for them."""
     a, x = trained[0], settled(trained[1])
     of, whole = reserve_of(x), whole_gradients(x, count)
     each = [[state(a, x, parts[stage], whole=whole) for stage in own] for own in held]
@@ -106,11 +107,11 @@ def room(
     aside: Sequence[int] | None,
     until_w: bool,
 ) -> Room:
-    """Convert caps in bytes. aside: bytes for messages, by rank. until_w: True counts the gradients that I stores for
-    W.
+    """Convert caps in bytes. aside: the bytes set aside for messages, by rank. until_w: True counts the gradients that
+    I stores for W.
 
     Raises:
-        PipeschedError: PS235; PS503, parameters, gradients and optimizer exceed the cap.
+        PipeschedError: PS235; PS503: parameters, gradients and optimizer exceed the cap.
     """
     a, x = trained[0], settled(trained[1])
     ranks, count, of = placement.ranks, placement.stages, reserve_of(x)
@@ -138,7 +139,7 @@ def room(
 
 
 def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Release:
-    """Return the release rule under which I takes the largest share that any stage stores for W."""
+    """Return the release rule in which I takes the largest share that any stage stores for W."""
     most = max(_up(Fraction(ceil(one.stored), ceil(one.saved))) for one in stages if one.saved)
     return Release.parse(f"I=-{most},W={1 + most}") if most else release
 

@@ -1,10 +1,10 @@
-"""Proofs, in steps that `verify` follows, of bounds from an engine's refutation; and second opinions by Z3.
+"""Proofs of bounds that an engine's refutation gave, in steps that `verify` can follow; and second opinions by Z3.
 
     clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
 
-The clauses of the rank that the optimizer names are tried first, then all clauses. The proof is not trusted: the
-checker judges it with the certificate.
+The clauses about the rank that the optimizer names are tried first, then all clauses. The proof is not trusted: the
+checker judges it together with the certificate.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without -
 
 @dataclass(frozen=True)
 class Made:
-    """A proof. entry: the entry `proof` of a certificate, possibly empty. note: the result, or the reason for the lack
-    of a proof.
-    """
+    """A proof. entry: the entry `proof` of a certificate, maybe empty. note: the result, or why there is no proof."""
 
     entry: dict[str, object]
     note: str
@@ -42,7 +40,7 @@ def certified(
 ) -> Made:
     """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
-    meter: the clock, with its limit. grid: costs are first rounded down to multiples of this time; None: not rounded.
+    meter: the clock, with its limit. grid: a time to whose multiples costs are first rounded down; None: not rounded.
 
     Raises:
         OSError: the files cannot be written.
@@ -88,16 +86,16 @@ def write(path: str, clauses: Clauses, refutation: bytes) -> None:
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Return the clauses that are not only about other ranks."""
+    """Return the clauses except those that are only about other ranks."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 
 
 def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bool) -> str:
-    """Ask Z3 whether the checker's clauses allow the objective `value` and exclude `below`; return a note on its
+    """Ask Z3 whether the checker's clauses allow the objective `value` and exclude `below`; return a note on the
     answer.
 
-    asked: True if the user requested this; otherwise the note is empty if Z3 does not answer within a few steps.
+    asked: True if the user requested the check; otherwise the note is empty unless Z3 answers within a few steps.
 
     Raises:
         RuntimeError: Z3 disagrees.
@@ -116,7 +114,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 
 
 def _below(instance: Instance, value: Fraction) -> str:
-    """Return the text for objectives of at most `value`."""
+    """Return text that describes the objectives of at most `value`."""
     return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 

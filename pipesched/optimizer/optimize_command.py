@@ -83,18 +83,18 @@ def optimize(schedule: str | None, **given: Any) -> int:
     """Find the schedule with the least bubble under a memory cap, and prove it.
 
     \b
-    A SCHEDULE gives the placement, the sizes and the kind of backward; without one, the options give them.
+    A SCHEDULE determines the placement, the sizes and the kind of backward; without it, the options determine them.
       pipesched optimize --mem-cap 4                            p=4 m=8, unit costs
       pipesched optimize interleaved --p 4 --v 2 --mem-cap 3
       pipesched optimize --p 8 --placement vee --mem-cap 3..8   bubble against cap
       pipesched optimize --p 8 --mem-cap 8 --all-m -o best.ps   one file for every m
 
     \b
-    Caps are in microbatches through 1/p of the model, or as 60GB with --model. -o best.ps writes the schedule, and
-    -o answer.json the answer, which `verify answer.json` checks; the verdict goes to stdout. For several caps,
-    -o DIR/ writes the schedule of each.
-    Exit status: 0 proved optimal; 1 infeasible; 2 the command line is wrong; 3 a better schedule is not excluded (a
-    time limit, or interrupted).
+    Caps are in microbatches through 1/p of the model or, with --model, in bytes, such as 60GB. -o best.ps writes the
+    schedule, and -o answer.json writes the answer, which `verify answer.json` checks; the verdict goes to stdout. For
+    several caps, -o DIR/ writes the schedule for each cap.
+    Exit status: 0 proved optimal; 1 infeasible; 2 the command line is wrong; 3 a better schedule is not excluded (the
+    time limit was reached, or the search was interrupted).
     """
     ranged, caps = given["mem_cap"] or (False, ())
     _require_places(given, ranged=ranged)
@@ -127,7 +127,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _folder(path: str | None) -> str | None:
-    """Return the folder of -o, created if absent; None for a file. Raises PS225 for a .ps file, or if it fails."""
+    """Return the folder that -o names, created if absent; None for a file. Raises PS225 for a .ps file, or on error."""
     if path and path.endswith(".ps"):
         message = f"{path} can hold only one schedule, but each cap has its own"
         raise fail(Code.USAGE, message, help="write all of them with -o DIR/, or name a .json or .txt file")
@@ -143,7 +143,7 @@ def _folder(path: str | None) -> str | None:
 def _shown(
     found: Frontier | Front, out: Output, given: Given, plot: Callable[[], str], folder: str | None = None
 ) -> int:
-    """Print a table of caps; draw it, and write its orders to a folder, if requested; return the exit status."""
+    """Print a table of caps; if requested, plot it and write the orders to a folder; return the exit status."""
     if given["plot"]:
         replace_file(given["plot"], plot())
     for name, source in found.orders() if folder else ():
@@ -153,7 +153,7 @@ def _shown(
 
 
 def _require_places(given: Given, *, ranged: bool) -> None:
-    """Raises PipeschedError: PS225, a plot or a proof that does not apply to this request, or has no path."""
+    """Raises PipeschedError: PS225, for a plot or a proof that does not apply to this request or cannot be written."""
     if given["front"] and given["mem_cap"] and not ranged:
         raise fail(Code.USAGE, "a front needs several caps", help="leave out --mem-cap, or give a range, such as 2..8")
     for name in ("partition", "all_m", "proof") if given["front"] or given["placement"] == "any" else ():
@@ -175,7 +175,7 @@ def _json(given: Given) -> bool:
 
 
 def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
-    """Return the output for results; for a range of caps, the file ending of -o may determine its form."""
+    """Return the output for results; for a range of caps, the file extension of -o can determine its format."""
     if ranged:
         return flags.output_of(given, TEXTS)
     form = "json" if _json(given) else given["format"]
@@ -189,9 +189,9 @@ def _sizes(given: Given) -> dict[str, Value]:
 
 
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
-    """Print the verdict, and the schedule: to the file of -o, or below the verdict if it is short.
+    """Print the verdict, and the schedule: to the file that -o names, or below the verdict if it is short.
 
-    holds: the format of that file, json or ps. Returns the exit status.
+    holds: the format of the file, json or ps. Returns the exit status.
     """
     path, out.path = given["output"], None
     file = path if path != "-" else None

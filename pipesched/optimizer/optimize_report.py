@@ -1,4 +1,4 @@
-"""The answer of `optimize`, for one placement, costs, caps, kind of backward and release rule.
+"""The answer of `optimize` for one placement, with its costs, caps, kind of backward and release rule.
 
 proved optimal: makespan 27
     for: linear placement, p=4 v=1 m=8, split backward, costs F=1,I=1,W=1,C=0, release W, cap 4
@@ -51,7 +51,7 @@ _MORE_ROOM = "give each rank at least the memory of one microbatch, or choose an
 
 
 class Loss(Protocol):
-    """The loss of a rank, with the answer before it (`decisions.lost`). peak: of each remaining rank."""
+    """The loss of a rank, and the answer before the loss (`decisions.lost`). peak: the peak of each remaining rank."""
 
     @property
     def peak(self) -> tuple[Fraction, ...]: ...
@@ -63,12 +63,12 @@ class Loss(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The answer. status: proved optimal, best found, infeasible or nothing found.
+    """The answer. status: `proved optimal`, `best found`, `infeasible` or `nothing found`.
 
-    judged: the checker's verdict on the schedule; analysis: its times and memory; checked: the report of all ordinary
-    checks; None if there is no schedule. least, least_by: the lower bound of the search, and its source. given: the
-    schedule to improve on, which is then the first of `known`. lost: the lost rank. Exit
-    status 0, 3 (a better schedule is not excluded) or 1 (infeasible).
+    judged: the checker's verdict on the schedule; analysis: the times and memory; checked: the report of all ordinary
+    checks; None if there is no schedule. least, least_by: the lower bound of the search, and the source of the bound.
+    given: the schedule to improve on; it is the first of `known`. lost: the lost rank. Exit status: 0, 3 (a better
+    schedule is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -124,7 +124,7 @@ class Optimum:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """PS701 if no schedule is within the caps; otherwise empty."""
+        """The finding PS701 if no schedule is within the caps; otherwise nothing."""
         return (
             (Diagnostic(OptimizerCode.INFEASIBLE, self.verdict, help=_MORE_ROOM),) if self.status == INFEASIBLE else ()
         )
@@ -136,7 +136,7 @@ class Optimum:
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
-        """Peak memory, by rank."""
+        """The peak memory of each rank."""
         return () if self.analysis is None else self.analysis.memory.peak
 
     @property
@@ -149,27 +149,27 @@ class Optimum:
 
     @property
     def value(self) -> Fraction | None:
-        """The value of the objective."""
+        """The value of the objective, makespan or span."""
         return self.span if self.objective == "span" else self.makespan
 
     @property
     def work(self) -> Fraction | None:
-        """Compute time of the busiest rank."""
+        """The compute time of the busiest rank."""
         return None if self.spent is None else max(self.spent.work)
 
     @property
     def bubble(self) -> Fraction | None:
-        """The share of all ranks' time until the makespan in which they are idle: idle / (p x makespan)."""
+        """The idle share of all ranks' time until the makespan: idle / (p x makespan)."""
         return None if self.spent is None else self.spent.bubble
 
     @property
     def span_bubble(self) -> Fraction | None:
-        """The share of all ranks' time in which they are idle, with the span instead of the makespan."""
+        """The idle share of all ranks' time, with the span instead of the makespan."""
         return None if self.spent is None else self.spent.span_bubble
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """The bubble for the objective, which is the span or the makespan."""
+        """The bubble by the objective, the span or the makespan."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property
@@ -178,7 +178,7 @@ class Optimum:
 
     @property
     def gap(self) -> Fraction | None:
-        """(objective - bound) / bound, or None if either is unknown."""
+        """The gap (objective - bound) / bound, or None if either is unknown."""
         return None if self.judged is None else self.judged.gap
 
     @property
@@ -187,22 +187,22 @@ class Optimum:
 
     @property
     def told_by(self) -> str:
-        """The explanation of a lower bound that rests on an engine's word; otherwise empty."""
+        """The explanation of a lower bound that rests on an engine's word; empty for other bounds."""
         return self.judged.shown_by if self.judged is not None and self.judged.word else ""
 
     @property
     def bound_by(self) -> str:
-        """The source of the lower bound, in a few words."""
+        """The source of the lower bound, in few words."""
         return self.least_by if self.judged is None else self.judged.by
 
     @property
     def every(self) -> tuple[int, int] | None:
-        """(m0, K) if the schedule is for every m = m0 + jK; else None."""
+        """The pair (m0, K) if the schedule is for every m = m0 + jK; else None."""
         return None if self.judged is None else self.judged.every
 
     @property
     def verdict(self) -> str:
-        """The status and the numbers of the answer, in one line."""
+        """The status and the figures of the answer, in one line."""
         if self.judged is not None:
             return self.judged.line
         if self.status == INFEASIBLE:
@@ -225,7 +225,7 @@ class Optimum:
 
     @property
     def _used(self) -> InBytes | None:
-        """The bytes of every rank, if the caps are in bytes."""
+        """The bytes on every rank, if the caps are in bytes."""
         if self.checked is None or self.instance.asked is None:
             return None
         from pipesched.planning.footprint_report import InBytes
@@ -239,7 +239,9 @@ class Optimum:
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the verdict, its terms, its proof, and the best known schedules. verbose: all assumptions."""
+        """Return the answer as text: the verdict, its terms, its proof and the best known schedules. verbose: all
+        assumptions.
+        """
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
         lines += [f"    for: {self.terms}"]
@@ -270,7 +272,7 @@ class Optimum:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, ``emit/optimum.schema.json``; times are integers or strings such as ``11/2``."""
+        """Return the JSON of ``emit/optimum.schema.json``; times are integers, or strings such as ``11/2``."""
         used = self._used
         own: dict[str, object] = {} if used is None else {"bytes": used.to_json()}
         own |= {} if self.lost is None else {"lost": self.lost.to_json(self.makespan)}
@@ -319,7 +321,7 @@ def _listed(values: Sequence[Fraction], said: Callable[[Fraction], str]) -> str:
 
 
 def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
-    """Return the claims of the printed file: the peak, and the times if claims can name their costs.
+    """Return the claims of the printed file: the peak, and the times if a claim can name the costs.
 
     For a schedule for every m, the claim gives the objective as a formula of m: `==` if it is proved, else `<=`.
     """
@@ -339,7 +341,7 @@ def claims(made: Analysis, instance: Instance, verdict: Verdict) -> list[str]:
 
 
 def _rule(release: Release) -> str | None:
-    """Return the clause of a claim that names the release rule; None if claims have no name for the rule."""
+    """Return the part of a claim that names the release rule; None if claims have no name for this rule."""
     if release.name == "W":
         return ""
     if "=" not in release.name:
@@ -353,13 +355,13 @@ def _quotient(value: Fraction) -> str:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The answers for a range of caps. points: (cap in the unit of peaks, answer), caps ascending."""
+    """The answers for several caps. points: (cap in the unit of peaks, answer), in ascending order of caps."""
 
     points: tuple[tuple[Fraction, Optimum], ...]
 
     @property
     def exit_status(self) -> int:
-        """3 if a better schedule is not excluded at some cap; 1 if there is no schedule at any cap; else 0."""
+        """Exit status: 3 if a better schedule is not excluded at some cap; 1 if no cap has a schedule; else 0."""
         statuses = {answer.exit_status for _, answer in self.points}
         return 3 if 3 in statuses else int(statuses == {1})
 
@@ -370,7 +372,7 @@ class Frontier:
 
     @property
     def terms(self) -> str:
-        """The terms that all points share, without the cap."""
+        """The terms that all answers share, without the cap."""
         return self.points[0][1].instance.text_without_cap
 
     def text(self) -> str:
@@ -381,11 +383,11 @@ class Frontier:
         return f"for: {self.terms}\n{rows}"
 
     def orders(self) -> list[tuple[str, str]]:
-        """Return the schedule at every cap with a schedule, as text, with a name for its file."""
+        """Return the schedules of all caps that have one, as text, each with a file name."""
         return [(f"cap-{str(cap).replace('/', '_')}", answer.source) for cap, answer in self.points if answer.source]
 
     def to_json(self) -> dict[str, object]:
-        """Return the answers of all caps."""
+        """Return the answers for all caps, as JSON."""
         return {"ok": self.exit_status == 0, "frontier": [answer.to_json() for _, answer in self.points]}
 
 

@@ -1,4 +1,4 @@
-"""Requests to the optimizer, and their targets: placement, sizes, costs and backward, of a schedule or new."""
+"""Requests to the optimizer and their targets: placement, sizes, costs and backward, from a schedule or new."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to optimize. source: a schedule to improve on, or None; parameters: its sizes, or p, v and m.
+    """A request to optimize. source: a schedule to improve on, or None; parameters: the sizes of the source, or p, v
+    and m.
 
-    decide, overlap, recompute: decisions in addition to the order. lost: a rank, and the number of pipelines that train
-    the model. placement: linear, loop, vee, any, ranks by stage, or None (linear; with v > 1 loop). seeds: orders to
-    begin with, with their names. mem_cap: one cap, or one per rank.
-    workload: a model with its caps in bytes; then aside: bytes set aside for messages, by rank; until_w: True if caps
-    on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
-    for the source's kind, or split.
+    decide, overlap, recompute: the decisions to make in addition to the order. lost: a lost rank, and the number of
+    pipelines that train the model. placement: linear, loop, vee, any, ranks by stage, or None (loop for several stages
+    per rank, else linear). seeds: orders to begin with, and their names. mem_cap: one cap, or one per rank. workload: a
+    model with its caps in bytes; aside: then the bytes set aside for messages, by rank; until_w: then True if caps on
+    activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
+    for the kind of the source, or split without a source.
     """
 
     source: Source | None = None
@@ -87,7 +88,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
     """Make a request from the options of the command.
 
     Raises:
-        PipeschedError: PS225, PS810, options that contradict each other.
+        PipeschedError: PS225, PS810: the options contradict each other.
     """
     seed, proof, backward = given["seed"], given["proof"], given["backward"]
     if proof and given["all_m"]:
@@ -121,7 +122,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
 
 @dataclass(frozen=True)
 class Target:
-    """The instance, the user's schedule, and the sizes as in the answer. room: the caps, if given in bytes."""
+    """The instance, the user's schedule, and the sizes to report in the answer. room: the caps in bytes, if given."""
 
     instance: Instance
     given: Loaded | None
@@ -133,7 +134,7 @@ def target_of(request: Request) -> Target:
     """Make the target of a request.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, PS702, and every finding on the source.
+        PipeschedError: PS2xx, PS3xx, PS702: the request is invalid. Also every finding on the source.
     """
     if request.source is not None:
         return _target_at(request.source, request)
@@ -149,7 +150,7 @@ def loaded(source: Source, request: Request) -> Loaded:
 
 
 def _target_at(source: Source, request: Request) -> Target:
-    """Make the target from a schedule: its placement, sizes, costs and kind of backward."""
+    """Make a target with the placement, sizes, costs and kind of backward of a schedule."""
     found = loaded(source, request)
     schedule = found.schedule
     if request.placement is not None:
@@ -166,13 +167,13 @@ def _target_at(source: Source, request: Request) -> Target:
 
 
 def whole(schedule: Schedule) -> Placement:
-    """Return the placement; without a backward, all stages are frozen."""
+    """Return the placement of the target; if the schedule has no backward, all stages are frozen."""
     frozen = tuple(range(schedule.stages))
     return replace(schedule.placement, frozen=frozen) if schedule.forward_only else schedule.placement
 
 
 def require_costs(loaded: Loaded) -> None:
-    """Refuse a file with `parts`: its times follow engines, while the bounds here add up the times of a rank.
+    """Refuse a file with `parts`: its times depend on engines, while the bounds here add up the times of a rank.
 
     Raises:
         PipeschedError: PS702.
@@ -184,7 +185,7 @@ def require_costs(loaded: Loaded) -> None:
 
 
 def costs_of(request: Request, placement: Placement, of_file: Costs) -> Costs:
-    """Return the costs of the optimization: the user's, which override the costs of the workload and of the file.
+    """Return the costs in effect: the user's costs override the costs of the workload and of the file.
 
     Raises:
         PipeschedError: PS225, PS235, PS244.
@@ -194,10 +195,10 @@ def costs_of(request: Request, placement: Placement, of_file: Costs) -> Costs:
 
 
 def require_right(schedule: Schedule) -> None:
-    """Refuse a schedule that lacks operations or deadlocks, since the answer could not be compared with it.
+    """Refuse a schedule that lacks operations or deadlocks, since an answer could not be compared with it.
 
     Raises:
-        PipeschedError: PS3xx, the faults of the schedule.
+        PipeschedError: PS3xx: the schedule has faults.
     """
     subject = Subject(Analysis(schedule))
     if wrong := [*check_complete(subject), *check_dataflow(subject)]:
@@ -232,10 +233,10 @@ def _target(
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Place:
-    """Return the placement that a user names: linear, loop, vee, ranks by stage, or a schedule whose placement is used.
+    """Return the placement that the user names: linear, loop, vee, ranks by stage, or that of a schedule.
 
     Raises:
-        PipeschedError: PS810, no placement and no schedule has that name; every fault of the file.
+        PipeschedError: PS810: no placement and no schedule has that name. Also every fault in the file.
     """
     if not isinstance(asked, str) or asked in (*PLACEMENTS, ANY):
         return asked

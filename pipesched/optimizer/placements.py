@@ -1,4 +1,4 @@
-"""Placements for a request that leaves them open, and the best answer of all of them."""
+"""Placements for a request that leaves the placement open, and the best answer over all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
 
 
 def best(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Return the best answer of all placements under one cap, with a note on the others. ask: optimizes each."""
+    """Return the best answer over all placements under one cap, with a note on the others. ask: optimizes each."""
     found = []
     for (name, asked), part in meter.shared([*placements(request)]):
         found.append((name, ask(asked, part)))
@@ -38,7 +38,7 @@ def best(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def placements(request: Request) -> Iterator[tuple[str, Request]]:
-    """Yield every placement with its request."""
+    """Yield every placement with a request for it."""
     if request.placement != ANY:
         instance = target_of(replace(request, recompute=None, overlap=False)).instance
         yield placement_name(instance.placement), request

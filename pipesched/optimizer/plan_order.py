@@ -1,4 +1,4 @@
-"""The optimizer's order for a row of a plan: the service ``order``, which planning calls."""
+"""The optimizer's order for one row of a plan: the service ``order``, which planning calls."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def order(
     seconds: float,
     efficiency: Fraction | None,
 ) -> Ordered:
-    """Return the best order found on the schedule's placement within a cap in bytes, in some seconds.
+    """Return the best order that some seconds find on the schedule's placement within a cap in bytes.
 
     Raises:
-        PipeschedError: PS702, the schedule cannot be optimized.
+        PipeschedError: PS702: the schedule cannot be optimized.
     """
     parameters: dict[str, Any] = dict(sizes)
     found = optimize(

@@ -1,4 +1,4 @@
-"""The answer for the user: the printed file, loaded again, with the verdict of every check."""
+"""The answer as the user gets it: the printed file, loaded again, with the verdict of every check."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("op", "stage", "microbatch", "second", "start")
 def printed(
     schedule: Schedule, instance: Instance, judged: Verdict, name: str, kernel: Kernel | None = None
 ) -> tuple[Analysis, str, Report]:
-    """Return the analysis of a schedule, its text, and the report on that text.
+    """Return the analysis of a schedule, its text, and the report on the text.
 
     Raises:
         PipeschedError: the text does not pass the checks.
@@ -53,5 +53,5 @@ def printed(
 
 
 def read_back(text: str) -> Loaded:
-    """Load a printed file. Its length is not limited, since the optimizer wrote it."""
+    """Load a printed file. The length of the text is not limited, since the optimizer wrote it."""
     return load(Source("optimum.ps", text), Options(max_ops=max(MAX_OPS, OPS_A_WORD * len(text))))

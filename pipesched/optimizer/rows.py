@@ -1,4 +1,4 @@
-"""The row that adds `pipesched optimize`."""
+"""The rows that add `pipesched optimize`."""
 
 from pipesched.common.rows import Service
 from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag

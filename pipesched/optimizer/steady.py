@@ -1,9 +1,9 @@
-"""Finds, among orders of the same makespan, an order with a smaller p95 under varying times.
+"""Finds, among orders of equal makespan, an order whose makespan has a lower p95 when times vary.
 
     best order, library orders as short ──> the one with the least p95 ──> an operation is moved on its rank ──> ...
                                                  kept if the makespan is as short, the caps hold, and p95 falls
 
-The draws are those of `verify --jitter`: the same for every order.
+Times are drawn as in `verify --jitter`, with the same draws for every order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Quantiles: TypeAlias = Callable[[Analysis, Fraction, int], tuple[Fraction, Fract
 
 @dataclass(frozen=True)
 class Steady:
-    """The search for a steady order. share: the standard deviation of every time, as a share of the time."""
+    """The search for a steady order. share: standard deviation of every time, as a share of the time."""
 
     instance: Instance
     problem: Problem
@@ -41,13 +41,13 @@ class Steady:
 
     @classmethod
     def of(cls, instance: Instance, problem: Problem, share: Fraction) -> Steady:
-        """Make the search; raise PipeschedError, PS225, if no extension varies times."""
+        """Prepare the search; raise PipeschedError, PS225, if no extension draws random times."""
         if (offered := service("quantiles")) is None:
             raise fail(Code.USAGE, "--jitter needs an extension that draws random times", help="leave out --jitter")
         return cls(instance, problem, share, cast(Quantiles, offered))
 
     def best(self, first: Orders, others: Iterable[Orders], seed: int, meter: Meter) -> tuple[Orders, str]:
-        """Return the order with the least p95 found, and a note with the quantiles before and after."""
+        """Return the order with the lowest p95 found, and a note with the quantiles before and after."""
         value, rng = convert.value(self.problem, first), random.Random(seed)
         assert value is not None
         best, (_, least) = first, self._drawn(first, DRAWS)

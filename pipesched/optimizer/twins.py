@@ -1,6 +1,4 @@
-"""Decimal twins of a certificate's numbers in JSON: each number is exact, followed by ``KEY_decimal``
-(`model.numbers.exact`).
-"""
+"""Decimal twins of a certificate's numbers in JSON: ``KEY_decimal`` follows an exact number (`model.numbers.exact`)."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pipesched.model.numbers import EXACT, exact
 
 
 def doubled(value: object, counts: Container[str]) -> object:
-    """Add a ``KEY_decimal`` twin next to every number, list and table of numbers, except for these counts."""
+    """Add a ``KEY_decimal`` twin to every number, list or table of numbers whose key is not among these counts."""
     if isinstance(value, Mapping):
         made: dict[str, object] = {}
         for key, entry in value.items():
@@ -24,7 +22,7 @@ def single(value: object) -> object:
     """Strip the ``_decimal`` twins that `doubled` adds.
 
     Raises:
-        ValueError: if a decimal twin differs from its number.
+        ValueError: a decimal twin differs from its number.
     """
     if isinstance(value, Mapping):
         decimals = {key: f"{key}_decimal" for key in value if f"{key}_decimal" in value}

@@ -1,4 +1,4 @@
-"""Converters of the optimizer's option values."""
+"""Converters for the values of the optimizer's options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+
 
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """Return (True for a range, caps) from caps, or from a range ``2..8`` or ``2..8:1/2`` with both ends."""
+    """Return (True for a range, caps) from caps, or from an inclusive range ``2..8`` or ``2..8:1/2``."""
     match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)

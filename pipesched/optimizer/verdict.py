@@ -1,4 +1,4 @@
-"""Verdicts on an optimum, and their terms, shared by the optimizer and the checker.
+"""Verdicts on an optimum and their terms, used by both the optimizer and the checker.
 
     proved optimal                                  no schedule is better: a checker derived the bound
     optimal on the word of CaDiCaL, not checked     an engine refuted every better objective, and the answer lacks the
@@ -43,16 +43,16 @@ def engine_name(engine: str) -> str:
 
 
 def on_the_word(name: str) -> str:
-    """Return the status of a schedule that only an engine calls optimal."""
+    """Return the status of a schedule that is optimal only according to an engine."""
     return f"optimal on the word of {name}, not checked"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The objective of a schedule, and its lower bound. lower: the bound; `shown_by` explains why, `by` names the
-    reason briefly. word: the engine whose unchecked word the lower bound rests on, empty if the bound was derived.
-    every: (m0, K) if the schedule is for every m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m -
-    m0). everywhere: True if that is proved optimal for all of these m. unit: the unit of times.
+    """The objective of a schedule, and its lower bound. lower: the bound; `shown_by` explains the bound, and `by` names
+    its source briefly. word: the engine on whose unchecked word the lower bound rests; empty if the bound was derived.
+    every: (m0, K) if the schedule extends to every m = m0 + jK, with an objective of at most grown[0] + grown[1] * (m -
+    m0). everywhere: True if this is proved optimal for all of these m. unit: the unit of times.
     """
 
     objective: str
@@ -78,12 +78,12 @@ class Verdict:
 
     @property
     def gap(self) -> Fraction:
-        """The excess of the objective over the bound, as a fraction of the bound."""
+        """The amount by which the objective exceeds the bound, as a fraction of the bound."""
         return (self.value - self.lower) / self.lower if self.lower else Fraction(0)
 
     @property
     def line(self) -> str:
-        """The status with its numbers."""
+        """The status and its figures."""
         head = f"{self.status}: {self.objective} {self.unit.text(self.value)}"
         if self.status != FOUND:
             return head + self._for_every
@@ -96,7 +96,7 @@ class Verdict:
 
     @property
     def because(self) -> str:
-        """The reason for the bound, as in ``no schedule is shorter: …``."""
+        """The reason for the bound, such as ``no schedule is shorter: …``."""
         if self.word:
             return f"it rests on this: {self.shown_by}"
         if self.status == FOUND:
@@ -120,7 +120,7 @@ class Verdict:
 
     @property
     def every_json(self) -> dict[str, object] | None:
-        """The m for which the schedule exists and its objective there, as JSON; None if it is for one m."""
+        """The m to which the schedule extends, and its objective there, as JSON; None if the schedule is for one m."""
         if self.every is None:
             return None
         (first, step), (value, growth) = self.every, self.grown
@@ -176,7 +176,7 @@ def placement_name(placement: Placement) -> str:
 
 
 def kinds_of(schedule: Schedule, costs: Costs) -> tuple[str, ...]:
-    """Return the names of the costs on which the times of a schedule depend, without C."""
+    """Return the names of the costs that the times of a schedule depend on, except C."""
     used = costs_used(schedule, costs)
     return tuple(key for key in TIMES if key in used)
 
@@ -187,13 +187,13 @@ def listed_caps(caps: Sequence[Fraction]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a verdict. caps: the cap of each rank, in the unit of peaks, or None; fused: True for full
-    backwards.
+    """The terms of a verdict. caps: the cap of each rank, in the unit of peaks, or None for no caps; fused: True for
+    full backwards.
 
     asked: caps in bytes as the user typed them, from which `caps` and the release rule were derived; otherwise None.
-    decided: a text on decisions in addition to the order; otherwise empty. pairs: True if an F may share a slot with a
-    B. again: the F that may run again: ``any``, ``stages`` for all F of a stage or none, or the stages whose F do. own:
-    if only the order of a schedule's own operations is decided, the costs of their kinds by name.
+    decided: text that describes decisions in addition to the order; empty if there are none. pairs: True if an F may
+    share a slot with a B. again: the F that may run again: ``any``, ``stages`` for all F of a stage or none, or the
+    stages whose F do. own: the costs of the kinds by name, if only the order of a schedule's own operations is decided.
     """
 
     placement: Placement
@@ -212,16 +212,16 @@ class Terms:
     def of(
         cls, schedule: Schedule, costs: Costs, release: Release, caps: tuple[Fraction, ...] | None, objective: str
     ) -> Terms:
-        """Make terms with the placement and kind of backward of a schedule."""
+        """Make terms that have the placement and the kind of backward of a schedule."""
         return cls(schedule.placement, costs, release, caps, bool((schedule.op == Op.B).any()), objective)
 
     def whole_caps(self, parts: int) -> list[int | None]:
-        """Return the cap of each rank in 1 / `parts` of its unit, rounded down; None for a rank without one."""
+        """Return the cap of each rank in units of 1 / `parts`, rounded down; None for a rank without a cap."""
         return [None if cap is None else int(cap * parts // 1) for cap in self.caps or [None] * self.placement.ranks]
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operations that run, by the names of their costs; without overlap slots."""
+        """The kinds of operations that run, by the names of their costs; overlap slots are left out."""
         if self.own or self.forward_only:
             return self.own or ("F",)
         again = ("R",) if self.again else ()
@@ -236,14 +236,14 @@ class Terms:
 
     @property
     def text(self) -> str:
-        """The terms in one line."""
+        """The terms, in one line."""
         if self.asked is not None:
             return f"{self.text_without_cap}, cap {','.join(map(gigabytes, self.asked))}"
         return f"{self.text_without_cap}, {'no cap' if self.caps is None else f'cap {listed_caps(self.caps)}'}"
 
     @property
     def text_without_cap(self) -> str:
-        """The terms in one line, without the cap."""
+        """The terms without the cap, in one line."""
         named = " ".join(f"{name}={value}" for name, value in sizes(self.placement).items())
         backward = "no backward" if self.forward_only else "full backward" if self.fused else "split backward"
         backward = "pairs F+B, split or full backward" if self.pairs else backward
@@ -271,7 +271,7 @@ class Terms:
     def not_covered(self) -> str:
         """The reason why no bound covers frozen stages under these terms; empty if bounds hold.
 
-        A stage without a backward keeps nothing for one, but its F holds an activation while it runs.
+        A stage without a backward keeps nothing, but its F holds an activation while it runs.
         """
         placement = self.placement
         if not placement.frozen or self.own:
@@ -288,25 +288,25 @@ class Terms:
         return ""
 
     def _read(self, key: str) -> str:
-        """Return a cost as text; if it differs by stage, the smallest and the largest."""
+        """Return a cost as text; if stages differ, as the smallest and the largest."""
         cost = self.costs[key]
         assert cost is not None, "all used costs are known"
         return self.costs.unit.range((least(cost), most(cost))) if key in TIMES else in_text(cost)
 
     @property
     def assumed(self) -> dict[str, str]:
-        """The relevant costs that follow from given costs, each with the cost from which it is derived."""
+        """The relevant costs that were derived from other costs, each with the cost that it was derived from."""
         return self.costs.assumed_of(self.kinds)
 
     @property
     def scalar_costs(self) -> dict[str, Fraction] | None:
-        """The scalar costs that determine times, by their names in claims; None if a cost differs by stage."""
+        """The costs that determine times, as numbers, by their names in claims; None if a cost differs by stage."""
         found = {f"t{key}": self.costs.scalar(key) for key in (*self.kinds, "C")}
         return None if None in found.values() else {name: x for name, x in found.items() if x is not None}
 
     @property
     def _used(self) -> dict[str, object]:
-        """The costs that matter, as JSON."""
+        """The relevant costs, as JSON."""
         return {
             key: value
             for key, value in self.costs.to_json().items()
@@ -314,7 +314,7 @@ class Terms:
         }
 
     def to_json(self) -> dict[str, object]:
-        """Return the terms as JSON, for a refutation, which holds only under these terms."""
+        """Return the terms as JSON, for a refutation, which is valid only under these terms."""
         counts = [int((self.placement.route_of == route).sum()) for route in range(self.placement.routes)]
         return {
             "objective": self.objective,
@@ -332,7 +332,7 @@ _AGAIN = {"any": "any F may run again, microbatches in order", "stages": "the F 
 
 
 def _cost(value: object) -> str:
-    """Return a cost as text; if it differs from microbatch to microbatch, the least and the largest."""
+    """Return a cost as text; if microbatches differ, as the smallest and the largest."""
     if isinstance(value, list) and isinstance(value[0], list):
         each = sorted({Fraction(x) for row in value for x in row})
         return f"{shown(each[0])}..{shown(each[-1])} by microbatch"

@@ -1,6 +1,7 @@
-"""Verification of an optimizer's answer: all checks on its schedule, its certificate, and its other entries.
+"""Verification of an optimizer's answer: all checks of the schedule, the certificate and the other entries.
 
-Only facts that can be derived again are accepted. A bound on an engine's word is reported as such; it is not a proof.
+Only facts that can be derived again are accepted. A bound that rests on an engine's word is reported as such; it is not
+a proof.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None:
-    """Write PATH.cnf and PATH.lrat, for other checkers; for an answer for every m, at its smallest m.
+    """Write PATH.cnf and PATH.lrat for other checkers; if the answer is for every m, for its smallest m.
 
     Raises:
-        PipeschedError: PS712, the answer has no refutation.
+        PipeschedError: PS712: the answer has no refutation.
         OSError: the files cannot be written.
     """
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
@@ -103,7 +104,7 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
 
 
 def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str:
-    """Return the note on an m with more than --max-ops operations, by a verdict for every m; empty for another m."""
+    """Return a note on an m with more than --max-ops operations, from a verdict for every m; empty for other m."""
     asked = options.parameters.get("m")
     if set(options.parameters) != {"m"} or not isinstance(asked, int) or (value := verdict.at(asked)) is None:
         return ""
@@ -115,10 +116,11 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
 
 
 def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
-    """Return the terms of an answer, and its schedule at its own size.
+    """Return the terms of an answer, and the schedule at the answer's own size.
 
     Raises:
-        PipeschedError: PS225, if other costs or another release rule are given; PS710; every finding on the file.
+        PipeschedError: PS225: other costs or another release rule are given. PS710: the certificate does not fit. Also
+            every finding on the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(
@@ -144,7 +146,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _require_searched(schedule: Schedule, answer: Answer) -> None:
-    """Refuse what certificates do not cover: offloaded activations, other stages than a chain, R without its terms."""
+    """Refuse schedules that no certificate covers: with offloads, without a chain of stages, or R without terms."""
     what = ""
     if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
         what = "the schedule of the answer recomputes forwards, which no certificate covers"
@@ -157,9 +159,9 @@ def _require_searched(schedule: Schedule, answer: Answer) -> None:
 
 
 def _as_asked(answer: Answer, options: Options) -> Options:
-    """Return the options to verify under: the caller's, with the release rule and the caps of the answer.
+    """Return the options for verification: the caller's options, with the release rule and the caps of the answer.
 
-    The caller's caps, if given, replace the answer's. With a model the caps are in bytes, and the release rule is the
+    The caller's caps, if given, take precedence. With a model the caps are in bytes, and the release rule is the
     caller's.
     """
     if answer.unit:
@@ -172,7 +174,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return a loader of the schedules of m0, m0 + K, m0 + 2K; PS715 unless they differ by copies of a part."""
+    """Return a loader of the schedules of m0, m0 + K, m0 + 2K; raise PS715 unless they differ by copies of one part."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]
@@ -191,13 +193,13 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
 
 
 def _require_costs(loaded: Loaded, terms: Terms) -> None:
-    """Require that the file has the same costs at another m; otherwise raise PipeschedError, PS715."""
+    """Raise PipeschedError, PS715, unless the file has the same costs at another m."""
     if loaded.own_costs.to_json() != terms.costs.to_json():
         raise fail(OptimizerCode.EVERY, f"its costs differ at m={loaded.schedule.microbatches}")
 
 
 def _with_verdict(report: Report, verdict: Verdict | None, found: list[Diagnostic], aside: tuple[str, ...]) -> Report:
-    """Add the verdict to the report: a claim if it is proved; a warning if its bound rests on an engine's word."""
+    """Add the verdict to the report: a claim if it is proved, or a warning if its bound rests on an engine's word."""
     if found or verdict is None:
         claim = Claim("certificate", holds=False)
         return replace(report, diagnostics=(*report.diagnostics, *found), claims=(*report.claims, claim))

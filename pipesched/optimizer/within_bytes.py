@@ -1,4 +1,4 @@
-"""Answers within a cap in bytes: found under a cap on activations, counted in bytes, and searched again if above."""
+"""Answers within a cap in bytes: found under a cap on activations, counted in bytes, searched again if too large."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:
     """Return the best answer whose bytes are within the cap. ask: optimizes under caps on activations.
 
     Raises:
-        PipeschedError: PS504, no order was found whose messages fit too; other errors of the answer's report.
+        PipeschedError: PS504: no order was found whose messages fit too. Also other errors in the answer's report.
     """
     if request.fused:
         return fitted(request, ask, meter)
@@ -40,10 +40,10 @@ def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Return the first answer that fits the cap in bytes; each attempt sets the previous excess aside for messages.
+    """Return the first answer within the cap in bytes; each attempt sets the previous excess aside for messages.
 
     Raises:
-        PipeschedError: PS504, no order was found whose messages fit too; other errors of the answer's report.
+        PipeschedError: PS504: no order was found whose messages fit too. Also other errors in the answer's report.
     """
     for _ in range(_TRIES):
         with meter.part(_EACH) as part:
@@ -61,14 +61,14 @@ def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def _over(checked: Report) -> list[int]:
-    """Return the bytes over the cap, by rank."""
+    """Return the number of bytes over the cap, by rank."""
     used = checked.parts.of(InBytes)
     assert used is not None and used.cap is not None
     return [max(0, total - int(cap)) for total, cap in zip(used.total, used.cap, strict=True)]
 
 
 def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
-    """Attach the byte counts to the answer; raise PipeschedError for any other error."""
+    """Attach the byte counts to the answer; raise PipeschedError for errors of any other kind."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
     alone = ("the bytes of messages are counted only for this m",) if request.all_m else ()
@@ -76,7 +76,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """Return the report on an answer, with the bytes of every rank; a decision gives the layers of each stage."""
+    """Return the report on an answer, with the bytes on every rank; a decision determines the layers of each stage."""
     assert request.workload.model is not None
     (a, x), decision = request.workload.model, found.certificate.get("decision")
     if isinstance(decision, dict):

@@ -15,7 +15,7 @@ MODEL = "model"
 
 @dataclass(frozen=True)
 class Asked:
-    """The requested decisions. partition: the number of layers, 0 for the layers of the model, or None.
+    """The requested decisions. partition: the number of layers to divide, 0 for all layers of the model, or None.
 
     embedding, head: their work, in layers.
     """
@@ -26,7 +26,7 @@ class Asked:
 
 
 def layers(value: object) -> int:
-    """Return a number of layers; 0 for the layers of the model."""
+    """Return the number of layers that an option names; 0 stands for all layers of the model."""
     if value == MODEL:
         return 0
     found = values.whole(value)
@@ -39,7 +39,7 @@ def asked(given: Given) -> Asked | None:
     """Return the decisions that the options request; None for only the order.
 
     Raises:
-        PipeschedError: PS225, options that contradict each other.
+        PipeschedError: PS225: the options contradict each other.
     """
     partition = given.get("partition")
     for name in ("embedding", "head"):
@@ -59,7 +59,7 @@ def asked(given: Given) -> Asked | None:
 
 
 def stages(value: object) -> str:
-    """Return ``any``, ``stages``, or the stages whose F run again, as text."""
+    """Return ``any``, ``stages``, or a list of the stages whose F run again, as text."""
     if value in ("any", "stages"):
         return str(value)
     what = "`any`, `stages`, or a list of stages such as 0,1"
@@ -89,7 +89,7 @@ def lost(given: Given) -> tuple[int, int] | None:
     """Return the lost rank and the number of pipelines; None if no rank is lost.
 
     Raises:
-        PipeschedError: PS225, options that contradict each other.
+        PipeschedError: PS225: the options contradict each other.
     """
     rank, pipelines = given.get("lost"), given.get("pipelines")
     if rank is None and pipelines is not None:

@@ -1,10 +1,10 @@
-"""Reads and judges the entry `decision` of a certificate: the schedule is of the chosen alternative, and no other
-alternative is better.
+"""Reads and judges the entry `decision` of a certificate: the schedule must belong to the chosen alternative, and no
+other alternative may be better.
 
     {"kind": "partition", "taken": [4, 4, 5, 3], "proofs": [{"taken": [4, 4, 4, 4], "lrat": "…"}, …], …}
 
-A proof is LRAT for the clauses of that alternative; without `lrat`, `ranks` must exclude it. The other entries
-define the alternatives, and are those of `Partition.to_json`.
+A proof is an LRAT refutation of the clauses of its alternative; without `lrat`, `ranks` must exclude the alternative.
+The other entries define the alternatives; they are the entries of `Partition.to_json`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict over all alternatives of a decision.
 
     Raises:
-        FaultError: the schedule is not of the chosen alternative, or the answer is for every m.
-        Unreadable: an entry cannot be read.
+        FaultError: the schedule does not belong to the chosen alternative, or is for every m. Unreadable: an entry
+            cannot be read.
     """
     found = decided(given, case.terms)
     require("a decision covers only one m" if verdict.every is not None else "")
@@ -44,7 +44,7 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
 
 
 def named(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Terms:
-    """Return the terms with a description of the certificate's decision; unchanged if no decision can be read."""
+    """Return the terms with a description of the certificate's decision, or unchanged if no decision can be read."""
     if certificate.get("backward") == OWN:
         return replace(terms, own=kinds_of(schedule, terms.costs))
     again, backward = certificate.get("recompute", ""), certificate.get("backward")
@@ -60,7 +60,7 @@ def named(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -
 
 
 def alike(a: Terms, b: Terms) -> bool:
-    """Return True if two terms define the same question: the same placement, times, memory, caps and rules."""
+    """Return True if both terms define the same question: the same placement, times, memory, caps and rules."""
     stages = a.placement.stages
     if not np.array_equal(a.placement.rank_of, b.placement.rank_of):
         return False
@@ -81,7 +81,7 @@ def alike(a: Terms, b: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision, the chosen alternative, and the proofs about others."""
+    """A decision, the chosen alternative, and the proofs about other alternatives."""
 
     decision: Partition
     taken: Choice
@@ -89,7 +89,7 @@ class Decided:
 
 
 def decided(given: Entries, terms: Terms) -> Decided:
-    """Read a decision. terms: of the answer's schedule.
+    """Read a decision. terms: the terms of the answer's schedule.
 
     Raises:
         Unreadable: an entry is missing, or has the wrong type or value.

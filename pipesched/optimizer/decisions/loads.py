@@ -5,9 +5,10 @@
     first     what stage 0 costs beside its layers: the embedding
     last      what the last stage costs beside its layers: the norm, the head and the loss
 
-They are inferred from two splits, in which an end has one layer or all the others: a cost that is not a sum of such
-loads, as with layers of two kinds, is refused. Times are rounded to nanoseconds a layer. In bytes, one unit of caps is
-what a microbatch keeps on 1 / p of the layers; loads are rounded up and caps down, to a thousandth of it.
+They are inferred from two splits, in which the last stage, then the first stage, has all layers that the others can
+spare. A cost that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole
+nanoseconds per layer. For caps in bytes, the unit is the memory that a microbatch keeps on 1 / p of the layers; loads
+are rounded up and caps down, to a thousandth of the unit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _AWAY = Fraction(10**18)  # bytes added to a cap, so that no split of the two is
 
 @dataclass(frozen=True)
 class Parts:
-    """A cost as a sum of n layers and the loads of both ends."""
+    """A cost as the sum of n layers and of the loads at both ends."""
 
     layer: Fraction
     first: Fraction
@@ -45,9 +46,9 @@ class Parts:
 @dataclass(frozen=True)
 class InUnits:
     """Caps in bytes in the optimizer's unit. held: activations; there: the memory of a layer that does not depend on
-    the order, in the unit of caps.
+    the order, both in the unit of caps.
 
-    caps: by rank, before the layers; unit: bytes of one unit of caps.
+    caps: by rank, before the memory of layers is subtracted; unit: number of bytes in a unit of caps.
     """
 
     held: Parts
@@ -61,16 +62,16 @@ Split = Sequence[int]
 
 
 def two_splits(layers: int, stages: int) -> tuple[Split, Split]:
-    """Return the splits with one layer on every stage but the last, and but the first."""
+    """Return two splits: one layer on every stage but the last, and one layer on every stage but the first."""
     most = layers - stages + 1
     return [*[1] * (stages - 1), most], [most, *[1] * (stages - 1)]
 
 
 def parts_of(column: Callable[[Split], Sequence[Fraction]], layers: int, stages: int, grain: Fraction) -> Parts:
-    """Return the parts of a cost by stage; grain: the error that rounding may cause for each layer.
+    """Return the parts of a cost by stage; grain: the error per layer that rounding may cause.
 
     Raises:
-        PipeschedError: PS716, the cost is not such a sum.
+        PipeschedError: PS716: the cost is not such a sum.
     """
     low, high = two_splits(layers, stages)
     ends = column(low), column(high)
@@ -99,7 +100,7 @@ def _laid(trained: Trained, split: Split) -> Trained:
 
 
 def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tuple[dict[str, Parts], Cost, Costs]:
-    """Return the times of each kind and C, and the costs of an even split, which have their unit and note.
+    """Return the times of each kind, the time C, and the costs of an even split, with their unit and note.
 
     Raises:
         PipeschedError: PS225, PS244, PS716.
@@ -122,7 +123,7 @@ def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tup
 
 
 def head_of(trained: Trained, stages: int) -> Fraction:
-    """Return the FLOPs of the head as a multiple of a layer's; without a device neither has a time."""
+    """Return the FLOPs of the head as a multiple of a layer's FLOPs; without a device, neither has a time."""
     a, x = trained
     made = parts_of(
         lambda split: [one.forward for one in flops_by_stage(*_laid((a, x), split), stages)],
@@ -142,7 +143,7 @@ def in_units(
     fused: bool,
     aside: tuple[int, ...] | None,
 ) -> InUnits:
-    """Convert caps in bytes.
+    """Convert caps in bytes to the unit of the optimizer.
 
     Raises:
         PipeschedError: PS235, PS716.

@@ -8,9 +8,9 @@
                   3  7  5    3
     pipeline 2    6  7  8    6
 
-Ranks after R are numbered one lower in the answer. A cap stays as many bytes: with p ranks in a pipeline and q left in
-all pipelines, an activation of 1/p of the model is q/p of the unit of the answer. Gradients are summed over the copies
-of a stage as before.
+In the answer, ranks after R are numbered one lower. A cap keeps its number of bytes: with p ranks per pipeline and q
+ranks left in all pipelines, the activation of 1/p of the model counts as q/p in the unit of the answer. As before the
+loss, gradients are summed over all copies of a stage.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _WHOLE = 0.3  # part of the time for the order of all ranks, with which the answ
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """The loss of a rank. ranks: the number before the loss; pipelines: the number of pipelines that train the model,
-    each as in the request.
+    """The loss of a rank. ranks: the number of ranks before the loss; pipelines: the number of pipelines that train the
+    model, each as in the request.
 
-    peers: the ranks that take its `moved` operations of a kind; whole: the answer with all ranks. peak: by rank that is
-    left, in the unit of the request.
+    peers: the ranks that take over its `moved` F and backwards; whole: the answer with all ranks. peak: the peak by
+    remaining rank, in the unit of the request.
     """
 
     rank: int
@@ -52,7 +52,7 @@ class Lost:
     peak: tuple[Fraction, ...]
 
     def lines(self, makespan: Fraction | None) -> list[str]:
-        """Return the lost rank, the time of a step without it, and the peaks."""
+        """Return lines with the lost rank, the time of a step without it, and the peaks."""
         said, before = self.whole.instance.costs.unit.text, self.whole.makespan
         peers = [*map(str, self.peers)]
         peers = [*peers[:4], "…", peers[-1]] if len(peers) > 8 else peers
@@ -84,11 +84,12 @@ class Lost:
 
 
 def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. ask: optimizes
-    both. meter: the clock, with its limit.
+    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. ask: optimizes both.
+    meter: the clock with its limit.
 
     Raises:
-        PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere; and as `optimize`.
+        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages. Also as for
+            `optimize`.
     """
     assert request.lost is not None
     rank, pipelines = request.lost
@@ -144,10 +145,10 @@ def side_by_side(placement: Placement, pipelines: int) -> Placement:
 
 
 def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple[int, ...]]:
-    """Return the placement of the other ranks, and the ranks that take microbatches of the lost rank.
+    """Return the placement on the remaining ranks, and the ranks that take over microbatches of the lost rank.
 
     Raises:
-        PipeschedError: PS225, there is no such rank; PS702, a stage of it has no copy elsewhere.
+        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages.
     """
     if not 0 <= rank < placement.ranks:
         message = f"rank {rank} cannot be lost: the ranks are 0 to {placement.ranks - 1}"
@@ -182,7 +183,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
 
 
 def _peers(placement: Placement, rank: int) -> Mapping[int, tuple[int, ...]]:
-    """Return the other ranks with a copy of each stage of a rank."""
+    """Return, for each stage of a rank, the other ranks that have a copy of it."""
     found = {}
     for stage in sorted({stage for _, stage in placement.chunks(rank)}):
         found[stage] = tuple(other for other in placement.copies(stage) if other != rank)

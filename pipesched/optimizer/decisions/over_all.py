@@ -4,7 +4,7 @@
     each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
     chosen one       by ranks taken one by one (`ranks`), or by a proof in the answer about its own clauses (`lrat`)
 
-An alternative that is left lowers the bound to its own. The optimizer is not consulted.
+An alternative that none of them excludes lowers the bound to its own bound. The optimizer is not consulted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANKED, LISTED = 200, 3_000
 
 @dataclass(frozen=True)
 class Excluded:
-    """The number of alternatives that each argument excludes. open: the other alternatives, each with its bound."""
+    """The number of alternatives that each argument excludes. open: the remaining ones, each with its bound."""
 
     by: Mapping[str, int]
     open: Sequence[tuple[Fraction, Choice]]
@@ -63,7 +63,7 @@ QUICK = "their work, warm-up and cool-down"
 def excluded(
     decision: Partition, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
 ) -> Excluded:
-    """Exclude alternatives without a schedule below a value. alternatives: in ascending order of their quick bounds."""
+    """Exclude alternatives without a schedule below a value. alternatives: sorted by their quick bounds, ascending."""
     by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0
     for _, choice in alternatives[:LISTED]:
         terms = decision.terms(choice)
@@ -93,7 +93,7 @@ def impossible(asked: Problem) -> bool:
 
 
 def lower(asked: Problem) -> int:
-    """Return the best bound by the work of a rank between a head and a tail, or by meetings, in ticks."""
+    """Return the best bound in ticks, from the work of a rank between a head and a tail or from meetings."""
     return max([meetings(asked)[0], *_busiest(asked)])
 
 

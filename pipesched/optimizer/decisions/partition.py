@@ -1,4 +1,4 @@
-"""Partitions: every split of L equal layers into S stages, with an embedding before and a head behind them.
+"""Partitions: every split of L equal layers into S stages, with an embedding before the layers and a head after them.
 
     stage 0        embedding + n[0] layers          every stage has at least one layer
     stage S - 1    n[S - 1] layers + head
@@ -6,17 +6,17 @@
     cost of a stage     n x layer, and what is at its end              F, I, W or B, and the activations M
     cap of a rank       the cap less what its layers hold in any order (parameters, if caps are in bytes)
 
-A rank does not begin before its first stage is reached, and runs one operation at a time. With one stage on each rank,
-the first I of rank r starts no sooner than the longest path there and back, before which at most k forwards run; after
-its last I the gradient takes a path to rank 0, during which at most k weight gradients are left. k is the number of
-microbatches that fit; this needs memory to be freed at W, or at B:
+A rank does not begin before a microbatch reaches its first stage, and runs one operation at a time. With one stage per
+rank, the first I of rank r starts only after the longest path to the last rank and back, before which at most k
+forwards run; after its last I the gradient takes a path to rank 0, during which at most k weight gradients are left. k
+is the number of microbatches that fit, if memory is freed at W, or at B:
 
     m w[r]  +  H[r]                              H[r]: forwards of the ranks before, with messages; 0 for the span
             +  max(0, L[r] - (k - 1) F[r])       L[r]: forwards and backwards of the ranks behind
             +  max(0, G[r] - k W[r])             G[r]: the longest path from a last I to the end of a rank before
 
-Splits are listed stage by stage; a prefix is dropped when its bound, or the average bound of the remaining stages,
-reaches the value.
+Splits are listed stage by stage; a prefix is dropped once its bound, or the average over the remaining stages, reaches
+the value.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Load: TypeAlias = Mapping[str, Fraction]
 
 @dataclass(frozen=True)
 class Rest:
-    """The splits that a quick bound does not exclude. left: (bound, split), ascending; floor: the least bound of
-    unlisted splits, or None.
+    """The splits that are not excluded by a quick bound. left: (bound, split), ascending; floor: the least bound of the
+    splits that are not listed, or None.
     """
 
     left: list[tuple[Fraction, Choice]]
@@ -60,9 +60,9 @@ class Rest:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """All splits of layers. base: the terms without the costs and caps of stages, but with caps of whole ranks.
+    """All splits of layers. base: the terms without costs and caps by stage, but with caps of whole ranks.
 
-    layer, first, last: the loads of a layer, of the embedding, of the head. message: C.
+    layer, first, last: the loads of a layer, the embedding and the head. message: C.
     """
 
     base: Terms
@@ -81,13 +81,13 @@ class Partition:
         return comb(self.layers - 1, self.stages - 1)
 
     def seeds(self) -> list[Choice]:
-        """Return the even split, and the splits that minimize the largest stage, filled from either end."""
+        """Return the even split, and the two splits that minimize the largest stage, filled from either end."""
         even = [self.layers // self.stages + (s < self.layers % self.stages) for s in range(self.stages)]
         made = [tuple(even), self._least_largest(reverse=False), self._least_largest(reverse=True)]
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the smallest stage so far; ties go to the first, or to the last."""
+        """Return the split that adds each layer to the smallest stage so far, or to the first or last of several."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)
@@ -158,7 +158,7 @@ class Partition:
         return self.message if isinstance(self.message, tuple) else (_scalar(self.message),) * self.stages
 
     def _table(self, counts: Ints, key: str, scale: int) -> Ints:
-        """Return a load of the first stages, in parts of 1 / scale; shape (splits, stages)."""
+        """Return one load of the first stages, in units of 1 / scale; shape (splits, stages)."""
         made = counts * int(self.layer.get(key, Fraction(0)) * scale)
         for s, load in ((0, self.first), (self.stages - 1, self.last)):
             if s < counts.shape[1]:
@@ -167,7 +167,7 @@ class Partition:
 
     @cached_property
     def _messages(self) -> tuple[Ints, Ints]:
-        """The ticks of the messages from each stage to the next one, and back; 0 on the same rank."""
+        """Ticks of a message from each stage to the next one, and back; 0 within a rank."""
         own = self.base.placement.rank_of[0]
         ticks = np.array([int(x * self._scale) for x in self._by_stage], dtype=np.int64)
         apart = own[1:] != own[:-1]
@@ -192,7 +192,7 @@ class Partition:
         return Rest(left, None if floor is None else Fraction(floor, self._scale))
 
     def _longer(self, counts: Ints, s: int) -> Ints:
-        """Return all prefixes with one more stage; the last stage takes all remaining layers."""
+        """Return all extensions of the prefixes by one stage; the last stage takes all remaining layers."""
         used, behind = counts.sum(axis=1), self.stages - 1 - s
         if not behind:
             return np.column_stack([counts, self.layers - used])
@@ -202,7 +202,7 @@ class Partition:
         return np.column_stack([counts[rows], n])
 
     def _of_beginnings(self, counts: Ints) -> Ints:
-        """Return bounds by the work of each rank so far, and by the average of the remaining layers."""
+        """Return bounds from the work of each rank so far, and from the average work of the remaining layers."""
         known, m, span = counts.shape[1], self.base.placement.microbatches, self.base.objective == "span"
         own, none = self.base.placement.rank_of[0].tolist(), np.zeros(len(counts), dtype=np.int64)
         work = sum((self._table(counts, kind, self._scale) for kind in self.base.kinds), 0 * counts)
@@ -221,7 +221,7 @@ class Partition:
         return best
 
     def _of_splits(self, counts: Ints) -> Ints:
-        """Return the bounds with warm-up and cool-down, for one stage on each rank in order; otherwise 0."""
+        """Return the bounds with warm-up and cool-down if each rank has one stage, in order; otherwise 0."""
         base, none = self.base, np.zeros(len(counts), dtype=np.int64)
         if base.placement.rank_of[0].tolist() != list(range(base.placement.ranks)):
             return none
@@ -242,7 +242,7 @@ class Partition:
         return best
 
     def _room(self, counts: Ints) -> Ints:
-        """Return the number of microbatches that each rank holds at most; ENDLESS if no rule limits it."""
+        """Return the largest number of microbatches that each rank can hold; ENDLESS if no rule limits it."""
         base, endless = self.base, np.full(counts.shape, ENDLESS, dtype=np.int64)
         if base.caps is None or (not base.fused and base.release.at_input > 0):
             return endless

@@ -1,4 +1,4 @@
-"""The answer to a request with a decision: the best alternative, its order, and the proof that no other is better."""
+"""The answer to a request with a decision: the best alternative, its order, and the proof that none is better."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
     """Find the best alternative of a decision, and its best order. meter: the clock with its limit.
 
     Raises:
-        PipeschedError: PS2xx, invalid options; PS503, PS504, a cap in bytes that is too low; PS701, no alternative
-            fits; PS716, there is nothing to decide.
+        PipeschedError: PS2xx: the options are invalid. PS503, PS504: a cap in bytes is too low. PS701: no alternative
+            fits. PS716: there is nothing to decide.
     """
     if request.source is not None:
         help = "omit the schedule; give its placement with `--placement FILE`, and the sizes"
@@ -81,7 +81,7 @@ def _answered(decision: Partition, request: Request, progress: Callable[[State],
 def _judged(
     decision: Partition, best: Best, instance: Instance, schedule: Schedule, meter: Meter
 ) -> tuple[dict[str, object], Verdict]:
-    """Return the certificate, and the checker's verdict on it."""
+    """Return the certificate of the answer, and the checker's verdict on it."""
     assert best.state is not None and best.choice is not None
     state = best.state
     entry: dict[str, object] = {
@@ -124,7 +124,7 @@ def _require_divisible(placement: Placement, layers: int) -> None:
 def _loads(
     request: Request, placement: Placement, kinds: tuple[str, ...]
 ) -> tuple[dict[str, dict[str, Fraction]], Costs]:
-    """Return, by kind, the times of a layer, of the embedding and of the head; and the costs in effect."""
+    """Return, by kind, the times of a layer, the embedding and the head; and the costs in effect."""
     asked, workload = request.decide, request.workload
     assert asked is not None
     model = workload.model
@@ -146,7 +146,7 @@ def partition(request: Request, placement: Placement) -> tuple[Partition, InUnit
     """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
 
     Raises:
-        PipeschedError: PS225, options that contradict each other; PS716, layers that cannot be divided.
+        PipeschedError: PS225: the options contradict each other. PS716: the layers cannot be divided.
     """
     asked, workload = request.decide, request.workload
     assert asked is not None and asked.partition is not None
@@ -177,7 +177,7 @@ def partition(request: Request, placement: Placement) -> tuple[Partition, InUnit
 
 
 def _layers(request: Request) -> int:
-    """Return the number of layers. Raises PipeschedError, PS225, if the model has another number, or none is given."""
+    """Return the number of layers. Raises PipeschedError, PS225, if no number is given, or the model has another."""
     assert request.decide is not None and request.decide.partition is not None
     layers, model = request.decide.partition, request.workload.model
     if model is None:

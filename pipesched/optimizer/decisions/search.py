@@ -1,10 +1,10 @@
-"""The search over alternatives: orders of the most promising alternative first, until no other can be better.
+"""The search over alternatives: orders of the most promising alternative first, until no other one can be better.
 
     seeds     ─ known orders and heuristics ─> a value          excludes alternatives by their quick bounds
     the rest  ─ sorted by the bound ─────────> heuristics on the first ones: the value falls
               ─ in this order: excluded by its bound, by `ranks`, or searched until its bound reaches the value
 
-The last search of the best alternative is the one of `solve.search`, without a limit but time.
+The final search for orders of the best alternative is `solve.search`, limited only by time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Progress = Callable[[State], None]
 
 @dataclass(eq=False)
 class Best:
-    """The best alternative so far. orders: its best orders; searched: the alternatives whose orders were searched.
+    """The best alternative so far. orders: the best orders of it; searched: the alternatives whose orders were
+    searched.
 
     proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes.
     """
@@ -77,7 +78,7 @@ class Searcher:
     meter: Meter
 
     def run(self) -> Best:
-        """Return the best alternative, with its last state; an interrupt ends the search with the best so far."""
+        """Return the best alternative with its last state; an interrupt ends the search with the best one so far."""
         best = Best()
         try:
             for choice in self.decision.seeds():
@@ -110,15 +111,13 @@ class Searcher:
         self._exclude_former(best)
 
     def _exclude_former(self, best: Best) -> None:
-        """Exclude the alternatives that were searched while they were the best, and no longer are."""
+        """Exclude the alternatives that were searched while they were the best and no longer are the best."""
         for choice in sorted(x for x in best.searched if x != best.choice and x not in best.proofs):
             if not self.meter.late and self._too_busy(choice, best):
                 best.proofs[choice] = ""
 
     def _listed(self, best: Best) -> list[tuple[Fraction, Choice]]:
-        """Return the alternatives with bounds below the value, by bound; the last ones by their quick bounds only, if
-        there is too little time.
-        """
+        """Return the alternatives with bounds below the value, sorted by bound; when time is short, by quick bounds."""
         value = best.value if best.value is not None else Fraction(2**40)
         enough = self.meter.spent + _LISTING * self.meter.left
         made = []
@@ -174,7 +173,7 @@ class Searcher:
             self._prove(choice, best, state)
 
     def _prove(self, choice: Choice, best: Best, state: State) -> None:
-        """Write the proof that an alternative is not better, if an engine has refuted it."""
+        """Write the proof that an alternative is not better, if an engine refuted it."""
         assert best.value is not None
         instance = instance_of(self.decision, choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale

@@ -1,5 +1,5 @@
-"""The order of a schedule's own operations, of any kind that `verify` knows: which operation a rank runs next.
+"""Decides only the order of a schedule's own operations, which can be of any kind that `verify` supports.
 
-`graph` holds the operations, `run` times an order of them, `search` improves it, `answer` has the checker judge the
-best (`proof.own_order`).
+`run` computes the times of an order, `search` improves the order, and `answer` has the checker judge the best order
+(`proof.own_order`).
 """

@@ -1,4 +1,4 @@
-"""The answer about the order of a schedule's own operations: the best order found, with a bound that is checked."""
+"""The answer about the order of a schedule's own operations: the best order found, and a checked bound."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def only_by_order(request: Request) -> Loaded | None:
     """Return the schedule of a request if only the order of its own operations can be decided; otherwise None.
 
     Raises:
-        PipeschedError: PS702, something is requested that is not decided for such a schedule.
+        PipeschedError: PS702: a requested option does not apply to such a schedule.
     """
     if request.source is None or request.placement is not None:
         return None
@@ -72,7 +72,7 @@ def only_by_order(request: Request) -> Loaded | None:
 
 
 def _not_decided(request: Request) -> Iterator[str]:
-    """Yield the requested options that mean nothing for an order of a schedule's own operations."""
+    """Yield the requested options that do not apply to an order of a schedule's own operations."""
     limits = request.limits
     asked = {
         "--all-m": request.all_m,
@@ -91,7 +91,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
     """Find a shorter order of a schedule's own operations. meter: the clock with its limit.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS702, too many operations.
+        PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS702: there are too many operations.
     """
     schedule, called = replace(loaded.schedule, name=request.name, title=""), loaded.schedule.name
     require_costs(loaded)
@@ -139,7 +139,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
 def _library(
     schedule: Schedule, sizes: Mapping[str, Value], instance: Instance, arcs: Arcs, meter: Meter
 ) -> Iterator[tuple[str, Orders]]:
-    """Yield the library's orders of the same operations; under a cap, also the orders designed for a cap."""
+    """Yield the library's orders of the same operations; under a cap, this includes orders designed for a cap."""
     placement = schedule.placement
 
     def same(other: Placement) -> bool:
@@ -191,7 +191,7 @@ def _instance(request: Request, schedule: Schedule, own: Costs) -> Instance:
 
 
 def _schedule(schedule: Schedule, arcs: Arcs, orders: Orders) -> Schedule:
-    """Return the schedule with the slots of its ranks in another order."""
+    """Return the schedule with the slots of each rank in another order."""
     head = np.append(np.flatnonzero(~schedule.joined), len(schedule))
     at = [i for order in orders for x in order for i in range(head[x], head[x + 1])]
     columns = {name: getattr(schedule, name)[at] for name in ("op", "stage", "microbatch", "second")}

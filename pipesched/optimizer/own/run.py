@@ -1,4 +1,4 @@
-"""Orders of a schedule's own slots: the time of each order, and the slots that a rank may run next under its cap.
+"""Orders of a schedule's own slots: the time of an order, and the slots that a rank can run next under its cap.
 
 slot       an operation or a pair; takes memory at its start and changes it at its end, by the order of its rank
 order      the slots of each rank; it runs as early as it can, as `analysis.timeline` runs it
@@ -25,13 +25,15 @@ Orders: TypeAlias = list[list[int]]
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The slots of a schedule. cost: ticks; needs: more memory while it runs; adds: memory after it, by slot.
+    """The slots of a schedule. By slot: cost, in ticks; needs: additional memory while the slot runs; adds: the change
+    in memory after it.
 
-    cap: by rank, in parts, None for none; part: of the unit of peaks. inputs: by slot, (slot or copy, delay) that it
-    awaits. here: by slot, the slots of its rank that must come before it. follow: by slot or copy, those that wait for
-    it. begins: by slot, the copies that begin at its end, with their engine. tails: by slot or copy, the longest path
-    from its end. sequence: by slot, its microbatch, or the sequence of which that is a slice. named: the slot of each
-    kind, stage and microbatch if these differ from one microbatch to another and no slot is a pair.
+    cap: by rank, in parts, None for no cap; part: a part as a fraction of the unit of peaks. inputs: by slot, the pairs
+    (slot or copy, delay) that it waits for. here: by slot, the slots of its rank that must come before it. follow: by
+    slot or copy, the slots and copies that wait for it. begins: by slot, the copies that begin at its end, each with
+    its engine. tails: by slot or copy, the length of the longest path from its end. sequence: by slot, the microbatch,
+    or the sequence of which the microbatch is a slice. named: the slot of each kind, stage and microbatch, if
+    microbatches differ and no slot is a pair.
     """
 
     rank: list[int]
@@ -51,7 +53,7 @@ class Slots:
 
     @classmethod
     def of(cls, made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Slots:
-        """Return the slots of a valid schedule. caps: the cap of each rank in parts of its memory, or None."""
+        """Return the slots of a valid schedule. caps: the cap of each rank, in the unit of peaks, or None."""
         schedule, memory = made.schedule, made.memory
         kept, more = changes(schedule, memory.kept), memory.held - memory.kept
         count = len(arcs.rank)
@@ -91,12 +93,12 @@ class Slots:
 
     @cached_property
     def microbatches(self) -> list[int]:
-        """The microbatches, if they may change places."""
+        """The microbatches, if they can change places; otherwise empty."""
         some = sorted({i for _, _, i in self.named})
         return some if len(some) > 1 else []
 
     def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
-        """Return the orders with two microbatches exchanged; None if they are not within the caps."""
+        """Return the orders after two microbatches change places; None if the result is not within the caps."""
         other, turned = {one: two, two: one}, [*range(len(self.rank))]
         for (op, stage, i), x in self.named.items():
             turned[x] = self.named.get((op, stage, other.get(i, i)), -1)
@@ -107,7 +109,7 @@ class Slots:
 
     @property
     def too_large(self) -> str:
-        """The reason why one slot exceeds the cap of its rank; empty if none does."""
+        """The reason why a single slot exceeds the cap of its rank; empty if no slot does."""
         for x, rank in enumerate(self.rank):
             cap = self.cap[rank]
             if cap is not None and self.needs[x] > cap:
@@ -115,11 +117,11 @@ class Slots:
         return ""
 
     def source(self, node: int) -> int:
-        """Return the slot itself, or the slot after which a copy begins."""
+        """Return a slot unchanged, and for a copy the slot after which it begins."""
         return node if node < len(self.rank) else self.inputs[node][0][0]
 
     def fits(self, rank: int, order: Sequence[int]) -> bool:
-        """Return True if a rank runs each slot after the slots that it needs, and stays within its cap."""
+        """Return True if the rank runs each slot after all slots that it needs, and stays within its cap."""
         cap, held, done = self.cap[rank], 0, set[int]()
         for x in order:
             if (cap is not None and held + self.needs[x] > cap) or not done.issuperset(self.here[x]):
@@ -155,7 +157,7 @@ class Slots:
         return end if all(n == len(order) for n, order in zip(at, orders, strict=True)) else None
 
     def value(self, orders: Orders, end: Sequence[int]) -> int:
-        """Return the objective of an order with these ends."""
+        """Return the objective of an order, given the end of each slot and copy."""
         if not self.span:
             return max((end[order[-1]] for order in orders if order), default=0)
         return max((end[order[-1]] - end[order[0]] + self.cost[order[0]] for order in orders if order), default=0)

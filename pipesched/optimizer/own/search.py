@@ -3,8 +3,8 @@
     the order at hand, list schedules by longest tail and by turn ──> best
     a slot of a critical block moved within it, kept if the order is not longer than one of the last few ──> best
 
-A critical block is a row of slots on one rank without idle time, on a longest path of the order: only a move in one of
-them can shorten it. (Nowicki and Smutnicki, Management Science 42, 1996; late acceptance: Burke and Bykov, 2017.)
+A critical block is a row of slots without idle time on one rank and on a longest path: only a move within such a block
+can shorten the order. (Nowicki and Smutnicki, Management Science 42, 1996; late acceptance: Burke and Bykov, 2017.)
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Block: TypeAlias = tuple[int, int, int]
 
 
 class Listing:
-    """A list schedule: of the slots that can start first, a rank runs the slot with the earliest turn.
+    """A list schedule: among the slots that can start first, a rank runs the slot with the earliest turn.
 
-    window: the number of sequences, counted from the oldest that has not ended, of which an F may run.
+    window: the number of sequences, counted from the oldest unfinished one, whose F may run.
     """
 
     def __init__(self, slots: Slots, turn: Sequence[int], window: int) -> None:
@@ -69,7 +69,7 @@ class Listing:
         return made
 
     def _closed(self, x: int) -> bool:
-        """Count a slot; return True if it completes the oldest open sequence."""
+        """Count a slot; return True if it completes the oldest unfinished sequence."""
         self.open[self.slots.sequence[x]] -= 1
         before = self.oldest
         while self.oldest in self.open and not self.open[self.oldest]:
@@ -83,7 +83,7 @@ class Listing:
             self.end[copy] = self.engine[of] = max(self.engine.get(of, 0), self.end[x]) + self.slots.cost[copy]
 
     def _first(self, rank: int) -> tuple[int, int] | None:
-        """Return the start and the place of the slot that a rank would run next; None if none can start."""
+        """Return the start and the position of the slot that a rank would run next; None if none can start."""
         best: tuple[int, int] | None = None
         for n, x in enumerate(self.left[rank][:_WIDE]):
             at = self._start(x, rank)
@@ -106,8 +106,8 @@ class Listing:
 
 @dataclass(eq=False)
 class Search:
-    """The search. bound: a lower bound on every order; given: the objective of the given order, None if it exceeds the
-    caps; impossible: the reason why no order is within the caps, if one is known.
+    """The search. bound: a lower bound for every order; given: the objective of the given order, None if the order
+    exceeds the caps; impossible: the reason why no order is within the caps, if known.
     """
 
     slots: Slots
@@ -121,7 +121,7 @@ class Search:
     impossible: str = ""
 
     def run(self, known: Iterable[tuple[str, Orders]]) -> None:
-        """Take the known orders, the given order first, then shorter orders, until the bound or the meter's limit."""
+        """Try the known orders, the given one first, then shorten the best, until the bound or the limit is reached."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:
@@ -140,7 +140,7 @@ class Search:
         return self.best is not None and self.value <= self.bound
 
     def _offered(self, known: Iterable[tuple[str, Orders]], each: int) -> Orders:
-        """Offer the known orders until one attains the bound, and return the first of them."""
+        """Try the known orders until one attains the bound, and return the first of them."""
         first: Orders = []
         for name, orders in known:
             self.meter.spend(each)
@@ -153,7 +153,7 @@ class Search:
         return first
 
     def _turns(self, orders: Orders) -> Iterator[tuple[str, list[int], int]]:
-        """Yield priorities of slots for list schedules, each with a name and a window."""
+        """Yield slot priorities for list schedules, each with a name and a window."""
         places, slots = _turn(orders), range(len(self.slots.rank))
         tails = _turn([sorted(slots, key=lambda x: (-self.slots.tails[x], x))])
         frees = _turn([sorted(slots, key=lambda x: (self.slots.adds[x] > 0, places[x]))])
@@ -171,7 +171,7 @@ class Search:
             self.best, self.value, self.source = orders, self.slots.value(orders, end), source
 
     def _move(self, rng: random.Random, each: int) -> None:
-        """Move slots in critical blocks."""
+        """Move slots within critical blocks."""
         assert self.best is not None
         since, name = 0, f"local search from {self.source}"
         now, value, recent = self.best, self.value, [self.value] * _LATE
@@ -193,7 +193,7 @@ class Search:
                 self.best, self.value, self.source, since = orders, after, name, 0
 
     def _next(self, now: Orders, blocks: list[Block], rng: random.Random) -> tuple[Orders, int] | None:
-        """Return the orders after a random move, with their objective; None if they are not within the caps."""
+        """Return the orders after a random move, and their objective; None if they are not within the caps."""
         slots, microbatches = self.slots, self.slots.microbatches
         if microbatches and rng.random() < _EXCHANGED:
             orders = slots.exchanged(now, *rng.sample(microbatches, 2))
@@ -206,13 +206,13 @@ class Search:
 
 
 def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
-    """Return the place of each slot in its order."""
+    """Return the position of each slot in the order of its rank."""
     place = {x: i for order in orders for i, x in enumerate(order)}
     return [place[x] for x in range(len(place))]
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders with one slot of a block moved in it, or just past its end; None if they exceed the cap."""
+    """Return the orders with a slot of a block moved within the block or just past it; None if over the cap."""
     rank, low, high = block
     order = orders[rank]
     if rng.random() < _SWAPPED:
@@ -226,7 +226,7 @@ def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Or
 
 
 def _path(slots: Slots, orders: Orders, end: Sequence[int]) -> Iterator[int]:
-    """Yield the slots of a longest path, the last one first."""
+    """Yield the slots of a longest path, from last to first."""
     before = {two: one for order in orders for one, two in pairwise(order)}
     used = [order for order in orders if order]
     first = [end[order[0]] - slots.cost[order[0]] if slots.span else 0 for order in used]
@@ -242,7 +242,7 @@ def _path(slots: Slots, orders: Orders, end: Sequence[int]) -> Iterator[int]:
 
 
 def _blocks(slots: Slots, orders: Orders) -> list[Block]:
-    """Return the blocks of a longest path of at least two slots."""
+    """Return the blocks of at least two slots on a longest path."""
     end = slots.ends(orders)
     assert end is not None, "its orders run"
     place = {x: i for order in orders for i, x in enumerate(order)}

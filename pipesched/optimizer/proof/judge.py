@@ -56,8 +56,8 @@ def judge(
 ) -> Judgement:
     """Judge a schedule and its certificate. copies: needed for a certificate for every m.
 
-    Findings: PS710, the certificate does not hold; PS711, its verdict does not follow; PS715, it does not hold for
-    every m; and the faults of the schedule itself.
+    Findings: PS710: the certificate does not hold. PS711: its verdict does not follow. PS715: it does not hold for
+    every m. Also the faults of the schedule itself.
     """
     try:
         if certificate.get("backward") == "pairs" or "recompute" in certificate:
@@ -90,7 +90,7 @@ def judge(
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
     """Judge the schedule at another m by a verdict for every m. own: the answer's schedule at its own m.
 
-    Findings: PS225, the verdict does not include this m; PS715, it does not hold.
+    Findings: PS225: the verdict does not cover this m. PS715: it does not hold.
     """
     case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
     value = verdict.at(microbatches)

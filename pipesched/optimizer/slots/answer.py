@@ -194,7 +194,7 @@ def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
     optimizes without R and pairs. meter: the clock with its limit.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx, invalid options or a wrong schedule; PS716, there is nothing to decide here.
+        PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS716: there is nothing to decide here.
     """
     given = None
     if request.source is not None:

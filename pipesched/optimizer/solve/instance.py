@@ -83,7 +83,7 @@ class Instance(Terms):
         """Build the problem at the placement's number of microbatches, or (with one route) at another number.
 
         Raises:
-            PipeschedError: PS222, costs that do not fit; PS225, an objective that is undefined for the placement.
+            PipeschedError: PS222: the costs do not fit. PS225: the objective is undefined for the placement.
         """
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
         made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)
@@ -153,7 +153,7 @@ def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
     """Return p, v and m; by default 4, 1 (2 for a loop or vee) and 2p. No v if the placement lists ranks.
 
     Raises:
-        PipeschedError: PS208, PS225, invalid sizes, or too many operations.
+        PipeschedError: PS208, PS225: the sizes are invalid, or there are too many operations.
     """
     unknown = sorted(set(parameters) - {"p", "v", "m"})
     if unknown:
@@ -179,7 +179,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
     """Make the placement at these sizes.
 
     Raises:
-        PipeschedError: PS225, a linear placement with several stages per rank.
+        PipeschedError: PS225: a linear placement has several stages per rank.
     """
     if isinstance(asked, Placement):
         return asked

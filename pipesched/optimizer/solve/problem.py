@@ -209,7 +209,8 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     """Build the problem of a placement in which every stage of every route has a rank.
 
     Raises:
-        PipeschedError: PS225, the span of two routes; PS702, a stage that reads a stage other than the one before it.
+        PipeschedError: PS225: the objective is the span of two routes. PS702: a stage reads another stage than the one
+            before it.
     """
     _require_searched(placement, objective)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []

@@ -59,7 +59,7 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
     engine reached its limit. report: called at intervals with the steps so far.
 
     Raises:
-        PipeschedError: PS820, the engine is not installed.
+        PipeschedError: PS820: the engine is not installed.
         ValueError: if there is no such engine.
     """
     if question.engine not in ENGINES:

@@ -30,7 +30,7 @@ def require() -> None:
     """Check by a small proof that this python-sat can write LRAT, which needs undocumented parts of python-sat.
 
     Raises:
-        PipeschedError: PS820, python-sat cannot write LRAT.
+        PipeschedError: PS820: python-sat cannot write LRAT.
     """
     try:
         made = refutation({1: [1, 2], 2: [-1, 2], 3: [-2]}, 3, Meter())
