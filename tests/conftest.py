@@ -1,4 +1,4 @@
-"""Options of the test run."""
+"""Options of a test run."""
 
 from __future__ import annotations
 

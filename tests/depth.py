@@ -1,5 +1,5 @@
-"""Number of cases of a test: a usual run tries two of five, fewer of a slow law, `--full` all that its text names,
-`--depth N` N times as many.
+"""The number of cases of a random test: two of five by default, fewer for slow tests, all with `--full`, and N times
+as many with `--depth N`.
 
 Modules read it at their import, which is after the options are read.
 """

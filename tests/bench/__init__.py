@@ -1,1 +1,1 @@
-"""Benchmarks, run by hand as `python -m tests.bench.scale`; they assert nothing."""
+"""Benchmarks, which are run by hand, for example with `python -m tests.bench.scale`; they assert nothing."""

@@ -1,4 +1,5 @@
-"""Measure the use of each member of the optimizer: every instance with each member left out, within the same steps.
+"""Measure what each member of the optimizer contributes: every instance is run without each member, within the same
+steps.
 
     python -m tests.bench.ablation FILE                        every instance, whole and without each member
     python -m tests.bench.ablation FILE --steps 20000000 --members walks glucose --instances vee

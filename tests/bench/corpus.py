@@ -1,4 +1,4 @@
-"""Compare two trees of pipesched on a corpus of about 1,000 commands: exit statuses, JSON by key, streams, pictures.
+"""Compare two trees of pipesched on about 1,000 commands: exit statuses, JSON by key, streams, pictures.
 
     git worktree add /tmp/base COMMIT
     python -m tests.bench.corpus /tmp/base .          half a minute of CPU time for each tree

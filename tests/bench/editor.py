@@ -1,4 +1,4 @@
-"""Measure how long an editor waits for the findings of `pipesched lsp`, at each keystroke in files of the library.
+"""Measure how long an editor waits for the findings of `pipesched lsp` after each keystroke in the library's files.
 
 python -m tests.bench.editor --edits 40
 """

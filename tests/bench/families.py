@@ -1,4 +1,4 @@
-"""Measure `pipesched optimize` on 160 instances of the families that trainers have: proved, gap, CPU seconds.
+"""Measure `pipesched optimize` on 160 instances of families that trainers use: proofs, gaps, CPU seconds.
 
     python -m tests.bench.families                       all, with 20 seconds each
     python -m tests.bench.families --limit 6 --every 4   every fourth

@@ -1,4 +1,4 @@
-"""Measure `pipesched optimize`: CPU seconds of all its processes, and wall time.
+"""Measure `pipesched optimize`: the CPU seconds of all its processes, and the elapsed time.
 
     python -m tests.bench.optimize              every group
     python -m tests.bench.optimize unit vee     these

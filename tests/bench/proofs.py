@@ -1,4 +1,4 @@
-"""Measure proofs of optima: CPU seconds to make a proof, its size, CPU seconds to check it.
+"""Measure proofs of optima: the CPU seconds to make a proof, its size, and the CPU seconds to check it.
 
     python -m tests.bench.proofs                    every instance
     python -m tests.bench.proofs V loop             the instances whose name begins with V

@@ -1,4 +1,4 @@
-"""Published training runs against the plan, and the fit of its constants on them.
+"""Compare published training runs with the plan, and fit the plan's constants to them.
 
     python -m tests.bench.published [FILE.json]           every row: predicted, measured, difference; classes, ranks
     python -m tests.bench.published fit                   fits the constants, and writes constants.toml again

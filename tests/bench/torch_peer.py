@@ -1,4 +1,5 @@
-"""torch 2.13's own generator, loader and simulator, without processes: its constructors only read a few attributes."""
+"""Run torch 2.13's own generator, loader and simulator without processes, since their constructors read only a few
+attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the verdicts per second of one process: one by one, side by side, and the draws of jitter.
+"""Measure the verdicts per second of one process: one by one, together, and for the draws of jitter.
 
     python -m tests.bench.verdicts                      all rows: about a minute
     python -m tests.bench.verdicts --runs 9 --sizes 100000

@@ -1,4 +1,4 @@
-"""`backfill` moves the operations of lists as a slow search places them, and the origin of each stays the same."""
+"""`backfill` moves the operations of lists to the places that a slow search finds, and keeps the origin of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bad input, as a new user types it, gives a code, a place or a hint, and the right status, never a traceback."""
+"""Bad input, as a new user might type it, gets a code, a place or a hint, and the right exit status, never a
+traceback."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Programs with batches and communicators: every program that passes `verify` finishes in every run, with correct
-gradients.
+"""Every program with batches and communicators that passes `verify` finishes in every run, with correct gradients.
 
 Lowered random schedules, their neighbouring messages fused, their messages on several communicators, and some out of
 place. A few hundred here; as many as you like with

@@ -1,4 +1,4 @@
-"""Stages that read other stages than the previous one: time, memory, messages and verdicts match a simulation.
+"""For stages that do not read the previous stage, times, memory, messages and verdicts match a simulation.
 
 The oracle (`oracles/branches.py`) knows names and sets alone; files are written as text (`makers/branches.py`).
 """

@@ -1,4 +1,4 @@
-"""The messages that a rank holds, which no peak counts: they follow from the list order, without a clock."""
+"""The number of messages that a rank holds, which is not part of the peak, follows from the list order alone."""
 
 from __future__ import annotations
 

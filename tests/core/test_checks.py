@@ -1,4 +1,4 @@
-"""The checks are a table: a new one is a file, a page and a row."""
+"""The checks form a table: a new check needs a file, a page and a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published hangs are found, and programs that run in practice are not called hangs."""
+"""Every published hang is found, and programs that run in practice are not reported as hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A circular wait is shown as a cycle: for each rank its operation, its line in the file, and the awaited operation.
+"""A circular wait is shown as a cycle: for each rank the operation, the line in the file, and the awaited operation.
 
 Cycles of known length are planted in a .ps file, in a torch CSV and in rings of ranks.
 """

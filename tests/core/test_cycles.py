@@ -1,4 +1,5 @@
-"""A cycle is reported exactly if ranks stop; it closes, and no cycle has fewer ranks. Random orders and programs.
+"""In random orders and programs a cycle is reported exactly if ranks stop; it is closed, and no other cycle has fewer
+ranks.
 
 The oracles for where ranks stop are slow simulations, and under the laxer models an explorer of all interleavings.
 """

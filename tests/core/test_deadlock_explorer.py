@@ -1,4 +1,4 @@
-"""The static verdict is the verdict of all interleavings: rank by rank, model by model.
+"""The static verdict equals the verdict from exploring all interleavings, for each rank and each model.
 
 A few thousand programs here; any number with
 

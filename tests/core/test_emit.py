@@ -1,4 +1,4 @@
-"""`pipesched emit` for its user: the destination of the output, the refusals, and the time of a large schedule."""
+"""The command line of `pipesched emit`: where output goes, what is refused, and the time for a large schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extensions add rows and values of their own; the core works without them."""
+"""Extensions add rows and values of their own, and the core works without extensions."""
 
 from __future__ import annotations
 

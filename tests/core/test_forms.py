@@ -1,5 +1,5 @@
-"""Lists, costs by stage and microbatch, and slices take the right time and memory, and wrong uses are reported at their
-place.
+"""Lists, costs by stage and microbatch, and slices give the right time and memory, and wrong uses are reported at
+their place.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A schedule without any backward: it is called forward-only, keeps nothing for a backward, and
-computes no gradients.
+"""A schedule without any backward is reported as forward-only, keeps nothing for a backward, and computes no
+gradients.
 """
 
 from __future__ import annotations

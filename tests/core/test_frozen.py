@@ -1,5 +1,5 @@
-"""Frozen stages and recomputation: unneeded operations are left out, forwards run again; the result is right, with the
-right time and memory, and impossible uses are refused.
+"""With frozen stages and recomputation, unneeded operations are omitted and forwards run again; results, times and
+memory are right, and impossible uses are refused.
 """
 
 from __future__ import annotations

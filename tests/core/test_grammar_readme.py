@@ -1,4 +1,4 @@
-"""The language reference is true: every block of it is tested."""
+"""The language reference is true: every block in it is tested."""
 
 from __future__ import annotations
 

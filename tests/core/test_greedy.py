@@ -1,4 +1,5 @@
-"""An order by a rule equals the order of a slow simulation, at the costs of the file, regardless of other options."""
+"""An order that a rule determines equals the order of a slow simulation at the costs in the file, whatever the other
+options are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Laws of the whole verdict: changes that do not affect it, and its dependence on costs and release rules."""
+"""Laws of the verdict as a whole: some changes do not affect it, and it depends on costs and release rules as
+stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering only adds messages to a compute order, and the program finishes under rendezvous.
+"""Lowering only adds messages to a compute order, and the resulting program finishes under rendezvous.
 
 Right schedules are random (`makers/strategies.py`), at random costs: the costs decide where messages are placed, never
 whether the program is right. Finishing is asked of an explorer of all interleavings where that is small enough, of a

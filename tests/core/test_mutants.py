@@ -1,4 +1,4 @@
-"""No bad mutant is accepted: a program that `verify` accepts finishes under rendezvous and trains like the undivided
+"""No faulty mutant is accepted: a program that passes `verify` finishes under rendezvous and trains like the undivided
 model.
 
 A right program of each family gets one slip, or up to three. Then two judges independent of `verify` decide: an

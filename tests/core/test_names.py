@@ -1,4 +1,4 @@
-"""A name defined in a file is a name, whatever meaning it has in the language or in claims.
+"""A name that a file defines refers to that definition, whatever else the name means in the language or in claims.
 
 The corpus is the library with one of its names after another replaced: the words that stand only where no name can, the
 letters and words of other tools, and the names that claims and programs know unless a file has them.

@@ -1,4 +1,5 @@
-"""Copies to host memory and back, on engines parallel to compute: claims, pictures, causes and queues."""
+"""Copies to host memory and back run on engines parallel to compute; claims, pictures, causes and queues account for
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in schedules are the published ones: token for token, by three independent sources.
+"""The built-in schedules equal the published ones, operation for operation, according to three independent sources.
 
 tests/orders/    recorded from the authors' own code, p = 4, m = 8
 tests/oracles/rules.py   the rules of the papers, at any size

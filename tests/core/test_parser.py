@@ -1,4 +1,4 @@
-"""Parsing: the text of a tree parses back to that tree, and every mistake in any other text is reported."""
+"""The printed text of a syntax tree parses back to the same tree, and every mistake in any other text is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pending` in a program equals the count in a replay of its order, unless the file defines the name."""
+"""`pending` in a program equals the count in a replay of the order, unless the file defines that name itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in schedules have the peaks, idle times and bubble rates of the literature.
+"""The built-in schedules have the peaks, idle times and bubble rates that the literature reports.
 
 The closed forms are written out here, in Python, beside the claims of the .ps files; the tables are from two papers and
 from the published implementation of DualPipe run in a separate simulator (tests/data, each with its source).

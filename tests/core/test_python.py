@@ -1,4 +1,4 @@
-"""The package for a script: its names, its arguments, and its errors."""
+"""The package as a script uses it: its names, its arguments, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every Python gives the same answer for a file, though its libraries differ between releases.
+"""Every supported Python gives the same answer for a file, although its libraries differ between releases.
 
 The words and places are from Lib/json/decoder.py of CPython 3.13.
 """

@@ -1,4 +1,4 @@
-"""Times of programs whose messages wait in queues equal a simulation with queues, model by model.
+"""The times of programs whose messages wait in queues equal a simulation with queues, under every model.
 
 A few hundred programs here; `pytest --depth 10` tries as many as are asked for.
 """

@@ -1,4 +1,4 @@
-"""The form of a diagnostic in every output, which no input can break."""
+"""A diagnostic keeps its form in every output, whatever the input contains."""
 
 from __future__ import annotations
 

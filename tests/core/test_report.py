@@ -1,4 +1,4 @@
-"""A report as text and as JSON: exact numbers, the drawn layout, the published schema."""
+"""Reports as text and as JSON have exact numbers, the documented layout and the published schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each fact of a schedule is derived once, and released when it is no longer needed.
+"""Each fact about a schedule is computed once, and released when it is no longer needed.
 
 The oracle is a count of the calls of each analysis, and a fresh value that derives everything anew.
 """

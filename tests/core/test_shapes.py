@@ -1,4 +1,5 @@
-"""Messages that carry a shape: named after the message they announce, on ordinary channels, and always blocking."""
+"""A message that carries a shape is named after the message that it announces, uses an ordinary channel, and always
+blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules side by side: each has the same verdict as alone. The oracle is `verify` at one size at a time."""
+"""Schedules that are verified together get the same verdicts as with `verify` at one size at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""For each check a mistake is planted: the report has only its code, and its place.
+"""Each check finds a planted mistake, and the report contains only the code of this check, at the place of the
+mistake.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """

@@ -1,4 +1,4 @@
-"""The reader of a text is found from its beginning."""
+"""The beginning of a file determines its reader."""
 
 from __future__ import annotations
 

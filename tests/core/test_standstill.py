@@ -1,4 +1,5 @@
-"""A deadlock is drawn as far as it runs under the model that stops it; every picture shows that, not by colour alone.
+"""A deadlock is drawn up to the point where it stops under the failing model, in every picture and not by colour
+alone.
 
 What runs is what the explorer of all interleavings, or one random run of its machines, can finish; cycles are walked.
 """

@@ -1,4 +1,4 @@
-"""The exit status follows from the diagnostic codes by one table, shown in emit/README.md, for every command."""
+"""In every command one table, which emit/README.md shows, determines the exit status from the diagnostic codes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Results do not depend on the load of the machine: work is counted in steps, and events are taken in the order of
-steps.
+"""Results do not depend on the load of the machine: work is counted in steps, and events are ordered by steps.
 
 The clock of steps is shown on engines that answer in any order of arrival; whole answers are compared to the byte, on
 an idle machine and beside processes that fill it.

@@ -1,4 +1,4 @@
-"""The published stream: written as `dumps` writes, read back as written, and everything else is refused.
+"""A published stream is written as `dumps` writes it and read back unchanged; everything else is refused.
 
 Golden streams are in ``emit/v2``; ``pytest --update-golden`` rewrites them after an intended change.
 """

@@ -1,4 +1,4 @@
-"""The TextMate grammar, by which editors colour `.ps` files, agrees with the grammar of the language.
+"""The TextMate grammar, with which editors colour `.ps` files, agrees with the grammar of the language.
 
 Its patterns are simple enough for `re`: this file has an interpreter for the forms that it uses, matches and one kind
 of begin and end. Real editors use vscode-textmate, which gave the same scopes for the library.

@@ -1,4 +1,4 @@
-"""Figures of a model on a device have a unit and three significant digits; JSON has the exact numbers."""
+"""Numbers about a model on a device have a unit and three significant digits in text, and are exact in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python values: valid ones work, invalid ones raise a PipeschedError, and representations are one line."""
+"""Valid Python values work, invalid ones raise a PipeschedError, and representations take one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PS406: every WAIT ends a send or reduction that its rank began earlier and has not waited for yet."""
+"""PS406: every WAIT ends a send or reduction that the same rank began earlier and has not yet waited for."""
 
 from __future__ import annotations
 

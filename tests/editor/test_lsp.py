@@ -1,5 +1,5 @@
-"""The language server, by its own protocol: findings equal the findings of `verify`, names are found and renamed,
-repairs work.
+"""The language server, tested through its protocol, reports the findings of `verify`, finds and renames names, and
+offers repairs that work.
 
 A client without a screen talks to `pipesched lsp` over pipes; it knows the protocol and nothing of the server.
 """

@@ -1,4 +1,4 @@
-"""Random sets of calls on engines with collectives and messages, about half of which end."""
+"""Random sets of calls on engines with collectives and messages, about half of which finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.engines.experts_on_gloo [PEERS ...]``: small mixtures of experts on real processes, with and
+"""``python -m tests.engines.experts_on_gloo [PEERS ...]`` runs small mixtures of experts on real processes, with and
 without combined passes.
 
     pipelines   as many as expert peers, each of two ranks; a stage is attention and experts, one expert on each peer

@@ -1,4 +1,5 @@
-"""``python -m tests.engines.meetings_at_length N``: verdicts on N random sets of calls against all interleavings."""
+"""``python -m tests.engines.meetings_at_length N`` compares the verdicts on N random sets of calls with all
+interleavings."""
 
 from __future__ import annotations
 

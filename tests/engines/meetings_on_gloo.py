@@ -1,4 +1,5 @@
-"""``python -m tests.engines.meetings_on_gloo N [SEED]``: random sets of calls on real processes, with real all-to-alls.
+"""``python -m tests.engines.meetings_on_gloo N [SEED]`` runs random sets of calls on real processes, with real
+all-to-alls.
 
 A process per rank, a thread per engine, gloo beneath: a collective call is `all_to_all_single` on its group, a message
 a blocking send or receive, those of a batch in threads of their own. Sets that hold under strict must end, the others

@@ -1,5 +1,5 @@
-"""Collective calls, messages and engines: the verdict from a graph equals the verdict from all interleavings, explored
-state by state.
+"""For collective calls, messages and engines, the verdict from a graph equals the verdict from exploring all
+interleavings.
 
 Larger counts: ``python -m tests.engines.meetings_at_length 10000``; on real processes ``python -m
 tests.engines.meetings_on_gloo 200``.

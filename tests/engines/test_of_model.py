@@ -1,4 +1,4 @@
-"""Parts of a model's layers on a device: their sums are the costs on that device, and only experts meet."""
+"""The parts of a model's layers add up to the costs on the device, and only parts of experts communicate."""
 
 from __future__ import annotations
 

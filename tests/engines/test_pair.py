@@ -1,4 +1,4 @@
-"""Two chains on the engines of a rank: the time is the least of all orders, found by trying every tick."""
+"""The time of two chains on the engines of a rank is the least over all orders, found by trying every tick."""
 
 from __future__ import annotations
 

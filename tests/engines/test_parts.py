@@ -1,4 +1,5 @@
-"""Times from parts equal a slow simulation, part by part; and communication that does not overlap compute."""
+"""Times that follow from parts, and communication that does not overlap with compute, equal a slow simulation part
+by part."""
 
 from __future__ import annotations
 

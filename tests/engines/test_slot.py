@@ -1,4 +1,4 @@
-"""The picture of a slot: its parts run once, one at a time on each engine, and the drawn path has no gap."""
+"""In the picture of a slot each part runs once, one at a time on each engine, and the drawn path has no gap."""
 
 from __future__ import annotations
 

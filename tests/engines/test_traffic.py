@@ -1,4 +1,4 @@
-"""Makespans as communication grows: each point is the makespan with parts scaled by hand."""
+"""As communication grows, each point of the plot is the makespan with parts that are scaled by hand."""
 
 from __future__ import annotations
 

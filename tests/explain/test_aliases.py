@@ -1,4 +1,4 @@
-"""Other names of a schedule, an option or a unit are understood, or the answer shows what to type instead."""
+"""Alternative names of schedules, options and units are understood, or the answer suggests what to type instead."""
 
 from __future__ import annotations
 

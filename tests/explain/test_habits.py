@@ -1,4 +1,4 @@
-"""The commonest habits from other languages are mistakes with a remedy; all others are mistakes at their place.
+"""The most common habits from other languages are reported with a remedy, and all others at their position.
 
 A case replaces one line of a right file.
 """

@@ -1,4 +1,4 @@
-"""Without hints every mistake is refused at the first wrong place with the same status, and nothing crashes."""
+"""Without hints every mistake is refused at the first wrong place, with the same exit status, and nothing crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A CSV with a different layout is one finding, with a remedy; other slips are reported at their places."""
+"""A CSV with a different layout gets one finding with a remedy; other mistakes are reported at their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remedy, followed to the letter, leads to a file that holds or to its next mistake."""
+"""A remedy that is followed to the letter leads to a correct file or to the next mistake in it."""
 
 from __future__ import annotations
 

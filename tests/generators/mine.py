@@ -1,4 +1,4 @@
-"""1F1B with a slip: the loop of the last backwards ends too early."""
+"""1F1B with a mistake: the loop of the last backwards ends too early."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Generators of other projects, called as their own runtimes call them, as sources of recorded orders.
+"""Calls generators of other projects as their own runtimes call them, to record their orders.
 
     pipesched verify python:tests/generators/others.py:zero_bubble --framework-path REPOSITORY --p 4 --m 8 -D name=zbv
     pipesched verify python:tests/generators/others.py:primus --framework-path REPOSITORY --p 4 --m 8 -D name=v-half

@@ -1,4 +1,4 @@
-"""DeepSpeed schedules with one mistake each: `deepspeed:pipe_schedules.py:NAME` executes them."""
+"""DeepSpeed schedules with one mistake each; `deepspeed:pipe_schedules.py:NAME` executes them."""
 
 from deepspeed.runtime.pipe import schedule as ds
 from deepspeed.runtime.pipe.engine import PipelineEngine

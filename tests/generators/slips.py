@@ -1,4 +1,4 @@
-"""Generators with one mistake each, and a few correct ones: `python:slips.py:NAME` executes them."""
+"""Generators with one mistake each, and a few correct ones; `python:slips.py:NAME` executes them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Run in a Python with torch: every schedule class at a grid of sizes, in one process. Prints each order as JSON, and
-the errors of three impossible ones.
+"""Runs every schedule class at a grid of sizes in one process, in a Python with torch, and prints the orders and
+three errors as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schedules side by side: one command reproduces each table of the literature exactly.
+"""`pipesched compare` reproduces each table of the literature exactly, with one command.
 
 The closed forms are written out here: (p-1)/m, (p-1)/(v m) for idle / work, and (p-1)/(m+p-1) for idle / makespan.
 """

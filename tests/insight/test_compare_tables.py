@@ -1,4 +1,4 @@
-"""CSV, Markdown and LaTeX of a comparison have the figures of its JSON and the cells of its text."""
+"""The CSV, Markdown and LaTeX of a comparison have the numbers of its JSON and the cells of its text."""
 
 from __future__ import annotations
 

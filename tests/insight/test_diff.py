@@ -1,5 +1,5 @@
-"""Differences between two orders: the fewest moves, checked by applying them, and against all
-subsets of small orders.
+"""`diff` finds the fewest moves between two orders; they are applied, and for small orders compared with all
+subsets.
 """
 
 from __future__ import annotations

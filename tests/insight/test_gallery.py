@@ -1,4 +1,4 @@
-"""The gallery of `schedules/`: each schedule has a current picture, its source, and the claims of its file.
+"""In the gallery of `schedules/` each schedule has an up-to-date picture, its source, and the claims in its file.
 
 ``python -m tests.insight.test_gallery`` writes what is missing or outdated: pictures, the plot, sections, links and all
 output of the page's commands. A section that it begins may be given more words; they stay.

@@ -1,4 +1,4 @@
-"""The makespan of an order whose times vary: each draw is a run of its own, and the slack of a message is exact."""
+"""When times vary, each draw of the makespan equals a run of its own, and the slack of a message is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A published order is recognized, and no order is taken for another one.
+"""Every published order is recognized, and no order is mistaken for another.
 
 The oracle compares lists of operations.
 """

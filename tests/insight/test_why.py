@@ -1,4 +1,4 @@
-"""The parts of idle time add up to it exactly, and the critical path to the makespan.
+"""The causes of idle time add up exactly to the idle time, and the critical path to the makespan.
 
 The oracle is the simulation of `tests.oracles.simulate`: dicts of fractions, in which every gap is walked back by hand.
 """

@@ -1,4 +1,4 @@
-"""`pipesched why` for its user: the cost of a microbatch, the end of each gap, and the critical path."""
+"""The output of `pipesched why`: the cost of one more microbatch, the end of each gap, and the critical path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The incident desk on generated incidents: the share in which its first rank is the rank that failed.
+"""Measures on generated incidents how often the first rank that the incident desk names is the rank that failed.
 
 python -m tests.interop.incidents_at_length 200        the count, and optionally the first seed
 """

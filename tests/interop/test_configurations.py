@@ -1,4 +1,4 @@
-"""`pipesched check`: configurations that trainers run pass, and configurations that they refuse fail, at the line of
+"""Configurations that trainers run pass `pipesched check`, and configurations that they refuse fail at the line of
 the fault."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A PipeSchedule of DeepSpeed is the order that its stages run, and its buffers hold the values that the engine needs.
+"""A PipeSchedule of DeepSpeed is read as the order that its stages run, and its buffers contain the values that the
+engine needs.
 
 The oracle is the installed DeepSpeed, or `generators/stand_in` without it. `oracles/deepspeed_engine.py` predicts its
 engine.

@@ -1,4 +1,4 @@
-"""The incident desk: from the records of a stopped job it finds the rank that failed first, without guesses.
+"""From the records of a stopped job the incident desk finds the rank that failed first, without guessing.
 
 The oracle is a simulator of jobs (``oracles/incidents.py``) that knows which rank it made fail, and does not use the
 desk.

@@ -1,4 +1,4 @@
-"""Schedule classes of torch are judged correctly: correct by default, wrong with deferred receives.
+"""torch's schedule classes are judged correctly: they pass by default, and fail with deferred receives.
 
 The oracles: `swapped` pairs the sends and receives of torch's own actions by position, `stands` lets every rank run
 down its list with rendezvous. With ``--depth 3`` the environments of PIPESCHED_TORCHES, as paths with colons between

@@ -1,4 +1,4 @@
-"""Orders from generators of other projects: each verdict agrees with counting the words of the order.
+"""For orders from generators of other projects, each verdict agrees with a count of the words in the order.
 
 `data/others.json` has them as `generators/others.py` recorded them from the commits that it names.
 """

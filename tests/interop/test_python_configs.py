@@ -1,4 +1,4 @@
-"""A configuration in Python is read as Python would run it, or its values are unknown.
+"""A configuration in Python is read as Python would run it, or its values are reported as unknown.
 
 The oracle is the interpreter: random files of functions that make configurations, copy and change each other's, run
 with classes of plain attributes instead of the trainer's.

@@ -1,4 +1,5 @@
-"""A recorded run against its plan: each injected deviation is found at its place, and nothing else.
+"""When a recorded run is compared with its plan, each injected deviation is found at its place, and nothing else is
+reported.
 
 The oracle is the player (``makers/recorded_runs.py``), which knows what it changed and which rank waits for which, and
 uses no code of the product; torch's own analyser reads its dumps too.

@@ -1,4 +1,5 @@
-"""`check` of a script: read as bash runs it, or reported as unread; no default is assumed for an unread option."""
+"""`check` reads a script as bash would run it or reports it as unread, and never assumes a default for an unread
+option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emitted files for torch: torch loads them, lowers them as we do, and would train like the undivided model.
+"""torch loads the emitted files, lowers them as pipesched does, and would train with them like the undivided model.
 
 The oracle is torch 2.13 if it is installed; for its rules up to 2.15, our own checks and a runtime on symbols
 (``torch_runtime.py``) that knows nothing of pipesched.

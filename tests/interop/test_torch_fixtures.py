@@ -1,4 +1,4 @@
-"""Torch CSV files with one slip each: every slip is reported at its place; files without one have no finding.
+"""In torch CSV files every planted mistake is reported at its place, and correct files have no finding.
 
 ``torch_fixtures/make.py`` makes the files with torch alone, ``torch_fixtures/expect.toml`` lists the faults of each and
 how torch reads it.

@@ -1,4 +1,4 @@
-"""A file is accepted exactly if torch's runtime trains with it like the undivided model.
+"""A file is accepted if and only if torch's runtime trains with it like the undivided model.
 
 Right programs of torch are changed at random, a cell or two at a time, and judged twice: by `verify`, and by running
 them on symbols (``torch_runtime.py``), which shares no code with it.

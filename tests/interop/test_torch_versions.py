@@ -1,4 +1,4 @@
-"""Versions of torch are a table: one row supports a version everywhere."""
+"""One row of a table adds support for a version of torch everywhere."""
 
 from __future__ import annotations
 

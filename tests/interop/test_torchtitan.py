@@ -1,4 +1,4 @@
-"""The page on torchtitan is true for this version: its files are complete, and its figures follow from these CSVs.
+"""The page on torchtitan is true for this version: its files are complete, and its numbers follow from these CSVs.
 
 The trainer itself runs by ``.ci/run --trainers``; its output is ``tests/data/torchtitan.json``.
 """

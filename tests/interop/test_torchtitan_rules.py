@@ -1,4 +1,4 @@
-"""torchtitan's settings against torch: exactly the refusals of torch's schedule constructors are errors."""
+"""Settings of torchtitan are errors exactly if torch's schedule constructors refuse them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module emitted for DeepSpeed makes its engine, run on tokens, run the verified order.
+"""With a module that was emitted for DeepSpeed, its engine, run on tokens, executes the verified order.
 
 The engine is in `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
 """

@@ -1,4 +1,5 @@
-"""A trainer is recognized by its own marks; an error holds in every release and for every unknown value."""
+"""A trainer is recognized by its own options; an error is reported only if it occurs in every release and for every
+unknown value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pipesched fmt`: one canonical form for every file, in which nothing is lost."""
+"""`pipesched fmt` writes every file in one canonical form and loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A word is folded into the shortest nest of loops that expands to it."""
+"""A list of words is folded into the shortest nest of loops that expands to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file with a kernel is, at every number of microbatches, the order with the kernel repeated."""
+"""A file with a kernel describes, for every number of microbatches, the order in which the kernel is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A schedule printed as a .ps file is that schedule, operation for operation, in canonical form, and short."""
+"""A schedule that is printed as a .ps file has the same operations in the same order; the file is canonical and
+short."""
 
 from __future__ import annotations
 

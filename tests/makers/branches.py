@@ -1,4 +1,4 @@
-"""Random models whose stages read any stages before them, orders for them, and both as a .ps file."""
+"""Random models whose stages read any earlier stages, with orders for them, and both as a .ps file."""
 
 from __future__ import annotations
 

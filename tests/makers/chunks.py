@@ -1,4 +1,4 @@
-"""Error tests written inside the source that they test.
+"""Reads error tests that are written inside the source that they test.
 
 A file is cut into chunks by lines that begin with `---`, which may carry sizes (``--- p=4 m=8``): with sizes a chunk is
 evaluated, without them it is only parsed. A line that must be found wrong ends in

@@ -1,4 +1,4 @@
-"""A program, one line per rank, and its known properties.
+"""A program with one line per rank, and its known properties.
 
 The notation of one rank's list is torch's, with the peer after a message's arrow and a batch in brackets:
 

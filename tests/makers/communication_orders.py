@@ -1,4 +1,4 @@
-"""The sends and receives of published runtimes, rank by rank, in the notation of `communication_notation.py`.
+"""The sends and receives of published runtimes for each rank, in the notation of `communication_notation.py`.
 
 p ranks, m microbatches, stage r on rank r. Everything in brackets is one batch.
 """

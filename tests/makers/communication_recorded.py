@@ -1,4 +1,4 @@
-"""Orders recorded from published code, in the notation of `communication_notation.py`.
+"""Orders that were recorded from published code, in the notation of `communication_notation.py`.
 
 DEFERRED: torch 2.13's lowering with `defer_pp_recv=True`, 2 ranks; without local operations.
 DUALPIPE: DualPipe's `step()`, by (p, m); each call of batch_isend_irecv is one batch.

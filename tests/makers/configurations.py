@@ -1,4 +1,4 @@
-"""Configurations of trainers, right and wrong, with the expected findings; values are from the projects' examples.
+"""Right and wrong configurations of trainers, with the expected findings; the values are from the projects' examples.
 
     Row(name, ending, text, said, last, options)     said: (code, line) of every finding; last: of the last line
 

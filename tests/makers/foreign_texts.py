@@ -1,4 +1,4 @@
-"""Inputs of every kind in which one text at a time is replaced by a hostile one.
+"""Inputs of every kind in which one string at a time is replaced by a hostile string.
 
 Each kind has a valid example; its texts are found mechanically: the values and keys of a tree of JSON, TOML, YAML or a
 pickle, the strings, names and comments of a .ps file, the cells of a CSV, the words of an order, of a shell script and

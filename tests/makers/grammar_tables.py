@@ -1,5 +1,4 @@
-"""The tables of a grammar, as lark makes them, in a form that depends on neither the release of lark nor the order of a
-set.
+"""The tables that lark makes for a grammar, independent of the release of lark and of the order of sets.
 
 States are numbered as a walk from the start meets them, symbols in the order of their names; rules are sorted.
 """

@@ -1,4 +1,4 @@
-"""Hostile files for every reader except the readers of schedules: records, traces, answers, costs, models, settings.
+"""Hostile files for every reader that does not read schedules: records, traces, answers, costs, models, settings.
 
 Each is made when it is asked for; ``{folder}`` in an argument is the folder of the files of a case.
 """

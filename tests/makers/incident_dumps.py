@@ -1,4 +1,4 @@
-"""The dumps of torch's flight recorder that the ranks of a simulated job write."""
+"""The dumps of torch's flight recorder that the ranks of a simulated job would write."""
 
 from __future__ import annotations
 

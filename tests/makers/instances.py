@@ -1,4 +1,5 @@
-"""Instances of `oracles/brute.py` and `oracles/walk.py` for the optimizer, and schedules for them."""
+"""Instances for the optimizer and for the searches in `oracles/brute.py` and `oracles/walk.py`, and schedules for
+them."""
 
 from __future__ import annotations
 

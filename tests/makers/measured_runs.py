@@ -1,4 +1,4 @@
-"""Measured runs with known times: played by hand, and one that torch's profiler wrote.
+"""Measured runs with known times: simulated ones, and one that torch's profiler wrote.
 
 `played` runs a schedule on `simulate.run` and writes what a runtime would have recorded: an operation begins when the
 rank is free, waits for its input, works, ends.

@@ -1,4 +1,4 @@
-"""Slips in a program: one at one place of one list.
+"""Plants a mistake at one place in one list of a program.
 
 Each takes the lists of a program, one list of records per rank, and changes them in place; it returns whether it found
 something to change. The result may still be right: two independent neighbours may swap. Slips at both

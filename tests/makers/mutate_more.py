@@ -1,4 +1,4 @@
-"""Slips at both ends of a message, in several lists, or in the form of a program."""
+"""Plants mistakes at both ends of a message, in several lists, or in the form of a program."""
 
 from __future__ import annotations
 

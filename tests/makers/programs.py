@@ -1,4 +1,4 @@
-"""A program from small records, one list for each rank."""
+"""Builds a program from small records, one list for each rank."""
 
 from __future__ import annotations
 

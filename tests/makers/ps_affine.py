@@ -1,4 +1,4 @@
-"""Random files whose loops and conditions are affine in p, m and the rank, for the prover.
+"""Random files for the prover, whose loops and conditions are affine in p, m and the rank.
 
 Several placements (linear, reversed, loop, V, two routes), lets and functions, `min`, `max`, `abs`, quotients and rests
 by numbers, loops in each other, choices by parity and by rank, `drain`, overlaps, microbatches by name. An order may

@@ -1,4 +1,4 @@
-"""Random programs in which only O and L name their microbatches, and their orders.
+"""Random programs in which only O and L name their microbatches, and the orders of these programs.
 
 A program is the record of a run: at each step some rank writes a word for an operation that can run next on it, a
 letter with its chunk, a bare W, `drain W`, or an overlap. So every order of a rank comes up, and nothing waits in a

@@ -1,4 +1,4 @@
-"""Schedules as .ps text and back: helpers of the tests of the printer."""
+"""Converts schedules to .ps text and back, for the tests of the printer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random files of complete orders with claims, right and wrong, for the prover.
+"""Random files for the prover, of complete orders with right and wrong claims.
 
 A warm-up of some length, a steady part, and a cool-down; each part in one of several forms; W at once, in the cool-down
 or drained; ranks in order, in reverse or by parity of the rank. Claims are those of 1F1B and of GPipe with the warm-up

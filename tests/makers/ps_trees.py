@@ -1,4 +1,4 @@
-"""Random files of the language: trees, and texts of them.
+"""Random syntax trees of the language, and texts for them.
 
 The printer of trees here is written from the reference (grammars/README.md), not from the grammar: it puts the brackets
 that the table of precedence asks for and no others, so that reading the words back proves the precedence too.

@@ -1,4 +1,4 @@
-"""Small random programs with mixed verdicts.
+"""Small random programs, some of which pass and some of which fail.
 
 Each begins as a safe one: messages, exchanges, shifts and SYNCs happen at one global instant after another, with the
 computes that make and use them around, and every rank lists its part in that order. Then harm is done: entries change

@@ -1,4 +1,4 @@
-"""Runs of instruction lists by an independent player, and the records that each recorder would write of them.
+"""Runs instruction lists in an independent player, and writes the records that each recorder would write.
 
 Every rank executes its list step by step: it posts a message, or a batch of them, and continues when all of them are
 complete; the i-th send of a channel meets the i-th receive. A rank may stop forever before some instruction.

@@ -1,4 +1,4 @@
-"""Random bash scripts that start a training, with the usual ways to set values and pass options."""
+"""Random bash scripts that start a training run, with the usual ways of setting values and passing options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schedules: right ones, their costs, and broken ones.
+"""Random schedules that are correct, with costs, and random schedules that are broken.
 
 A right one is a run that was written down: at each step some operation whose inputs are there goes next, at times two
 of a rank at once. So any placement is possible, and every order on every rank, and nothing can wait in a cycle.

@@ -1,4 +1,5 @@
-"""Pickles as torch's C++ writes the flight recorder's dumps: each text once, then by reference; no other references."""
+"""Pickles in the form in which torch's C++ writes the flight recorder's dumps, with references only to repeated
+strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``emit --mend`` corrects an order that only has instructions in wrong places, and changes nothing else.
+"""``emit --mend`` repairs an order in which only the places of instructions are wrong, and changes nothing else.
 
 A right program of each family gets slips that move instructions: within a list, or both ends of a message. Judges that
 know nothing of the repair decide on the result: a slow rendezvous, and an interpreter on symbols that compares

@@ -1,4 +1,4 @@
-"""Lower bounds are below every schedule, and no cap below the least cap has a schedule."""
+"""No schedule is shorter than its lower bound, and no schedule exists below the least cap."""
 
 from __future__ import annotations
 

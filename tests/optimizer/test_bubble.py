@@ -1,4 +1,4 @@
-"""A number is the same in every output: the bubble, percentages, and the decimals next to exact JSON numbers."""
+"""A number is the same in every output: bubbles, percentages, and the decimals next to exact JSON numbers."""
 
 from __future__ import annotations
 

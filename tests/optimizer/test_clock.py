@@ -1,5 +1,5 @@
-"""The clock of a search counts steps: events come in one order and end at one time, however processes are delayed, and
-bounds are counted.
+"""A search is timed in steps: events come in one order and end at one time, however processes are delayed, and
+bounds are counted too.
 """
 
 from __future__ import annotations

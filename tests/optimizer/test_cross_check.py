@@ -1,4 +1,4 @@
-"""All computations of the least makespan or span agree.
+"""All methods of computing the least makespan or span agree.
 
     trying everything   up to 18 operations: `brute`, which knows nothing of microbatch order, clauses or bounds
     engines             Z3, CaDiCaL: sat at the optimum, unsat a tick below

@@ -1,4 +1,4 @@
-"""Engines agree with trying everything (`walk.py`) on small instances."""
+"""All engines agree with an exhaustive search (`walk.py`) on small instances."""
 
 from __future__ import annotations
 

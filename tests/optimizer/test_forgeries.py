@@ -1,4 +1,4 @@
-"""No forged answer is called proved, and no accepted answer has a false field.
+"""No forged answer is accepted as proved, and no accepted answer has a false field.
 
     honest answer ──> forged ──> pipesched verify ──> proved, holds, or refused
           tiny           │                               │

@@ -1,4 +1,4 @@
-"""Frozen stages run no W, and before the first trained one no backward: optima by trying everything."""
+"""Frozen stages run no W, and before the first trained stage no backward; optima equal an exhaustive search."""
 
 from __future__ import annotations
 

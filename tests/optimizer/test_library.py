@@ -1,4 +1,4 @@
-"""The manifest of the library names, for each placement, every schedule whose order can be an answer of `optimize`.
+"""The library's manifest names, for each placement, every schedule whose order can be an answer of `optimize`.
 
 After a schedule came, went or changed its placement: ``python -m tests.optimizer.test_library`` writes the manifest
 anew.

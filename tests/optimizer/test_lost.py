@@ -1,5 +1,5 @@
-"""`optimize --lost R`: the order of the remaining ranks, compared with placements and optima that share no code with
-it.
+"""`optimize --lost R` orders the remaining ranks; placements and optima are compared with code that shares nothing
+with it.
 
 python -m tests.optimizer.test_lost      each rank of 3 and 4 pipelines lost in turn: proofs, ReCycle's file, gloo
 """

@@ -1,4 +1,5 @@
-"""Windows of an order, reordered by CP-SAT: valid, never longer, the same for a seed; the whole is optimal."""
+"""Windows of an order that CP-SAT reorders are valid, never longer, and the same for a seed; a window over the whole
+order is optimal."""
 
 from __future__ import annotations
 

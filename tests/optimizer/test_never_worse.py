@@ -1,4 +1,4 @@
-"""No answer of `optimize` is above a schedule of the library that is within the cap, at any limit.
+"""No answer of `optimize` is longer than a library schedule within the cap, at any time limit.
 
 python -m tests.optimizer.test_never_worse --cases 300 --limit 2     more instances, each with this limit in seconds
 

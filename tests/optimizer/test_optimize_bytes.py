@@ -1,4 +1,5 @@
-"""A cap in bytes: the rest for activations is computed by hand, and answers are within the cap to the byte."""
+"""With a cap in bytes, the part that remains for activations is computed by hand, and answers are within the cap to
+the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`optimize` with mistakes, edge cases and interrupts: a code, a status, and never a wrong `proved`.
+"""`optimize` reports mistakes, edge cases and interrupts with a code and an exit status, and never a wrong `proved`.
 
 Every answer, with --json, is one object of a published schema.
 """

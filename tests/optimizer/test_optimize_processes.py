@@ -1,4 +1,4 @@
-"""`optimize` as a process can be interrupted, and its output closed, at any time."""
+"""A process that runs `optimize` can be interrupted, and its output closed, at any time."""
 
 from __future__ import annotations
 

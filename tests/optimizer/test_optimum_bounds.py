@@ -1,4 +1,4 @@
-"""No bound that the checker of optima derives exceeds the best of all schedules, for makespan and span."""
+"""No bound that the checker of optima derives exceeds the makespan or span of the best schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a schedule's own operations: never longer than the given order, and no bound above the best of all
+"""The order of a schedule's own operations is never longer than the given order, and no bound exceeds the best of all
 orders.
 
 random schedules with offloads, R, slices, skips, frozen stages, no backward, or costs by microbatch

@@ -1,4 +1,5 @@
-"""The best split of layers is the best of all splits, each tried with all of its orders; no forged split is proved.
+"""The best split of layers is the best of all splits, each tried with all orders; no forged split is accepted as
+proved.
 
     random layers, embedding, head, caps ──> `optimize --partition` ──> its value, its bound, its verdict
               │                                                              │

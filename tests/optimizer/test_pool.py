@@ -1,4 +1,4 @@
-"""Questions to other processes: every one is answered, and no process is left."""
+"""Every question to a worker process is answered, and no process is left behind."""
 
 from __future__ import annotations
 

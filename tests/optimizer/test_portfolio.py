@@ -1,4 +1,4 @@
-"""Heuristics find schedules at every cap with a schedule, not worse than published schedules."""
+"""Heuristics find a schedule at every cap that allows one, at least as good as the published schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' checker of refutations accepts valid refutations only."""
+"""The checker of refutations in these tests accepts only valid refutations."""
 
 from __future__ import annotations
 

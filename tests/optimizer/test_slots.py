@@ -1,4 +1,5 @@
-"""The best order with pairs F+B or R is the best of all orders, tried slot by slot; no forged answer is proved.
+"""The best order with F+B pairs or R is the best of all orders, tried slot by slot; no forged answer is accepted as
+proved.
 
 random costs, caps, one or two routes ──> `optimize --overlap --recompute` ──> its makespan, its bound, its verdict
           │                                                                        │

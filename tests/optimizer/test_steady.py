@@ -1,4 +1,4 @@
-"""With --jitter an answer has the same makespan as without it, and its p95 by `verify --jitter` is not larger."""
+"""With --jitter an answer has the same makespan as without, and `verify --jitter` reports no larger p95 for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements on an optimum match their basis in every output: proved, on an engine's word, or best found."""
+"""Every output states correctly whether an optimum is proved, relies on an engine, or is the best found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages that read other stages than the previous one, simulated by hand: names, sets and repeated sweeps.
+"""Simulates stages that do not read the previous stage by hand, with names, sets and repeated sweeps.
 
 A step is named by its letter, its stage and its microbatch. What it waits for:
 

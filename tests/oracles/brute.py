@@ -1,4 +1,4 @@
-"""The best schedule of a tiny instance, by trying all of them.
+"""Finds the best schedule of a tiny instance by trying all schedules.
 
 Every schedule is written down operation by operation: one whose inputs are there goes next on its rank, as soon as it
 can. Among states with the same finished operations, only those that no other is ahead of are kept. For the span a late

@@ -1,4 +1,5 @@
-"""The largest ratio of a cycle: by Bellman and Ford, raised by each cycle that is found too long for it."""
+"""Finds the largest ratio of a cycle with Bellman-Ford: it is raised by each cycle that is found to be too long for
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's pipeline engine on tokens: it runs an emitted module, with its buffers and its blocking sends.
+"""Runs an emitted module in DeepSpeed's pipeline engine on tokens, with its buffers and blocking sends.
 
 Tensors are the numbers of microbatches, and lie where the engine keeps them: inputs, labels and outputs in numbered
 buffers, one loss, one received gradient that the next one overwrites. A send waits for its receive.

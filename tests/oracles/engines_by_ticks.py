@@ -1,4 +1,4 @@
-"""A rank's engines, tick by tick, and orders of slots by sweeping: the times of parts on engines, found by simulation.
+"""Simulates a rank's engines tick by tick, and orders of slots in sweeps, to find the times of parts on engines.
 
 Shares no code with pipesched: parts are triples (name, time, engine), slots are lists of (letter, stage, microbatch).
 """

@@ -1,4 +1,4 @@
-"""Every interleaving of a small program, state by state.
+"""Explores every interleaving of a small program, state by state.
 
     state --one step of one rank, or one completion--> state --> ... --> a state without steps
 

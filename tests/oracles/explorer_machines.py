@@ -1,4 +1,4 @@
-"""The communication models as machines: the steps that a state allows.
+"""The communication models as state machines: the steps that are possible in a state.
 
     strict       rendezvous: a message goes over when both of its ranks stand at a line that it is in
     buffered(k)  a SEND waits only while k messages of its channel are on the way

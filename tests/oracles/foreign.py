@@ -1,4 +1,4 @@
-"""Independent checkers of refutations, if installed.
+"""Runs independent checkers of refutations, if they are installed.
 
 cake_lpr      github.com/tanyongkiam/cake_lpr, `make`; it is verified, down to its machine code
 lrat-check    github.com/marijnheule/drat-trim, `make`

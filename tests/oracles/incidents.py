@@ -1,4 +1,4 @@
-"""A simulator of jobs that fail, and the calls of each rank until the failure.
+"""Simulates jobs that fail, and the calls of each rank until the failure.
 
 A job has p pipeline ranks, d copies of the pipeline and t tensor ranks. Every rank has a program of calls, step after
 step: sums over its tensor group within each compute, messages to its neighbours (1F1B or all forwards first), at the

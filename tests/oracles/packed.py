@@ -1,4 +1,4 @@
-"""Programs whose microbatches differ, simulated by hand: names, fractions and repeated sweeps.
+"""Simulates programs whose microbatches differ by hand, with names, fractions and repeated sweeps.
 
 All that costs is looked up by its key, its stage and its microbatch. A step is named by its letter, its stage and its
 microbatch; slices of one sequence also wait for each other, on all ranks:

@@ -1,4 +1,4 @@
-"""Claims of a file, with the names as the language reference defines them."""
+"""Evaluates the claims in a file, with names as the language reference defines them."""
 
 from __future__ import annotations
 

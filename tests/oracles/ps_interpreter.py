@@ -1,5 +1,5 @@
-"""An interpreter of .ps files, written only from the language reference (grammars/README.md): lists, sets, fractions,
-searches.
+"""An interpreter of .ps files, written only from the language reference (grammars/README.md), with lists, sets,
+fractions and searches.
 
     tree (`ps_reader`) ──> sizes, who is where, who reads whom, costs ──> the words of every rank ──> slots
 

@@ -1,4 +1,4 @@
-"""A .ps text as a tree of tuples: a recursive-descent reader, written only from the language reference
+"""A recursive-descent reader that turns .ps text into a tree of tuples, written only from the language reference
 (grammars/README.md).
 
 file        ("file", name, parameters, items)          parameter   (name, size or None, default or None)

@@ -1,4 +1,4 @@
-"""A stream, checked by its contract (emit/README.md) against the slots of a file."""
+"""Checks a stream by its contract (emit/README.md) against the slots of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Times of a program with queues: posts enter queues, a message is served when it heads both, and then leaves them.
+"""Computes the times of a program with queues: a message is served when it is first in both of its queues, and then
+leaves them.
 
     strict        a rank has one list and stands at a line of it; a message lasts C from when both ranks stand at it
     buffered(k)   a send that has room leaves its rank at once and is there C later; k messages may be unreceived

@@ -1,4 +1,4 @@
-"""The published orders by the rules in their sources: index by index, one rank at a time.
+"""The published orders, computed by index from the rules in their sources, one rank at a time.
 
 Each function gives rank r's order as words, ``F0.3`` or ``F3.6+B2.1``. Sources: GPipe, arXiv:1811.06965;
 1F1B and interleaved 1F1B, arXiv:2104.04473 and the table of virtual microbatches of its implementation; ZB-H1 and

@@ -1,4 +1,4 @@
-"""A minimal checker of refutations: every clause of a proof follows by unit propagation.
+"""A minimal checker of refutations, in which every clause follows by unit propagation.
 
 A clause follows (it is RUP, "reverse unit propagation") if assigning false to all its literals propagates to a clause
 with no literal left. A proof is a list of such clauses, and of clauses no longer needed. It ends in the empty clause,

@@ -1,4 +1,4 @@
-"""A schedule or a program, simulated by hand: dicts, fractions and repeated sweeps.
+"""Simulates a schedule or a program with dicts, fractions and repeated sweeps.
 
     run          a schedule in time: a slot starts when the slot before it is over and its inputs have come
     longest      the longest chain of operations that need each other: no order of ranks, no waiting for a turn

@@ -1,4 +1,4 @@
-"""A program run on symbols: a tensor is a term, a gradient is a multiset of terms.
+"""Runs a program on symbols: a tensor is a term, and a gradient is a multiset of terms.
 
     F(s, i)        y = f_s(x)                          x of stage 0 is the i-th input
     I(s, i)        dx = i_s(x, dy)                     dy of the last stage is the loss of y and the i-th target

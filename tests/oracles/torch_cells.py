@@ -1,4 +1,4 @@
-"""The actions that torch 2.13 reads in a CSV: each cell from its beginning, ignoring the text after an action.
+"""The actions that torch 2.13 reads in a CSV: it parses the beginning of each cell and ignores text after an action.
 
 Source: torch 2.13.0, torch/distributed/pipelining/schedules.py, `_Action.from_str`, `_ComputationType.from_str` and
 `_load_csv`. Stated here without a pattern, so that no two engines of `re` can disagree about it.

@@ -1,4 +1,4 @@
-"""The rules of Chrome's trace events, as importers read them. Knows nothing of schedules.
+"""The rules for Chrome's trace events as importers read them, without knowledge of schedules.
 
     every event   ph, pid, tid, name, and but for metadata a finite time from 0 up, in microseconds
     M             names and sort indices of processes and threads, each once, before anybody asks

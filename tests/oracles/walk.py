@@ -1,4 +1,4 @@
-"""The least makespan of a tiny instance, by trying every possible action of a rank at every tick.
+"""Finds the least makespan of a tiny instance by trying every possible action of a rank at every tick.
 
 Tick by tick: every task whose inputs are there may begin on a rank that is free, or wait. It knows nothing of
 microbatch order, of windows or of counters; memory is the sum of what the rank's tasks have taken and freed so far.

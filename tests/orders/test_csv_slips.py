@@ -1,4 +1,5 @@
-"""A CSV with verdict `ok` is loaded by torch and runs as read here: torch's files with a slip in a row.
+"""A CSV with the verdict `ok` is loaded by torch and runs as pipesched reads it; the files are torch's, with a mistake
+in a row.
 
 By hand, 10,000 slips:  python -m tests.orders.test_csv_slips --cases 10000
 """

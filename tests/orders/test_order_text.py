@@ -1,4 +1,4 @@
-"""Orders as text: written orders read back, column for column; bad words are refused at their place."""
+"""An order that is written as text is read back column for column, and invalid words are refused at their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reading torch's CSV. The oracles are torch itself, the csv module, and files that are written from their columns."""
+"""The reader of torch's CSV agrees with torch itself, with the csv module, and with the columns from which files are
+written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that differ only in their numbers: reading them together gives the same result as one by one, for any number of
+"""Words that differ only in their numbers are read together with the same result as one by one, for any number of
 shapes."""
 
 from __future__ import annotations

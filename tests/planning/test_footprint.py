@@ -1,4 +1,4 @@
-"""Bytes per rank agree with a walk over the program, one instruction at a time, with sizes from the papers."""
+"""The bytes of a rank agree with a walk over the program, one instruction at a time, with sizes from the papers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ``config.json`` of Hugging Face is a model: its parameters are the published count, to the last one.
+"""For a ``config.json`` of Hugging Face, the number of parameters equals the published number exactly.
 
 tests/data/hugging_face.json has the sizes of 36 models of 21 families with the counts that papers and model cards
 print; nothing of it was computed here.

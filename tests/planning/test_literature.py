@@ -1,4 +1,4 @@
-"""The table of the literature's quantities: every command prints what the formula gives."""
+"""For each quantity in the table of the literature, the command prints the value of the formula."""
 
 from __future__ import annotations
 

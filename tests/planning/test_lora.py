@@ -1,4 +1,5 @@
-"""LoRA: published numbers of trained parameters, torch's own count of FLOPs, and states of frozen parameters."""
+"""LoRA models have the published numbers of trained parameters, torch's own count of FLOPs, and no optimizer states
+for frozen parameters."""
 
 from __future__ import annotations
 

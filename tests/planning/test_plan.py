@@ -1,4 +1,5 @@
-"""A plan equals a trial of every choice: bounds hold, figures match derivations by hand, and the commands run."""
+"""A plan equals the result of trying every choice; its bounds are valid, its numbers match derivations by hand, and
+its commands run."""
 
 from __future__ import annotations
 

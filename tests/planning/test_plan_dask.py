@@ -1,4 +1,4 @@
-"""A Dask cluster does the work of a plan or a sweep, with the same result; skipped without `distributed`."""
+"""A Dask cluster gives the same result for a plan or a sweep; the test is skipped without `distributed`."""
 
 from __future__ import annotations
 

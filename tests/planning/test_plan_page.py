@@ -1,4 +1,5 @@
-"""The page of a plan in a real headless Chromium: a table that sorts, bytes against the cap, the drawn schedule."""
+"""The page of a plan in a real headless Chromium: the table can be sorted, bytes are compared with the cap, and the
+schedule is drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of a plan outside its table: legend, parameters, FLOP/s; the model by itself; sweeps; refusals by name."""
+"""The text of a plan outside its table: legend, parameters, FLOP/s, a model by itself, sweeps, and refusals by name."""
 
 from __future__ import annotations
 

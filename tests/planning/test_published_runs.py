@@ -1,4 +1,4 @@
-"""Predicted times and bytes against published runs, which validate the constants."""
+"""Predicted times and bytes are compared with published runs, which validate the constants."""
 
 from __future__ import annotations
 

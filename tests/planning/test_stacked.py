@@ -1,4 +1,4 @@
-"""The picture of bytes over time, read back: its heights are the bytes of the operations."""
+"""In the picture of bytes over time, the heights that are read back equal the bytes of the operations."""
 
 from __future__ import annotations
 

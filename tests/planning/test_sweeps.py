@@ -1,4 +1,5 @@
-"""A sweep of `verify` or `compare` by workers says what one process says, byte for byte, errors and order included."""
+"""A sweep of `verify` or `compare` by workers gives the same output as one process, byte for byte, with the same
+errors and order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Bytes that layers of torch keep, against what a plan counts for them: real modules on a CPU, which are independent of
-the plan.
+"""The bytes that real torch modules keep on a CPU, independent of the plan, agree with what a plan counts for them.
 
 A forward runs under hooks that see every tensor saved for its backward. Each storage counts once; storages of
 parameters and buffers do not count.

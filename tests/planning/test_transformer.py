@@ -1,4 +1,5 @@
-"""Parameters, activations and states equal the literature's tables, copied here from the papers."""
+"""Parameters, activations and model states equal the tables in the literature, which are copied here from the
+papers."""
 
 from __future__ import annotations
 

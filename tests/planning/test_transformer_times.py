@@ -1,4 +1,4 @@
-"""FLOPs, messages and costs of a model agree with the paper, with torch's count, and with a walk of a ring."""
+"""FLOPs, messages and costs of a model agree with the paper, with torch's count, and with a simulated ring."""
 
 from __future__ import annotations
 

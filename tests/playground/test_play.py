@@ -1,4 +1,4 @@
-"""The page of `play` in a real headless Chromium, from a local server: its times and memory equal the analysis."""
+"""On the page of `play`, in a real headless Chromium and from a local server, times and memory equal the analysis."""
 
 from __future__ import annotations
 

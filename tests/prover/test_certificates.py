@@ -1,4 +1,4 @@
-"""A certificate of `prove --json` is derived again by `verify`, and no other text is accepted.
+"""`verify` derives a certificate of `prove --json` again, and accepts no other text.
 
 `python -m tests.prover.test_certificates --cases 2000` damages certificates of the library's files, by random.
 """

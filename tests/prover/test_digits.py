@@ -1,5 +1,4 @@
-"""Numbers in base p have the values of their integers: sums, quotients and comparisons at points, compared with
-Python."""
+"""Numbers in base p have the same values as integers: sums, quotients and comparisons at points equal Python's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prove` and a trial of all small sizes agree on files that are not in the library.
+"""`prove` agrees with trying all small sizes on files that are not in the library.
 
 `tests/data/proved` has schedules of papers (DAPPLE, GPipe with recomputation, out-of-order backprop), and others: an
 order by the parity of rank and instant, pairs of microbatches, a wave, two routes, cool-downs that are split, a

@@ -1,4 +1,5 @@
-"""The command `pipesched prove`: theorems of the library, false claims with their smallest size, and open questions."""
+"""`pipesched prove` proves the theorems of the library, refutes false claims at their smallest size, and reports
+open questions."""
 
 from __future__ import annotations
 

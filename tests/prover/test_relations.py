@@ -1,4 +1,4 @@
-"""The relations of a file, written out at a size, give the order of its expansion, operation for operation.
+"""The relations for a file, enumerated at a size, give the same order as expanding the file, operation for operation.
 
 `python -m tests.prover.test_relations --cases 2700` is the long run on random files.
 """

@@ -1,4 +1,4 @@
-"""The certificates in `schedules/proofs`: each proves the text next to it and agrees with the table of theorems.
+"""Each certificate in `schedules/proofs` proves the schedule next to it and agrees with the table of theorems.
 
 `python -m tests.prover.test_theorems` writes them.
 """

@@ -1,4 +1,4 @@
-"""`verify --smallest` finds the smallest size that fails, as a trial of all smaller ones shows, and gives the reason if
+"""`verify --smallest` finds the smallest size that fails, as trying all smaller sizes shows, or gives the reason why
 it does not search."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SARIF and JUnit agree with the JSON of the same run: every finding, its place, its remedy, and the verdicts."""
+"""SARIF and JUnit output agrees with the JSON of the same run in every finding, place, remedy and verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reported cycle, read only from its labels and compared with a simulation.
+"""Reads a reported cycle from its labels alone and compares it with a simulation.
 
 Every rank of it really stops there, and waits for an instruction of the next rank at or after that rank's stop.
 """

@@ -1,4 +1,4 @@
-"""Readers of drawings: each returns the operations and messages that a picture shows.
+"""Readers of pictures: each one returns the operations and messages that a picture shows.
 
 What a picture draws twice, such as a time as a rectangle and as a tooltip, is the same there, or the reader fails.
 """

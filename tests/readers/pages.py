@@ -1,4 +1,4 @@
-"""Helpers for tests of the page: schedules to open, points to inspect, and text to read."""
+"""Helpers for the tests of the page: schedules to open, points to inspect, and text to read."""
 
 from __future__ import annotations
 

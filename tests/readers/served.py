@@ -1,4 +1,4 @@
-"""A folder, served to a browser from this machine."""
+"""Serves a folder to a browser on this machine."""
 
 from __future__ import annotations
 

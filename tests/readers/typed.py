@@ -1,4 +1,4 @@
-"""Run a command line in this process with an input; return its output as bytes and its exit status.
+"""Runs a command line in this process with the given input, and returns its output as bytes and its exit status.
 
 It saves the start of an interpreter and of torch. Limits, signals, closed pipes and a working `-m`, which need a
 process, are tried by `test_cli_streams.py`, `test_hostile.py` and `test_isolation.py`.

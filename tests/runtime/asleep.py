@@ -1,4 +1,4 @@
-"""A stage that sleeps: F, I and W take given seconds, and no CPU."""
+"""A stage that sleeps: F, I and W take the given number of seconds, but no CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step of a program with batches and communicators: its results, and its calls of torch."""
+"""Runs a step of a program with batches and communicators, and returns its results and its calls to torch."""
 
 from __future__ import annotations
 

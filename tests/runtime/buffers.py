@@ -1,4 +1,5 @@
-"""Buffers that a rank passes to the transport, observed at torch's own functions, not in the runtime's accounts."""
+"""Observes at torch's own functions which buffers a rank passes to the transport, without the runtime's own
+counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of the ranks in a case. Results are plain numbers; the tests compare them."""
+"""The actions that ranks perform in a test case; results are plain numbers, which the tests compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that do not fit their stream, and the runtime's errors."""
+"""Models that do not match their stream, and the errors that the runtime raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A set of gloo processes that serves many cases.
+"""A set of gloo processes that is reused for many cases.
 
 The processes are forked from a server that has imported torch, so they cost little; a case names a function, which
 every rank calls with its rank and the arguments. Groups are kept from case to case as long as the size stays. A case

@@ -1,4 +1,4 @@
-"""Megatron-core's pipeline code on real processes, one per rank, whose sends and receives meet in pipes.
+"""Runs Megatron-core's pipeline code on real processes, one per rank, whose sends and receives are connected by pipes.
 
     python -m tests.runtime.megatron_processes FOLDER [--configurations N]
 

@@ -1,4 +1,4 @@
-"""Small models in stages, and the undivided training that is the oracle for their gradients."""
+"""Small models in stages, and undivided training as the oracle for their gradients."""
 
 from __future__ import annotations
 

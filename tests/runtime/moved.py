@@ -1,4 +1,4 @@
-"""Programs with moved sends and receives: each rank is consistent by itself, but all together may not be.
+"""Programs with moved sends and receives: each rank is consistent by itself, but the ranks together may not be.
 
 A SEND stays behind the compute that makes its message, a RECV before the one that uses it, and each channel keeps its
 order, so that messages are those that their receivers expect. Only who waits for whom changes.

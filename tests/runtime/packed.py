@@ -1,5 +1,5 @@
-"""Sequences of different length, one per microbatch, and steps with them on a rank; the oracle is the undivided model.
-A stage mixes the tokens of a sequence, so its length matters.
+"""Sequences of different lengths, one per microbatch, and steps with them on a rank, with the undivided model as the
+oracle.
 """
 
 from __future__ import annotations

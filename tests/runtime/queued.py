@@ -1,4 +1,4 @@
-"""Processes, one per rank, whose messages go through queues, on gloo, where every message is a rendezvous.
+"""Runs one process per rank on gloo, where every message is a rendezvous, with messages that go through queues.
 
 A queue is a thread: it posts an element (one message, or what a batch has in the queue), waits until all of it is
 complete, and takes the next. The rank itself walks its list: it puts messages into queues, and waits where a compute

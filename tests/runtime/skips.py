@@ -1,4 +1,4 @@
-"""Models whose stages read other stages than the previous one, and a step of such a stage on a rank; the oracle is the
+"""Models whose stages do not all read the previous stage, and a step of such a stage on a rank; the oracle is the
 same model, undivided.
 """
 

@@ -1,4 +1,4 @@
-"""A stage whose slices attend to earlier ones of their sequence, like a transformer with a cache of keys.
+"""A stage in which slices attend to earlier slices of the same sequence, like a transformer with a key cache.
 
 A slice leaves to later ones a value without its graph. The gradients that later slices have for it come first,
 for backwards run against the sequence, and are added where it was made:

@@ -1,4 +1,4 @@
-"""Streams of schedules, made from the lowered program record by record: no code of the emitters is used."""
+"""Builds the streams of schedules record by record from the lowered program, without code of the emitters."""
 
 from __future__ import annotations
 

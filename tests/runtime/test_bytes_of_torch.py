@@ -1,4 +1,4 @@
-"""Predicted bytes are those that torch needs: a transformer's lists, run by the executor on a CPU."""
+"""The predicted bytes are those that torch needs when the executor runs a transformer's lists on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Costs fitted to a run of sleeping stages equal the given costs, and the next schedule takes the predicted time."""
+"""Costs that are fitted to a run of sleeping stages equal the sleeping times, and the next schedule takes the
+predicted time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ranks exchange data: it comes back unchanged, no text is executed, and all shown text is escaped and bounded."""
+"""Data exchanged between ranks comes back unchanged, is never executed as code, and is escaped and truncated when
+shown."""
 
 from __future__ import annotations
 

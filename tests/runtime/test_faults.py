@@ -1,4 +1,4 @@
-"""Fifty faults, each of which ends every rank with a code and the place, and leaves no process.
+"""Each of fifty faults ends every rank with a code and the place of the fault, and leaves no process behind.
 
 The faults are made in the ranks themselves (`breaking`) or are other streams; two supervisors run them side by
 side, and the tests then look at the ranks' reports.

@@ -1,4 +1,4 @@
-"""Bytes of layers outside the model follow from one measured rank: ``run --rank -o``, ``plan --kept``."""
+"""The bytes of custom layers follow from one measured rank, with ``run --rank -o`` and ``plan --kept``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run, calibrate, optimize, run: the order for the measured costs takes the predicted time."""
+"""After a run, a calibration and an optimization, the order for the measured costs takes the predicted time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A measured run is compared with its plan: a run without deviation looks like the plan, and deviations are named."""
+"""A measured run is compared with its plan: without deviations it equals the plan, and every deviation is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only ranks exchange data: a process without the secret is ignored, and delays no rank."""
+"""Only ranks exchange data: a process without the secret is ignored and does not delay any rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pipesched run``: its output, its files, its exit status, and no process left."""
+"""``pipesched run`` writes its output and files, returns the right exit status, and leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Real gloo processes recompute forwards at R: gradients of undivided training, the same random numbers, and the
-predicted live activations.
+"""When forwards are recomputed at R on real gloo processes, gradients equal undivided training, random numbers
+repeat, and live activations are as predicted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Batches and communicators run as written: one call per batch, one group per communicator, right gradients."""
+"""Batches and communicators run as written, with one call per batch, one group per communicator, and the right
+gradients."""
 
 from __future__ import annotations
 

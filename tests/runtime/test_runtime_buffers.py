@@ -1,4 +1,4 @@
-"""Message buffers of a rank, the order of its posts, and its report of a wait."""
+"""The message buffers of a rank, the order of its posts, and its report of a wait."""
 
 from __future__ import annotations
 

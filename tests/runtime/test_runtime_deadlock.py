@@ -1,4 +1,4 @@
-"""gloo with blocking sends and receives in list order agrees with the verifier's verdict under strict."""
+"""gloo with blocking sends and receives in list order agrees with the verdict of `verify` under strict."""
 
 from __future__ import annotations
 

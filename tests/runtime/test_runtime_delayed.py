@@ -1,4 +1,4 @@
-"""STEPs inside the order: every version of every weight is that of delayed training by its formula.
+"""With STEPs inside the order, every version of every weight equals delayed training by its formula.
 
 python -m tests.runtime.test_runtime_delayed      with SGD, momentum and AdamW, in 3 and 5 processes
 """

@@ -1,4 +1,5 @@
-"""Evaluation with the modules of the training: outputs in order, losses, keyword inputs; nothing else changes."""
+"""Evaluation with the trained modules returns ordered outputs and losses, accepts keyword inputs, and changes
+nothing else."""
 
 from __future__ import annotations
 

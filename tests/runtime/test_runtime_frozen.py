@@ -1,5 +1,5 @@
-"""Real gloo processes train around frozen stages like undivided training, with the predicted memory; a model with other
-frozen stages than the stream is refused.
+"""With frozen stages, real gloo processes train like undivided training, with the predicted memory; a model whose
+frozen stages differ from the stream is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real gloo processes leave the gradients of undivided training, and hold the predicted memory."""
+"""Real gloo processes compute the gradients of undivided training, with the predicted memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Real gloo processes copy activations to host memory at O, and back at L: gradients of undivided training, and each
-activation at its predicted place.
+"""When real gloo processes copy activations to host memory at O and back at L, gradients equal undivided training,
+and each activation is where it is predicted to be.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Real gloo processes train on microbatches of different length like the undivided model, and hold the predicted number
-of tokens.
+"""On microbatches of different lengths, real gloo processes train like the undivided model and hold the predicted
+number of tokens.
 """
 
 from __future__ import annotations

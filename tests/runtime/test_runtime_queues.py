@@ -1,4 +1,4 @@
-"""Real processes whose ranks have queues stop where the models predict, and receive the messages that the pairing
+"""Real processes with message queues stop where the models predict, and receive the messages that the pairing
 predicts.
 
 gloo is a rendezvous at every size, so a queue that waits for one message after the other is what a stream of NCCL

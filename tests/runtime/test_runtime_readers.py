@@ -1,4 +1,4 @@
-"""Real gloo processes train stages that read other stages than the previous one like the undivided model, with the
+"""With stages that do not read the previous stage, real gloo processes train like the undivided model, with the
 predicted memory.
 """
 

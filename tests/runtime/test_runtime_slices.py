@@ -1,5 +1,5 @@
-"""Real gloo processes train with sliced sequences: with stages whose slices attend to earlier ones, loss and gradients
-are those of whole sequences.
+"""With sliced sequences, real gloo processes get the loss and the gradients of whole sequences, even if slices
+attend to earlier slices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consecutive steps, the ways of sending, and refusals before and during a run."""
+"""The runtime runs consecutive steps, sends in each of its ways, and refuses errors before and during a run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Real gloo processes train shared weights like the one tensor of the undivided model if they are declared, and refuse
-to train them separately otherwise.
+"""Real gloo processes train declared shared weights like the one tensor of the undivided model, and refuse to train
+undeclared ones separately.
 """
 
 from __future__ import annotations

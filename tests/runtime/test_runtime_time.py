@@ -1,4 +1,5 @@
-"""The clock agrees with the timeline: stages that sleep take the predicted makespan, and the faster schedule is faster.
+"""Measured times agree with the timeline: sleeping stages take the predicted makespan, and the faster schedule is
+faster.
 
 Few tests of the runtime look at a clock. Stages sleep, so that the clock and not the CPU decides.
 On a busy machine a sleep lasts longer than it is told, so a step is compared with the machine's own pace: the same

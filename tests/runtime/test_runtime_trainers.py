@@ -1,4 +1,5 @@
-"""The table of what the runtime supports, in `pipesched/runtime/README.md`: each row is tested on real processes."""
+"""Each row of the table in `pipesched/runtime/README.md`, which lists what the runtime supports, is tested on real
+processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that are not a stack of equal blocks: trained correctly, or refused with a reason."""
+"""Models that are not a stack of equal blocks are trained correctly, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults found from the last reports of ranks and their silence: stalls, lost ranks, other streams."""
+"""Faults that follow from the last reports of ranks and from their silence: stalls, lost ranks, different streams."""
 
 from __future__ import annotations
 

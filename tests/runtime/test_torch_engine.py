@@ -1,4 +1,4 @@
-"""Our orders in torch's own engine, on real gloo processes, train like the undivided model.
+"""torch's own engine trains with pipesched's orders on real gloo processes like the undivided model.
 
 The undivided model shares no code with an order or an engine: microbatches one after the other through all stages.
 """

@@ -1,6 +1,4 @@
-"""Models whose stages share weights, and steps of one on a rank; the oracle is the same model, undivided, with one
-tensor.
-"""
+"""Models whose stages share weights, and steps of one on a rank; the oracle is the undivided model with one tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that trains sleeping stages, and its measurements."""
+"""A rank that trains with sleeping stages and measures them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usual wrappings of a model for training, on real processes, against the undivided model."""
+"""Trains on real processes with a model in the usual wrappers, and compares it with the undivided model."""
 
 from __future__ import annotations
 

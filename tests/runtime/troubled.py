@@ -1,4 +1,4 @@
-"""A training loop under guard with faults on one or two ranks, in real gloo processes.
+"""A training loop under `Guard` in real gloo processes, with faults on one or two ranks.
 
 The trouble comes in the third of five steps. Every process writes when it came, and with which fault it ended.
 """

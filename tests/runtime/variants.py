@@ -1,4 +1,4 @@
-"""Irregular models, each with its data and its loss."""
+"""Irregular models, each with its own data and loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The metadata of a wheel or an sdist, by the rules of `twine check --strict`: an index takes it and shows its text.
+"""Checks the metadata of a wheel or an sdist by the rules of `twine check --strict`, so that an index accepts it and
+shows its text.
 
     python -m tests.shell.distributions FILE...
 

@@ -1,4 +1,4 @@
-"""The published schema of what the commands print with --json: every answer has its keys and types, and no others."""
+"""Every object that a command prints with --json has exactly the keys and types in its published schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python API: objects in, objects out; no printing, no exit, and faults are in the report."""
+"""The Python API takes and returns objects; it does not print or exit, and faults are in the report."""
 
 from __future__ import annotations
 

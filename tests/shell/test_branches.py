@@ -1,4 +1,4 @@
-"""No function has more than 15 branches: variants and refusals are rows of tables."""
+"""No function has more than 15 branches, since variants and refusals are rows of tables."""
 
 from __future__ import annotations
 

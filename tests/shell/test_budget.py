@@ -1,4 +1,4 @@
-"""Reading a file costs no more than its size allows, and anything within the budget is read normally."""
+"""Reading a file takes no more resources than its size allows, and anything within the budget is read normally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` for its user: its output in every form, and mistakes on the command line."""
+"""The command line of `verify`: its output in every form, and mistakes in arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`emit --target order`, `list` and `fmt` for their users."""
+"""The command lines of `emit --target order`, `list` and `fmt`."""
 
 from __future__ import annotations
 

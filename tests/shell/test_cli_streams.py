@@ -1,4 +1,4 @@
-"""Output and end of a process: files, colour, encodings, closed pipes, interrupts, start-up."""
+"""How a process writes output and ends: files, colour, encodings, closed pipes, interrupts, start-up."""
 
 from __future__ import annotations
 

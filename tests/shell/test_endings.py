@@ -1,4 +1,4 @@
-"""The ending of the `-o` file selects the output form; an ending that contradicts the request is refused."""
+"""The extension of the `-o` file selects the output form, and an extension that contradicts the options is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extension of CONTRIBUTING runs without a change of the core, and the core works without extensions."""
+"""The extension in CONTRIBUTING runs without changes to the core, and the core works without extensions."""
 
 from __future__ import annotations
 

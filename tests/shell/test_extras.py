@@ -1,4 +1,5 @@
-"""The plain installation can verify, show, optimize and emit; an extra belongs to one extension, by name.
+"""A plain installation can verify, show, optimize and emit; each optional extra belongs to the extension that it is
+named after.
 
 A verb without its extra says in one line what to install.
 """

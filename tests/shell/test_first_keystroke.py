@@ -1,4 +1,4 @@
-"""Start-up cost of a command: modules and instructions, which do not depend on the machine's load.
+"""The start-up cost of a command is measured in modules and instructions, which do not depend on the machine's load.
 
 Instructions are those of CPython 3.11 as valgrind counts them, of files that are compiled.
 """

@@ -1,4 +1,5 @@
-"""No text of a file, file name or argument can make a line of its own, steer a terminal, or command a CI system.
+"""No string in a file, file name or argument can start a new line of output, control a terminal, or command a CI
+system.
 
 Every text of every kind of input (`makers/foreign_texts.py`) is changed, and every command that reads it is typed. The
 judge is independent of `pipesched.support.safe`.

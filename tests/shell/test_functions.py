@@ -1,4 +1,4 @@
-"""Every command is a function too: the same options, defaults, answers, and codes of refusals."""
+"""Every command is also a function, with the same options, defaults and answers, and the same codes if it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No input is an internal error: every reader returns a value or coded findings, and shows nothing raw.
+"""No input causes an internal error: every reader returns a value or coded findings, and shows nothing unescaped.
 
 Right inputs of every kind are cut, doubled, spliced and filled with what hurts; the law is the same for all of them.
 More of it: ``python -m tests.shell.test_fuzz --cases 200000``

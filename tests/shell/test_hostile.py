@@ -1,4 +1,4 @@
-"""Any hostile input gets a code within 5 seconds of CPU and 1 GB, and sends no escape codes to the terminal.
+"""Any hostile input gets a code within 5 CPU seconds and 1 GB of memory, and sends no escape codes to the terminal.
 
 All cases of `hostile_cases` and `hostile_readers`, a process each: python -m tests.shell.test_hostile [WORDS OF A NAME]
 """

@@ -1,4 +1,4 @@
-"""The core stays small, and its structure visible: its lines, its folders and the order of imports."""
+"""The core stays small and well structured: its number of lines, its folders, and the order of imports are checked."""
 
 from __future__ import annotations
 

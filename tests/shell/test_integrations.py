@@ -1,4 +1,4 @@
-"""Other people's tools: hooks, the GitHub action and shell completion work when run as those tools run them.
+"""Hooks, the GitHub action and shell completion work when they are run as their own tools run them.
 
 The YAML of hooks and action is read line by line here, as far as it is used: names, and the scripts of the steps.
 """

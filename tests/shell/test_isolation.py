@@ -1,4 +1,5 @@
-"""Nothing in the current folder is executed, though it has a module for each name that our processes import."""
+"""No code in the current folder is executed, even if the folder contains modules with the names that our processes
+import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests are in order: oracles share no code with the product, and the map in the README matches the docstrings.
+"""The tests are in order: oracles share no code with the product, and the list in this README matches the docstrings.
 
 After a test file came, went, or changed its first sentence: ``python -m tests.shell.test_map`` writes the map anew. A
 file stays in the section where it is listed; a new one comes at the end, from where its line may be moved.

@@ -1,4 +1,5 @@
-"""Requirements on a wheel and an import: assets in place, nothing heavy at start, one version."""
+"""Requirements for the wheel and for imports: assets are included, nothing heavy is loaded at start, and there is
+one version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation site: built without a network and without a warning, no dead link, and a working search."""
+"""The documentation site is built without a network and without warnings, has no dead links, and its search works."""
 
 from __future__ import annotations
 

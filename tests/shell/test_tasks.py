@@ -1,4 +1,4 @@
-"""Tasks of scripts: decisions of a program around pipesched, only from JSON, files and the exit status."""
+"""A script around pipesched can make its decisions from JSON, files and the exit status alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public annotations are honest: typical user code, and that of every README, passes mypy --strict.
+"""Public annotations are correct: typical user code, and the code in every README, passes mypy --strict.
 
 The files of `typing/` are such programs. mypy uses the repository's cache, as CI does, so a second run is cheap.
 """

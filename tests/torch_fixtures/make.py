@@ -1,4 +1,5 @@
-"""Make the files of this folder: orders of torch's own classes, lowered by torch's own passes, and one slip in each.
+"""Makes the files in this folder: orders from torch's own classes, lowered by torch's own passes, and one mistake in
+each.
 
     python tests/torch_fixtures/make.py          writes them again (needs torch 2.13)
 

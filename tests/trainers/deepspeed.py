@@ -1,4 +1,4 @@
-"""DeepSpeed's real pipeline engine on gloo processes: our modules train like its own schedule, to the last digit.
+"""On gloo processes DeepSpeed's real pipeline engine trains with our modules exactly as with its own schedule.
 
     python -m tests.trainers.deepspeed      in a Python that has the extra `deepspeed`; two minutes on two cores
 

@@ -1,4 +1,4 @@
-"""Megatron-LM's own configurations, and edits of them: pipeline options set, changed, dropped, by a seed.
+"""Megatron-LM's own configurations, and random edits of them in which pipeline options are set, changed or dropped.
 
     tests/functional_tests/test_cases/**/model_config.yaml ──> Run(options, environment, processes)
     Run ──edits(seed)──> Run with one to three options of OPTIONS at other values

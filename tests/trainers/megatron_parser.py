@@ -1,4 +1,5 @@
-"""Megatron-LM's own parser on a CPU: a checkout is imported once, and each command line is parsed in its own fork.
+"""Runs Megatron-LM's own parser on a CPU: a checkout is imported once, and each command line is parsed in its own
+fork.
 
     options ──parse_args, validate_args──> args ──> TransformerConfig ──> number of microbatches ──> groups of ranks
             ──> layers of every stage ──> the first lines of the schedule that is chosen

@@ -1,4 +1,4 @@
-"""A command with a hard limit that leaves no process, not even in separate sessions, like torchrun's."""
+"""Runs a command with a hard time limit and leaves no process behind, even in separate sessions such as torchrun's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchtitan's real trainer on two gloo ranks: our CSVs train like its own schedules, digit for digit.
+"""On two gloo ranks torchtitan's real trainer trains with our CSVs exactly as with its own schedules.
 
     python -m tests.trainers.torchtitan             in a Python that has the extra `torchtitan`; `.ci/run --trainers`
     python -m tests.trainers.torchtitan --record    the same, and its figures to tests/data/torchtitan.json

@@ -1,4 +1,4 @@
-"""Ten random plans for torchtitan, started on gloo: every one trains two steps of its debug model on a CPU.
+"""Starts ten random plans for torchtitan on gloo; each one trains two steps of the debug model on a CPU.
 
     python -m tests.trainers.torchtitan_plans       in a Python that has the extra `torchtitan`; `.ci/run --trainers`
 

@@ -1,4 +1,4 @@
-"""The drawing of the graph: `dot` lays it out, a graph too large to read is refused, and names are escaped."""
+"""The graph of dependencies is laid out by `dot`, refused if it is too large to read, and its names are escaped."""
 
 from __future__ import annotations
 

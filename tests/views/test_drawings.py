@@ -1,4 +1,4 @@
-"""Every kind of picture equals its golden file, byte for byte; the tests of each kind read such pictures back.
+"""Every kind of picture equals its golden file, byte for byte; other tests read such pictures back.
 
 `pytest --update-golden` rewrites them: look at each before the commit.
 """

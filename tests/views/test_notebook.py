@@ -1,4 +1,4 @@
-"""Objects display themselves: picture, graph and table of a schedule; the notebook of `schedules/`, cell by cell."""
+"""Schedules are displayed as picture, graph and table, and every cell of the notebook in `schedules/` runs."""
 
 from __future__ import annotations
 

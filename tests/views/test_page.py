@@ -1,4 +1,4 @@
-"""The page in a real headless Chromium: the effects of pointer and click.
+"""The effects of moving the pointer and clicking on the page, in a real headless Chromium.
 
 All text of a page has golden files; the expected content comes from a run simulated independently (`simulate.py`).
 """

@@ -1,4 +1,4 @@
-"""The page in a real headless Chromium: wheel, pointer, fingers and keys, and half a million operations."""
+"""The page in a real headless Chromium, with wheel, pointer, fingers and keys, and with half a million operations."""
 
 from __future__ import annotations
 

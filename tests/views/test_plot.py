@@ -1,4 +1,5 @@
-"""A plot of bubble against memory: points at their places, labels that cover nothing, round numbers at the axes."""
+"""In a plot of bubble against memory points are at the right places, labels cover nothing, and axes have round
+numbers."""
 
 from __future__ import annotations
 

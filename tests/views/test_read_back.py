@@ -1,4 +1,4 @@
-"""Each kind of picture, read back, equals a run that was simulated independently.
+"""Each kind of picture, when it is read back, equals a run that was simulated independently.
 
 The readers are `readers/drawings.py`, the run is that of `oracles/simulate.py`.
 """

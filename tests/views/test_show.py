@@ -1,4 +1,4 @@
-"""Charts in characters: every slot is at its time, idle time is dots, and no line is too long.
+"""In charts made of characters every slot is drawn at its time, idle time is drawn as dots, and no line is too long.
 
 The oracle is the slow simulation (`oracles/simulate.py`) and its state of each rank, instant by instant; the text is
 read back character by character.

@@ -1,4 +1,4 @@
-"""`pipesched show` for its user: wrong files, formats, widths, pipes, bytes."""
+"""The command line of `pipesched show`: wrong files, formats, widths, pipes, and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as text: columns side by side, in any script."""
+"""Tables as text have aligned columns, in any script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker of traces finds every mistake; the readers of traces (`readers/drawings.py`) use it for every trace."""
+"""The checker of traces finds every mistake; the trace readers (`readers/drawings.py`) apply it to every trace."""
 
 from __future__ import annotations
 

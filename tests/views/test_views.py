@@ -1,4 +1,4 @@
-"""The views are a table: a new one is a file and a row."""
+"""The views form a table: a new view needs a file and a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of routes, placement by microbatch, stages that are left out, and SYNC of any number of copies."""
+"""Families of routes, placement by microbatch, stages that are omitted, and SYNC of any number of copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Weight versions follow from the list: they agree with an interpreter that keeps real versions, in random orders.
+"""Weight versions follow from the list order: in random orders they agree with an interpreter that keeps real
+versions.
 
 python -m tests.weights.test_versions 5000      so many programs under each rule, and two mutants of each: a STEP
                                                 is moved, and versions are dropped one STEP early

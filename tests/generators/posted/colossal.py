@@ -1,4 +1,4 @@
-"""Colossal-AI's V schedule as published, traced on tokens: the second step, since the first exchanges shapes."""
+"""Colossal-AI's V schedule as published, traced on tokens in its second step, since the first step exchanges shapes."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace as Given

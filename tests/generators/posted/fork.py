@@ -1,4 +1,5 @@
-"""1F1B with `set_input_tensor`, a step function each way, and exchanges in batches, as Megatron-LM forks have it."""
+"""1F1B with `set_input_tensor`, a step function for each direction, and batched exchanges, as in forks of
+Megatron-LM."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A schedule that posts its messages in lists and joins a forward with a backward, in the calling style of DualPipe.
+"""A schedule that posts its messages in lists and combines a forward with a backward, in the calling style of
+DualPipe.
 
 Two stages a rank, in a V. First all forwards of the first stage, then 1F1B in the second with pairs, then the backwards
 of the first. Weight gradients of the last backwards are delayed.

@@ -1,4 +1,4 @@
-"""The runtime of the zero-bubble authors' fork of Megatron-LM as published, with its ZB-1P, traced on tokens."""
+"""The runtime in the zero-bubble authors' fork of Megatron-LM as published, with its ZB-1P, traced on tokens."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace as Given

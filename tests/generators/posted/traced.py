@@ -1,4 +1,4 @@
-"""The schedules of this folder, traced on tokens."""
+"""The schedules in this folder, traced on tokens."""
 
 from pipesched.interop.frameworks.posting import At, Recorded, traced
 

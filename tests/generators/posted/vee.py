@@ -1,4 +1,5 @@
-"""A schedule of nodes in a V, a function for each message and each half of a backward, in Colossal-AI's calling style.
+"""A schedule of nodes in a V, with a function for each message and each half of a backward, in the calling style of
+Colossal-AI.
 
 Messages are tables of tensors, sends return handles, and `inputs` says which gradients are wanted.
 """

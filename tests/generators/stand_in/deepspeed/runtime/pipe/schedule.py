@@ -1,4 +1,4 @@
-"""Stand-in for DeepSpeed's file of this name, on machines without it: its classes, and 1F1B."""
+"""A replacement for DeepSpeed's file of the same name, for machines without DeepSpeed: its classes, and 1F1B."""
 
 from ..utils import call_to_str
 
