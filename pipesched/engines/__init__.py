@@ -1,1 +1,1 @@
-"""Operations made of parts on engines: the time of a slot if communication overlaps compute."""
+"""Operations that consist of parts on engines: the time of a slot in which communication overlaps compute."""

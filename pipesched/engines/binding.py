@@ -1,4 +1,4 @@
-"""The engines on the critical path of a schedule: within each of its slots, the parts that wait for each other."""
+"""Find the engines on a schedule's critical path: within each slot on the path, the parts that wait for each other."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from pipesched.model.ops import Op
 
 @dataclass(frozen=True)
 class Binding:
-    """The cost of exposed communication, and the time of each engine on the critical path, in the unit of its parts."""
+    """The cost of exposed communication, and the time that each engine takes on the critical path, in the unit of the
+    parts.
+    """
 
     exposed: Exposed
     engines: Mapping[str, Fraction]
 
     def lines(self) -> Iterator[str]:
-        """Yield the exposed time, then the times of engines on the critical path."""
+        """Yield the exposed time, then the time that each engine takes on the critical path."""
         yield self.exposed.lines()[0]
         if len(self.engines) > 1:
             said, most = self.exposed.asked.unit.text, max(self.engines, key=lambda engine: self.engines[engine])
@@ -31,12 +33,14 @@ class Binding:
             yield f"parts on the critical path: {times}; {most} binds"
 
     def to_json(self) -> dict[str, object]:
-        """Return the figures of `exposed`, and the times of engines on the critical path."""
+        """Return the figures of `exposed`, and the time that each engine takes on the critical path."""
         return {**self.exposed.to_json(), **exact(path=self.engines)}
 
 
 def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
-    """Return the binding engines of a schedule; None without parts. path: the operations of its critical path."""
+    """Return the binding engines of a schedule; None without parts. path: the operations on the schedule's critical
+    path.
+    """
     left, schedule = exposed(examination), examination.loaded.schedule
     if left is None:
         return None
@@ -56,7 +60,7 @@ def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
 
 
 def _loads(kinds: str, first: Stage, last: Stage) -> Mapping[str, Fraction]:
-    """Return the time of each engine on a critical path through a slot; empty if it has too many parts."""
+    """Return the time of each engine on a critical path through a slot; empty if the slot has too many parts."""
     loads: dict[str, Fraction] = defaultdict(Fraction)
     try:
         runs = critical(placed(kinds, first, last))

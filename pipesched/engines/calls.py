@@ -1,9 +1,7 @@
 """The calls that a framework's code issues on the engines of every rank, in the order of issue.
 
-    pipeline a: 0 1                 optional: expert peers have one place in pipelines of one length
-    pipeline b: 2 3
-    group ep: 0 2                   a communicator and its members
-    rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
+    pipeline a: 0 1 optional: expert peers have the same position in pipelines of equal length pipeline b: 2 3 group ep:
+    0 2 a communicator and its members rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
     rank 1: F0<0@comm ...
 
 A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
@@ -47,8 +45,8 @@ _FORM = (
 class Call:
     """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for other calls.
 
-    group: the communicator of a collective call, or of a message. needs: the texts of calls of this rank that must have
-    ended. joined: a message in one batch with the call before it.
+    group: the communicator of a collective call, or of a message. needs: the text of each call of this rank that must
+    have ended. joined: whether the message is in one batch with the call before it.
     """
 
     name: str
@@ -70,7 +68,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls by rank, and the members of groups. places: the place of each call, by rank; empty without a text."""
+    """The calls of each rank, and the members of each group. places: the source position of each call, by rank; empty
+    if the calls were not read from text.
+    """
 
     ranks: tuple[tuple[Call, ...], ...] = ()
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Calls:
         """Check groups and calls.
 
         Raises:
-            PipeschedError: PS266, a group with one member, a group's call by another rank or on two engines, a
-                message to the own rank or to none, a batch of other calls than messages of one engine, or a call that
-                waits for a name that is not called exactly once.
+            PipeschedError: PS266 for a group with one member, a call on a group by a rank outside it or on two engines,
+            a message to the rank itself or to no rank, a batch that is not made of messages on one engine, or a call
+            that waits for a name that does not occur exactly once.
         """
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):
@@ -104,7 +104,7 @@ class Calls:
                 raise wrong(fault[0], *self.label(rank, at), help=fault[1])
 
     def _misplaced(self, rank: int, call: Call, before: Call | None) -> Fault | None:
-        """Return the fault of an invalid message or batch, or of a call of a group without this rank."""
+        """Return the fault if a message or batch is invalid, or if a call's group does not contain its rank."""
         here = f"{call} on rank {rank}"
         if call.way and not (0 <= call.peer < len(self.ranks) and call.peer != rank):
             return f"{here} does not name another rank of the file", f"ranks are {interval(0, len(self.ranks))}"
@@ -113,7 +113,7 @@ class Calls:
         return self._foreign(rank, call) if call.group else None
 
     def _foreign(self, rank: int, call: Call) -> Fault | None:
-        """Return the fault of a call of a group that does not contain its rank, or the other end of a message."""
+        """Return the fault if a call's group does not contain its rank, or the rank at the other end of its message."""
         members = self.groups.get(call.group, ())
         other = next((x for x in (rank, call.peer) if x >= 0 and x not in members), None)
         if other is None:
@@ -124,7 +124,7 @@ class Calls:
         return f"{call} on rank {rank} uses group {call.group}: {known}", help
 
     def label(self, rank: int, at: int, message: str = "here") -> list[Label]:
-        """Return a label at a call, if it has a place, with the line of code that issued the call, if known."""
+        """Return a label at a call, if its position is known, with the line of code that issued the call, if known."""
         if not self.places:
             return []
         span = self.places[rank][at]
@@ -133,7 +133,9 @@ class Calls:
 
 
 def _between(rank: int, call: Call, engine: str) -> Fault | None:
-    """Return the fault of a group that a rank calls on two engines. engine: the engine of the group's first call."""
+    """Return the fault if a rank calls a group on two engines. engine: the engine on which the rank first calls the
+    group.
+    """
     if engine == call.engine:
         return None
     both = (
@@ -143,7 +145,7 @@ def _between(rank: int, call: Call, engine: str) -> Fault | None:
 
 
 def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
-    """Return the fault of a call that waits for a name that is not called exactly once."""
+    """Return the fault if a call waits for a name that does not occur exactly once."""
     missing = next((need for need in call.needs if times[need] != 1), None)
     if missing is None:
         return None
@@ -156,15 +158,15 @@ def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
 
 
 def wrong(message: str, *labels: Label, help: str = _ONE_ENGINE) -> PipeschedError:
-    """Return an error in calls, PS266."""
+    """Return an error about calls, PS266."""
     return fail(EngineCode.CALLS_WRONG, message, *labels, help=help)
 
 
 def read(source: Source) -> Calls:
-    """Return the calls in a text.
+    """Parse a file of calls.
 
     Raises:
-        PipeschedError: PS265, a line or a call that cannot be read; PS266, calls that contradict each other.
+        PipeschedError: PS265 for a line or a call that cannot be read; PS266 for calls that contradict each other.
     """
     groups: dict[str, tuple[int, ...]] = {}
     pipelines: dict[str, tuple[int, ...]] = {}
@@ -201,7 +203,7 @@ def _require_members(
     places: Mapping[str, Span],
     met: Collection[str],
 ) -> None:
-    """Raise PipeschedError, PS266, for a group with one member, or with meetings of ranks that do not correspond."""
+    """Raise PipeschedError, PS266, for a group with one member, or whose members do not correspond to each other."""
     for name, members in groups.items():
         if len(members) < 2:
             help = "name the expert peers of all pipelines, or omit the group"
@@ -215,7 +217,7 @@ def _require_members(
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield every line that is not blank, without its comment, with its offset."""
+    """Yield every nonblank line without its comment, and the offset of the line."""
     for found in re.finditer(r"[^\r\n]+", text.lstrip("\ufeff")):
         line = found[0].partition("#")[0].rstrip()
         if line.strip():
@@ -242,7 +244,7 @@ def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None
 
 
 def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str, Sequence[int]], at: Span) -> None:
-    """Raise PipeschedError, PS266, for members at different places of their pipelines."""
+    """Raise PipeschedError, PS266, if members are at different positions in their pipelines."""
     found = {rank: (place, line) for line, ranks in pipelines.items() for place, rank in enumerate(ranks)}
     places = {rank: found[rank][0] for rank in members if rank in found}
     if len(set(places.values())) > 1 or (places and len(places) < len(members)):
@@ -257,7 +259,7 @@ def _require_one_place(name: str, members: Sequence[int], pipelines: Mapping[str
 
 
 def schedule(source: Source, **_: object) -> object:
-    """Refuse a file of calls if a schedule is needed.
+    """Refuse a file of calls where a schedule is needed.
 
     Raises:
         PipeschedError: PS265.

@@ -40,9 +40,8 @@ def costs(loaded: Loaded, options: Options) -> Costs:
     """Return the costs of a schedule whose stages run these parts.
 
     Raises:
-        PipeschedError: PS225, if a device is given too; PS263, a stage without a whole number of layers; PS264, if the
-            order has
-            operations whose times do not follow from parts.
+        PipeschedError: PS225 if a device is also given; PS263 for a stage without a whole number of layers; PS264 if
+        the order has operations whose times do not follow from parts.
     """
     schedule = loaded.schedule
     parts = of_options(options, schedule.placement)
@@ -67,7 +66,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 
 
 def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
-    """Describe the time of pairs that are alike, and the bound for F + B."""
+    """Describe the time of pairs of one kind, and for F + B the lower bound."""
     if not isinstance(cost, Fraction):
         return [f"{key} by stage" + " as issued" * (key == "FB")]
     text = f"{key} {parts.unit.text(cost)}"
@@ -78,7 +77,9 @@ def _said(key: str, cost: Cost, parts: Parts, stages: list[Stage]) -> list[str]:
 
 
 def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], index: list[int]) -> Cost:
-    """Return the times of pairs of these two kinds, by stage and by microbatch of the first part if they differ."""
+    """Return the times of pairs of one kind; if the times differ, by stage and microbatch of the pair's first
+    operation.
+    """
     of = np.array(index, dtype=np.int64)
     first, other = (schedule.stage[at] for at in (second - 1, second))
     which, inverse = np.unique(of[first] * len(stages) + of[other], return_inverse=True)
@@ -96,10 +97,11 @@ def _pairs(key: str, schedule: Schedule, second: Ints, stages: list[Stage], inde
 
 
 def of_options(options: Extended, placement: Placement) -> Parts:
-    """Return the parts that apply: of a file, of a schedule, or of the layers of a model on a device.
+    """Return the parts that apply: those in a file, those of a schedule, or those of a model's layers on a device.
 
     Raises:
-        PipeschedError: PS225, parts of a file and a device, or parts of a model without both.
+        PipeschedError: PS225 if parts from a file and a device are both given, or if parts of a model lack the model or
+        the device.
     """
     parts, work = options.of(Parts), options.of(Workload)
     if parts.of_model:
@@ -147,7 +149,9 @@ COUNTED = "work, idle / work and claims count exposed time as work"
 
 @dataclass(frozen=True)
 class Exposed(Part):
-    """By rank, the total time of communication (`all`), and the part that does not overlap compute (`exposed`)."""
+    """The total time of communication on each rank (`all`), and the time of it that does not overlap compute
+    (`exposed`).
+    """
 
     key = "exposed"
 
@@ -184,13 +188,13 @@ class Exposed(Part):
 
 
 def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | None:
-    """Return the share that is not exposed."""
+    """Return the share of communication that is not exposed."""
     total = sum(all, Fraction(0))
     return 1 - sum(exposed, Fraction(0)) / total if total else None
 
 
 def exposed(examination: Examination) -> Exposed | None:
-    """Return the communication of a schedule that does not overlap compute; None for an order that does not end."""
+    """Return the communication of a schedule that does not overlap compute; None for an order that deadlocks."""
     analysis: Analysis = examination.analysis
     schedule, ticks = analysis.schedule, analysis.ticks
     if not (analysis.finished and analysis.of(Parts).given and len(schedule)):

@@ -1,5 +1,5 @@
-"""Checks of the calls that a framework's code issued: members of a group make the same calls, and no calls wait for
-each other in a cycle.
+"""Check the calls that a framework's code issued: members of a group make the same calls, and no calls wait for each
+other in a cycle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READ = lru_cache(maxsize=2)(lambda source: Meetings(read(source)))
 
 
 def _made(source: Source) -> Meetings:
-    """Return the meetings of the calls in a text."""
+    """Return the meetings of the calls in a file."""
     made: Meetings = _READ(source)
     return made
 
@@ -42,7 +42,9 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class Met(Part):
-    """The verdict on the calls of expert peers. meetings: their collective calls; peers: the members of a group."""
+    """The verdict on the calls of expert peers. meetings: the number of their collective calls. peers: the number of
+    members in a group.
+    """
 
     key = "meetings"
 
@@ -67,7 +69,7 @@ class Met(Part):
 
 
 def met(examination: Examination) -> Met | None:
-    """Return the verdict on calls that agree and end under the requested model; None for other calls."""
+    """Return the verdict on calls that agree and complete under the requested model; None for other calls."""
     source, analysis = examination.judged.of(Launched).source, examination.analysis
     if source is None:
         return None

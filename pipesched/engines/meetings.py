@@ -12,9 +12,10 @@ every member's call may. Messages follow a communication model:
     pair-stream    likewise, on one for each communicator and peer
     async          likewise, on none: each waits only for what it names and for its partner
 
-Messages of a batch begin when the needs of all of them are met, and the engine goes on when all have ended.
+The messages of a batch begin when the prerequisites of all of them are met, and the engine continues when all of them
+have ended.
 
-The i-th send from one rank to another is received by the i-th receive. All prerequisites must hold together, so calls
+The i-th send from one rank to another is received by the i-th receive. A call needs all of its prerequisites, so calls
 hang exactly if this graph has a cycle, whatever the timing. The graph is linear in the number of calls.
 """
 
@@ -39,13 +40,13 @@ MODELS = (STRICT, buffered(1), UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC)
 
 @dataclass(frozen=True)
 class Meetings:
-    """The judgement of calls on engines. A call is a rank and its number in the rank's list."""
+    """The checks of calls on engines. A call is a rank and its number in the rank's list."""
 
     calls: Calls
 
     @cached_property
     def at(self) -> list[tuple[int, int]]:
-        """Rank and number of every call."""
+        """The rank of every call, and its number in the rank's list."""
         return [(rank, k) for rank, calls in enumerate(self.calls.ranks) for k in range(len(calls))]
 
     def call(self, i: int) -> Call:
@@ -107,7 +108,7 @@ class Meetings:
                 return
 
     def holds(self, model: Model) -> bool:
-        """Return True if every call ends under a model, whatever the timing."""
+        """Return True if every call completes under a model, whatever the timing."""
         if model not in self._held:
             self._held[model] = not self._stuck(model)
         return self._held[model]
@@ -118,7 +119,9 @@ class Meetings:
         return {}
 
     def capacity(self) -> int | None:
-        """Return the least number of buffered messages per channel with which calls end; None if none suffices."""
+        """Return the least number of buffered messages per channel with which all calls complete; None if no number
+        suffices.
+        """
         if self.holds(STRICT):
             return 0
         if not self.holds(UNBOUNDED):
@@ -130,7 +133,9 @@ class Meetings:
         return high
 
     def verdict(self, model: Model) -> Communication:
-        """Return the models under which every call ends, the requested one included; none if a partner is missing."""
+        """Return the models under which every call completes, including the requested one; none if a partner is
+        missing.
+        """
         models = dict.fromkeys([*MODELS, model])
         holds = () if self.uneven else tuple(str(x) for x in models if self.holds(x))
         fails = tuple(str(x) for x in models if str(x) not in holds)
@@ -139,7 +144,9 @@ class Meetings:
     # The graph of a model: nodes are calls, those of a meeting one node; edges lead to what waits.
 
     def _graph(self, model: Model) -> tuple[list[int], list[list[tuple[int, int]]]]:
-        """Return the node of every call, and the waits of every node: pairs of its call and the call it needs."""
+        """Return the node of every call, and the waits of every node, as pairs of a call in the node and the call that
+        it needs.
+        """
         node = list(range(len(self.at)))
         for of in self.collective.values():
             for together in zip(*of, strict=False):
@@ -213,7 +220,7 @@ class Meetings:
         return min(found, key=len)
 
     def deadlock(self, model: Model) -> Iterator[Diagnostic]:
-        """Yield a finding with the shortest cycle found, if calls wait for each other under a model."""
+        """Yield a finding with the shortest cycle that was found, if calls wait for each other under a model."""
         if self.holds(model):
             return
         cycle = self.cycle(model)
@@ -251,7 +258,7 @@ class Meetings:
 
 
 def _engine(call: Call, model: Model) -> str:
-    """Return the queue in which a call waits under a model; empty for none."""
+    """Return the queue in which a call waits under a model; empty if it waits in none."""
     if not call.way or not model.posted:
         return call.engine
     of = f" of group {call.group}" * bool(call.group)

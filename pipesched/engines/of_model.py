@@ -1,11 +1,11 @@
-"""The parts of a model's layers on a device, at a flat share of its peak.
+"""The parts of a model's layers on a device, at a flat fraction of its peak FLOP/s.
 
     F   attn  dispatch on comm  mlp  combine on comm      the last stage has the head behind its layers
     I   head  combine on comm  mlp  dispatch on comm  attn
     W   head  mlp  attn
 
 Dispatch and combine each send half of what goes to experts; layers without experts have neither. Messages within a
-layer count in attn and mlp, where compute waits for them. The sums of F, I and W are the costs on the device.
+layer are counted in attn and mlp, where compute waits for them. The sums of F, I and W are the costs on the device.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def of_model(asked: Workload, placement: Placement) -> Parts:
     """Return the parts of every stage.
 
     Raises:
-        PipeschedError: PS225, without a model, a device or an efficiency; PS235; PS264, training whose times do not
-            follow from parts.
+        PipeschedError: PS225 without a model, a device or an efficiency; PS235; PS264 for a training run whose times do
+        not follow from parts.
     """
     if asked.model is None or asked.device is None or not asked.efficiency:
         missing = next(name for name in ("model", "device", "efficiency") if not getattr(asked, name))

@@ -38,7 +38,7 @@ class TooLong(Exception):
 
 
 def pair(a: Chain, b: Chain) -> int:
-    """Return the least time at which both chains have ended, if both may start at 0; parts are not interrupted.
+    """Return the least time by which both chains have ended, if both may start at 0; parts are not interrupted.
 
     Raises:
         TooLong: if more corners would have to be examined than the budget allows.
@@ -47,7 +47,7 @@ def pair(a: Chain, b: Chain) -> int:
 
 
 def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
-    """Return the least time as for `pair`, and the starts of the parts of both chains in an order that attains it.
+    """Return the least time, as `pair` does, and the start times of both chains' parts in an order that attains it.
 
     Raises:
         TooLong: as for `pair`.
@@ -64,7 +64,9 @@ def begun(a: Chain, b: Chain) -> tuple[int, list[int], list[int]]:
 
 
 class _Shop:
-    """Two chains, and the steps from corner to corner. In state (i, j), i parts of a and j parts of b are done."""
+    """Two chains of parts, and the steps from corner to corner. In state (i, j), i parts of a and j parts of b are
+    done.
+    """
 
     def __init__(self, a: Chain, b: Chain) -> None:
         self.engine = [engine for _, engine in a], [engine for _, engine in b]
@@ -81,12 +83,16 @@ class _Shop:
         return [*zip(*([0, *accumulate(reversed(row))] for row in rows), strict=True)][::-1]
 
     def rest(self, i: int, j: int) -> int:
-        """Return a lower bound on the time from a state to the end: the longer chain, or the fullest engine."""
+        """Return a lower bound on the time from a state to the end: the rest of the longer chain, or of the busiest
+        engine.
+        """
         bounds: list[int] = [*map(add, self.left[0][i], self.left[1][j])]
         return max(bounds)
 
     def after(self, i: int, j: int) -> tuple[tuple[int, int, int], ...]:
-        """Return the next states and times: both chains run until two parts need one engine; then one waits."""
+        """Return the next states and their times: both chains run until two parts need the same engine; then one chain
+        waits.
+        """
         (x, y), (one, other), (most, end) = self.at, self.engine, self.end
         u, v = x[i], y[j]
         n, m, ahead = i, j, u - v
@@ -104,7 +110,7 @@ class _Shop:
         return ((max(x[-1] - u, y[-1] - v), most, end),)
 
     def dived(self) -> int:
-        """Return an upper bound: the time of a path that goes to the corner with the lower bound at every wall."""
+        """Return an upper bound: the time of a path that goes to the corner with the least lower bound at every wall."""
         time, i, j = 0, 0, 0
         while (i, j) != self.end:
             later, i, j = min(self.after(i, j), key=lambda to: to[0] + self.rest(*to[1:]))
@@ -112,11 +118,11 @@ class _Shop:
         return time
 
     def searched(self, most: int) -> tuple[Times, Steps]:
-        """Return the least time to each state, as far as needed, and the state before it. Of all states found, the one
-        with the least lower bound is next. most: the states from which steps are taken.
+        """Return the least time to each state, as far as needed, and the state before it. The state with the least
+        lower bound is always examined next. most: the number of states from which steps are taken.
 
         Raises:
-            TooLong: if these are not enough.
+            TooLong: if `most` states are not enough.
         """
         best: Times = {(0, 0): 0}
         came: Steps = {}
@@ -141,7 +147,7 @@ class _Shop:
         a row or a column, so the states are taken row by row, without a queue; states whose bound is above the time of
         a known path are left out.
 
-        A state takes a quarter of the time that it takes in `searched`: the steps of `after` are written out.
+        A state takes a quarter of the time that it takes in `searched`, since the steps of `after` are inlined.
         """
         (x, y), (one, other), (rows, columns) = self.at, self.engine, self.end
         most, width = self.dived(), columns + 1
@@ -173,7 +179,7 @@ class _Shop:
         return _traced(times, came, width)
 
     def starts(self, best: Times, came: Steps) -> tuple[list[int], list[int]]:
-        """Return the starts of the parts of both chains, which do not wait between one state and the next."""
+        """Return the start times of the parts of both chains, which do not wait between consecutive states."""
         found: tuple[list[int], list[int]] = ([0] * self.end[0], [0] * self.end[1])
         at = self.end
         while at in came:
@@ -185,7 +191,7 @@ class _Shop:
 
 
 def _traced(times: Sequence[int], came: Sequence[int], width: int) -> tuple[Times, Steps]:
-    """Return the states of the best path to the last state, from the times and steps of all states, row by row."""
+    """Return the states on the best path to the last state; the times and steps of all states are given row by row."""
     path = [len(times) - 1]
     while path[-1]:
         path.append(came[path[-1]])

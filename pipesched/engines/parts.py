@@ -14,7 +14,7 @@ they are issued; parts that name no engine run on the rank's own engine, `comput
     F + B                  as issued: I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of Megatron-core's combined 1F1B
 
 where W(x) is the part of W with the name of x, and I_k, F_k are the k-th parts over all layers. No order of F + B is
-shorter than its fullest engine, or than F + I by itself.
+shorter than the time of its busiest engine, or than F + I alone.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Chain:
     each: tuple[Piece, ...] = ()
 
     def load(self, engine: str | None = None) -> Fraction:
-        """Return the time for which the parts of a letter use an engine; for None, the sum of all times."""
+        """Return how long the parts of a letter use an engine; for None, the sum over all engines."""
         return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
 
     def steps(self, letter: str) -> list[Step]:
-        """Return its parts over all layers."""
+        """Return the chain's parts over all layers."""
         return [(letter, layer, part) for layer in range(self.layers) for part in self.each]
 
 
@@ -82,10 +82,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a layer by letter. layers: the number in 1/p of the model; one of S stages has layers * p / S.
-
-    unit: the unit of times. name: their source, for people. stages: instead of layers and letters, the parts of each
-        stage of one schedule. costs: further costs in their file. of_model: they follow from --model and --device.
+    """The parts of a layer by letter. layers: the number of layers in 1/p of the model; each of S stages has layers * p
+    / S. unit: the unit of times. name: the source of the parts, as shown to users. stages: the parts of each stage of
+    one schedule, which replace layers and letters. costs: further costs in the file of parts. of_model: whether the
+    parts follow from --model and --device.
     """
 
     layers: int = 0
@@ -102,7 +102,7 @@ class Parts:
         return bool(self.letters or self.stages or self.of_model)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:
-        """Return the layers of a stage."""
+        """Return the number of layers in a stage."""
         return Fraction(self.layers * ranks, max(stages, 1))
 
 
@@ -116,7 +116,7 @@ def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
     stage.
 
     Raises:
-        TooLong: the chains of FI, FW or IW are too long for their least time.
+        TooLong: the chains of FI, FW or IW are too long to compute their least time.
     """
     if kinds in LETTERS:
         return first.chains(kinds)[0].load()
@@ -138,7 +138,7 @@ def least(first: Stage, second: Stage) -> Fraction:
 
 
 def _shortest(*both: Sequence[Chain]) -> Fraction:
-    """Return the least time of two chains side by side."""
+    """Return the least time of two chains that run side by side."""
     rows = [[part for chain in chains for _, _, part in chain.steps("")] for chains in both]
     scale = lcm(*(part.time.denominator for row in rows for part in row))
     one, other = ([(int(part.time * scale), part.engine) for part in row] for row in rows)
@@ -156,7 +156,7 @@ def issued(forward: Chain, back: Stage) -> Iterator[Step]:
 
 @dataclass(frozen=True)
 class Placed:
-    """A part of a slot, and the time at which it runs, from the start of the slot."""
+    """A part of a slot, and when it runs, measured from the start of the slot."""
 
     letter: str
     layer: int
@@ -185,7 +185,7 @@ def queued(issued: Iterable[Step]) -> Iterator[Placed]:
 
 
 def placed(kinds: str, first: Stage, second: Stage) -> list[Placed]:
-    """Return when the parts of a slot run; arguments as for `slot`.
+    """Return when each part of a slot runs; the arguments are those of `slot`.
 
     Raises:
         TooLong: as for `slot`.

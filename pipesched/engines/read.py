@@ -1,4 +1,4 @@
-"""Parts in TOML and in a schedule: a file has the parts of F, I and W of a layer.
+"""Parts in TOML and in a schedule: a file gives the parts of a layer's F, I and W.
 
 unit = "ms"
 layers = 4                                     # of 1/p of the model
@@ -47,8 +47,8 @@ def read_parts(source: Source) -> Parts:
     """Return the parts in a file.
 
     Raises:
-        PipeschedError: PS261, not TOML, an unknown key, a value that cannot be read; PS262, parts that contradict each
-            other; PS843, reading exceeds the budget.
+        PipeschedError: PS261 for text that is not TOML, an unknown key, or a value that cannot be read; PS262 for parts
+        that contradict each other; PS843 if reading exceeds the budget.
     """
     values, places = read(source, EngineCode.PARTS_SYNTAX, exact)
     table = _Table(values, places)
@@ -81,14 +81,14 @@ def read_parts(source: Source) -> Parts:
 
 
 def _texts(value: object) -> object:
-    """Convert a value to the form in files of costs, where decimals are text."""
+    """Convert a value to the form that files of costs use, where decimals are strings."""
     if isinstance(value, list):
         return [_texts(each) for each in value]
     return value if isinstance(value, int) else str(value)
 
 
 class _Table:
-    """The values of a file, with their places."""
+    """The values in a file, with their positions."""
 
     def __init__(self, values: Mapping[str, object], places: Mapping[str, Span]) -> None:
         self._values, self._places = values, places
@@ -119,10 +119,10 @@ class _Table:
 
 
 def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[str, str, str], PipeschedError]) -> None:
-    """Check that names are unique within a letter, that every part of W has its part of I, and that any engine other
-    than the rank's own has parts in at least two letters.
+    """Check that names are unique within a letter, that every part of W has a part of I with its name, and that every
+    engine other than the rank's own has parts of at least two letters.
 
-    letters: the name and the engine of each part. fault: makes the error at a letter, from its message and remedy.
+    letters: the name and the engine of each part. fault: makes the error at a letter, from a message and a remedy.
     """
     for letter, parts in letters.items():
         names = [name for name, _ in parts]
@@ -144,11 +144,11 @@ def _check(letters: Mapping[str, Sequence[tuple[str, str]]], fault: Callable[[st
 
 
 def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
-    """Return the parts that a file states for every stage of its placement.
+    """Return the parts that a .ps file gives for every stage of its placement.
 
     Raises:
-        PipeschedError: PS222, if a cost that follows from parts is also given; PS262, parts that contradict each other;
-            PS263, layers that are not a whole number.
+        PipeschedError: PS222 if a cost that follows from parts is also given; PS262 for parts that contradict each
+        other; PS263 for a number of layers that is not whole.
     """
     by_letter = _by_letter(checked)
     chains = {letter: _chains(item, names, placement.stages) for letter, item in by_letter.items()}
@@ -225,8 +225,8 @@ def _fault(node: ast.Node, message: str, help: str) -> PipeschedError:
 
 
 def parts(value: object) -> Parts:
-    """Return parts: of a file, given by its path or by the name of a built-in one; for ``model``, of the layers of
-    --model on --device; parts are returned unchanged.
+    """Return the parts in a file, given by its path or the name of a built-in file; for ``model``, the parts of the
+    layers of --model on --device. Parts are returned unchanged.
 
     Raises:
         PipeschedError: PS809, PS261, PS262, PS843.
@@ -251,10 +251,10 @@ def parts(value: object) -> Parts:
 
 
 def costs_file(path: str) -> Costs | Parts:
-    """Return the costs of a file, or its parts if it is a file of parts.
+    """Return the costs in a file, or its parts if it is a file of parts.
 
     Raises:
-        PipeschedError: PS225, PS809; PS261, PS262, PS843 for parts.
+        PipeschedError: PS225, PS809; PS261, PS262 or PS843 for parts.
     """
     source = read_path(path)
     return read_parts(source) if _OF_PARTS.search(source.text) else of_costs(Costs.from_toml, source.text)
@@ -270,7 +270,7 @@ def costs(value: object) -> Costs | Parts:
 
 
 def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
-    """Return the parts of --parts, or of --costs if it names a file of parts; None without parts.
+    """Return the parts given by --parts, or by --costs if it names a file of parts; None without parts.
 
     Raises:
         PipeschedError: PS225, if both options give parts.
@@ -286,7 +286,7 @@ def asked(own: Mapping[str, object], left: dict[str, object]) -> object:
 
 
 def lines(parts: Parts) -> Iterator[str]:
-    """Yield ``parts F = 4 of (attn 4.4, dispatch 6.7 on comm)``; by stage if stages differ."""
+    """Yield lines such as ``parts F = 4 of (attn 4.4, dispatch 6.7 on comm)``; by stage if stages differ."""
     for letter in LETTERS:
         chains = [getattr(stage, letter) for stage in parts.stages]
         if not chains or not chains[0].each:
@@ -302,7 +302,7 @@ def lines(parts: Parts) -> Iterator[str]:
 
 
 def _chosen(values: Sequence[Fraction]) -> str:
-    """Return an expression in the stage s that has these values."""
+    """Return an expression in the stage s that takes these values."""
     text = _number(values[-1])
     for stage in reversed(range(len(values) - 1)):
         if values[stage] != values[stage + 1]:

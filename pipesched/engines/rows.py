@@ -1,4 +1,4 @@
-"""The rows that add parts on engines: the option `--parts`, the costs that follow, exposed communication."""
+"""The rows that add parts on engines: the option `--parts`, the costs derived from parts, and exposed communication."""
 
 import re
 
@@ -7,7 +7,7 @@ from pipesched.views.rows import Inset, Overlay, Strip
 
 
 def _calls(first: str, text: str) -> bool:
-    """Return True for a text whose first meaningful line belongs to a file of calls on engines."""
+    """Return True if the first meaningful line of a text belongs to a file of calls on engines."""
     return re.match(r"(?:group|pipeline)\s+\w+\s*:", first) is not None
 
 

@@ -1,8 +1,7 @@
 """The parts of a slot: a lane per engine, parts in the colours of F, I and W, and the critical path.
 
-compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...        a path of parts that wait for each other is outlined
-comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...
-exposed  [         ]          [      ]                   times when only other engines run, in a colour of their own
+compute [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]... a path of parts that wait for each other is outlined comm [I.combine
+1][F.dispatch 0][I.dispatch 1]... exposed [ ] [ ] times when only other engines run, in a separate colour
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ _KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot and its parts. name: its operations; rank: where it runs; below: a bound on any order of its parts."""
+    """A slot and its parts. name: the names of its operations. rank: where it runs. below: a lower bound on the time of
+    any order of its parts.
+    """
 
     name: str
     rank: int
@@ -71,7 +72,7 @@ class Slot:
 
     @property
     def times(self) -> str:
-        """The time of the slot, the bound of a pair of F and B, and the times of engines."""
+        """The time of the slot, the lower bound for a pair of F and B, and the time of each engine."""
         said = self.unit.text
         bound = "" if self.below is None else f" as issued; no order takes less than {said(self.below)}"
         loads = [f"{engine} {said(self.load(engine))}" for engine in self.engines]
@@ -79,7 +80,7 @@ class Slot:
         return f"{said(self.length)}{bound} ({', '.join([*loads, f'exposed {said(left)}'])})"
 
     def load(self, engine: str) -> Fraction:
-        """Return the time for which an engine runs."""
+        """Return how long an engine runs."""
         return sum((x.end - x.begin for x in self.runs if x.part.engine == engine), Fraction(0))
 
 
@@ -87,7 +88,7 @@ def lay(examination: Examination, how: Request) -> Laid:
     """Return the slot that `--slot` names.
 
     Raises:
-        PipeschedError: PS225, no such operation, or no parts.
+        PipeschedError: PS225 if there is no such operation, or if there are no parts.
     """
     analysis = examination.analysis
     schedule = analysis.schedule
@@ -117,8 +118,8 @@ def _slot(name: str, rank: int, unit: Unit, kinds: str, stages: tuple[Stage, Sta
 
 
 def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
-    """Return the distinct slots of a schedule for the page, and the number of each operation's slot: -1 for an
-    operation without parts, or with too many parts to compute their least time.
+    """Return the distinct slots of a schedule for the page, and the index of each operation's slot: -1 for an operation
+    without parts, or with too many parts to compute their least time.
     """
     found, of = _distinct(chart)
     return [
@@ -127,7 +128,9 @@ def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
 
 
 def strips(chart: Chart) -> list[Shares]:
-    """Return the shares of the slot of each operation when only other engines run; none for the second of a pair."""
+    """Return, for each operation, the intervals in which only other engines run, as shares of its slot; none for the
+    second operation of a pair.
+    """
     found, of = _distinct(chart)
     every = [_marked(chart, slot, took) for slot, took in found]
     second = chart.schedule.joined.tolist()
@@ -135,8 +138,8 @@ def strips(chart: Chart) -> list[Shares]:
 
 
 def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
-    """Return the exposed shares of a slot. took: its ticks; if they do not follow from its parts, it is not known when
-    only other engines run, so the share is put at the end.
+    """Return the exposed intervals of a slot, as shares of its length. took: its length in ticks; if this does not
+    follow from the parts, it is not known when only other engines run, so the exposed share is put at the end.
     """
     unit = chart.unit.seconds / slot.unit.seconds if chart.unit and slot.unit else Fraction(1)
     time = Fraction(took, chart.scale) * unit
@@ -146,7 +149,9 @@ def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
 
 
 def _distinct(chart: Chart) -> tuple[list[tuple[Slot, int]], list[int]]:
-    """Return the distinct slots and their ticks, and for each operation the number of its slot, -1 for none."""
+    """Return the distinct slots and their lengths in ticks, and for each operation the index of its slot, or -1 for
+    none.
+    """
     schedule, parts = chart.schedule, of_options(chart.analysis, chart.schedule.placement)
     stages, index = made(parts, schedule)
     kinds, on = [Op(op).name for op in schedule.op.tolist()], [index[s] for s in schedule.stage.tolist()]
@@ -193,7 +198,7 @@ def _inset(slot: Slot) -> dict[str, object]:
 
 
 def _found(schedule: Schedule, asked: str) -> tuple[int, int]:
-    """Return the first operation of a slot, and the first one after it."""
+    """Return the index of the first operation of a slot, and of the first operation after the slot."""
     word = re.fullmatch(r"([FIWB])(\d{1,9})\.(\d{1,9})", asked)
     for i in range(len(schedule)) if word else ():
         one = schedule[i]

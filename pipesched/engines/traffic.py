@@ -1,5 +1,5 @@
-"""The makespan of a schedule as communication grows: the times of parts on other engines are scaled to each ratio to
-the times on the rank's own engine.
+"""The makespan of a schedule as communication grows: the times of parts on other engines are scaled to each ratio of
+these times to the times on the rank's own engine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Traffic:
 
 
 def makespans(loaded: Loaded, options: Options) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; empty for an order that never
-    ends.
+    """Yield each of `RATIOS` with the makespan of a schedule, in the unit of its costs; empty for an order that
+    deadlocks.
 
     Raises:
-        PipeschedError: PS225, without parts on both the rank's own engine and another; as for `costs`.
+        PipeschedError: PS225 without parts on both the rank's own engine and another engine; otherwise as for `costs`.
     """
     asked = options.beside(loaded)
     parts = of_options(asked, loaded.schedule.placement)
@@ -61,7 +61,7 @@ def scaled(parts: Parts, factor: Fraction) -> Parts:
 
 
 def _chains(parts: Parts) -> list[Chain]:
-    """Return the chains of all stages, or of a layer."""
+    """Return the chains of all stages, or those of one layer."""
     if parts.stages:
         return [chain for stage in parts.stages for chain in (stage.F, stage.I, stage.W)]
     return [Chain(1, each) for each in parts.letters.values()]

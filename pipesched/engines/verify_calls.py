@@ -49,7 +49,7 @@ class Called(Report):
         return f"{self.line(color=color)}\n    {said}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form: a report's, with the counts under `calls`."""
+        """Return the published form: that of a report, with the counts under `calls`."""
         return {**super().to_json(), "calls": self.counted() if self.calls.ranks else None}
 
 
@@ -57,7 +57,7 @@ def verify(source: Source, options: Options) -> Report:
     """Verify a file of calls under the model of `--comm`, strict by default.
 
     Raises:
-        PipeschedError: PS225, if options for schedules are given; PS265, PS266.
+        PipeschedError: PS225 if options for schedules are given; PS265, PS266.
     """
     if replace(options, owned=(), comm=None, max_ops=Options().max_ops) != Options():
         message = f"{source.name} has calls on engines: --comm is the only option for schedules that applies"

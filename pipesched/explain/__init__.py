@@ -1,1 +1,1 @@
-"""Explains mistakes (syntax errors, files of another kind), codes and words."""
+"""Explain mistakes (syntax errors, files of another kind), codes and words."""

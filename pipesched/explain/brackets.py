@@ -1,9 +1,9 @@
 """Finds missing brackets and their places, in one linear pass after which every bracket is paired.
 
-A parser notices an unclosed `{` only at the end of the file, far from the mistake, after errors that are its
-consequences. Brackets are therefore paired first, by the clues that a reader uses: no item (`rank`, `claim`, ...) is
-inside a block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has
-the indentation of its opener's line.
+A parser notices an unclosed `{` only at the end of the file, far from the mistake, after errors that only follow from
+it. Brackets are therefore paired first, by the clues that a reader uses: no item (`rank`, `claim`, ...) is inside a
+block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the
+indentation of its opener's line.
 
     rank r { repeat 3 { F }      <- a `}` is missing: it is inserted before the next item, and parsing continues
     claim peak(r) == 1
@@ -27,7 +27,7 @@ MOST = 20  # most findings of one run
 
 
 class Problem(NamedTuple):
-    """A finding, and an offset in the faulty statement."""
+    """A finding, and an offset within the faulty statement."""
 
     offset: int
     diagnostic: Diagnostic
@@ -40,7 +40,9 @@ class _Opener(NamedTuple):
 
 @dataclass
 class Pairing:
-    """Pair the brackets of a text. out: its tokens, and supplied ones. problems: the findings."""
+    """Pair the brackets of a text. out: the tokens of the text and the brackets that were supplied. problems: the
+    findings.
+    """
 
     source: Source
     tokens: Sequence[Token]
@@ -79,7 +81,7 @@ class Pairing:
             self._no_block(at, token)
 
     def _item(self, at: int, token: Token) -> None:
-        """Handle an item: close the open brackets, unless their `}` follow the item."""
+        """Handle the start of an item: close the open brackets, unless their `}` come after the item."""
         surplus = self._count(at)
         if self.open and surplus >= len(self.open):
             self.surplus += surplus
@@ -88,12 +90,12 @@ class Pairing:
         self.header, self.suspect, self.surplus = "", None, surplus
 
     def _headless(self, at: int) -> bool:
-        """Return True if a statement begins a line where the `{` of a block was forgotten."""
+        """Return True if a statement begins a line, but the `{` of its block was forgotten."""
         words = (*STATEMENTS, "let")
         return bool(self.header) and self.tokens[at].text in words and first_in_line(self.tokens, at, self.source)
 
     def _count(self, at: int) -> int:
-        """Return the number of `}` minus `{` from an item to the next."""
+        """Return the number of `}` minus the number of `{` from one item to the next."""
         surplus = 0
         for i in range(at, len(self.tokens)):
             word = self.tokens[i].text
@@ -111,8 +113,8 @@ class Pairing:
         return word in ("repeat", "if") or (word == "else" and before == "}")
 
     def _no_block(self, at: int, token: Token) -> bool:
-        """Report a forgotten `{` of a header if the file has one `}` too many. Return True if the word is that `}`,
-        which is then dropped.
+        """Report that the `{` after a header was forgotten, if the file has one `}` too many. Return True if the token
+        is that `}`, which is then dropped.
         """
         header, self.header = self.header, ""
         if self.surplus <= 0:
@@ -135,7 +137,7 @@ class Pairing:
         self.open.append(_Opener(token, self.tokens[max(0, at - 1)].text))
 
     def _closes(self, at: int, token: Token) -> bool:
-        """Pair a closer; return False if it must be dropped."""
+        """Pair a closing bracket; return False if it must be dropped."""
         if token.text == "}":
             self._close_round(token)
             if self.header and self._no_block(at, token):
@@ -151,7 +153,7 @@ class Pairing:
         return True
 
     def _reaches(self, token: Token) -> bool:
-        """Return True if an opener of the closer's kind is open, with no `{` between."""
+        """Return True if an opening bracket of the same kind is open, with no `{` in between."""
         for opener in reversed(self.open):
             if CLOSER[opener.token.text] == token.text:
                 return True
@@ -160,7 +162,7 @@ class Pairing:
         return False
 
     def _out_of_place(self, at: int) -> bool:
-        """Return True if a `}` is neither on its opener's line, nor first in a line with that line's indentation."""
+        """Return True if a `}` is neither on its opener's line nor first on a line with the same indentation."""
         opener, closer = self.open[-1].token, self.tokens[at]
         if self.source.position(opener.start)[0] == self.source.position(closer.start)[0]:
             return False
@@ -208,7 +210,7 @@ class Pairing:
         self.problems.append(Problem(openers[-1].start, diagnostic))
 
     def _wrong(self, token: Token) -> bool:
-        """Replace a closer of the wrong kind by the right one."""
+        """Replace a closing bracket of the wrong kind by the right one."""
         opener = self.open.pop().token
         right = CLOSER[opener.text]
         message = f"expected `{right}`, found `{token.text}`"

@@ -1,5 +1,5 @@
 """The catalogue of the library, grouped by placement and by special requirements, oldest first. The group of a file is
-computed from the file at a small size, so that a new file needs no other entry.
+computed from the file at a small size, so a new file needs no entry elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 @dataclass(frozen=True)
 class Entry:
-    """A library schedule. documentation: its file's documentation, on one line; also: its aliases."""
+    """A library schedule. documentation: the documentation in its file, on one line. also: its aliases."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Explains how torch reads a cell that is not an action: it takes the action at the beginning and ignores the rest."""
+"""Explain how torch reads a cell that is not an action: it takes the action at the beginning and ignores the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipesched.orders.torch_csv import OVERLAP, PLAIN, SHAPE, WITHOUT_MICROBATCH
 
 
 def cell(found: Sequence[Diagnostic], text: str, version: TorchVersion) -> Sequence[Diagnostic]:
-    """Yield PS801 with the way torch reads the cell, and the text to write in its place."""
+    """Return PS801 with the way in which torch reads the cell, and the text to write instead."""
     plain = PLAIN.fullmatch(text)
     if OVERLAP.fullmatch(text) or (plain and Op[plain[2]] in version.accepts):
         return found
@@ -46,7 +46,7 @@ def _prefix(text: str, version: TorchVersion) -> re.Match[str] | None:
 
 
 def _overlap_reading(text: str, torch: str, version: TorchVersion) -> str:
-    """Return how torch reads a cell that looks like an overlap: it cuts at the first ")"."""
+    """Return how torch reads a cell that looks like an overlap: torch cuts it at the first ")"."""
     inside, _, after = text[1:].partition(")")
     pieces = [piece.strip() for piece in inside.split(";") if piece.strip()]
     known = {op.name for op in version.accepts} | {"OVERLAP_F_B"}

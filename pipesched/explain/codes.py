@@ -1,4 +1,4 @@
-"""Codes of explain's findings."""
+"""Codes of the findings that `explain` adds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class ExplainCode(AnyCode):
-    """The kinds of findings of explain."""
+    """The codes of the findings that `explain` adds."""
 
     NO_SCHEDULE = "PS842"

@@ -1,4 +1,4 @@
-"""Makes messages for syntax errors: the text found, the text expected, and the remedy if it is clear.
+"""Write messages for syntax errors: what was found, what was expected, and the remedy if it is clear.
 
 The expected tokens come from the grammar's table; here they are summarized: eleven operators become "an operator", and
 a value is never "NUMBER, NAME, LPAR or MINUS".
@@ -44,7 +44,9 @@ _KEPT = "a name never changes its value; compute changing values from a loop var
 
 
 def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source) -> Diagnostic:
-    """Return PS101 for an unexpected token. taken: the texts (or kinds, if the text varies) that are accepted there."""
+    """Return PS101 for an unexpected token. taken: the texts of the tokens accepted there, or their kinds if the text
+    varies.
+    """
     token = tokens[at]
     if "NAME" in taken:
         taken = taken - (set(SOFT) - (_LETTERS if taken >= _LETTERS else set()))
@@ -63,7 +65,9 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Return the place of an omission before a token: there, or at the end of the previous line if incomplete."""
+    """Return the position of an omission before a token: at the token, or at the end of the previous line if that is
+    incomplete.
+    """
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):
         return source.span(before.end, before.end)
@@ -71,7 +75,7 @@ def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
 
 
 def unknown(text: str, span: Span) -> tuple[Diagnostic, str | None]:
-    """Return PS102 for characters that begin no word, and the intended word, if it is clear."""
+    """Return PS102 for characters that do not begin a word, and the intended word if it is clear."""
     plain = unicodedata.normalize("NFKC", text)
     if plain != text and re.fullmatch(r"[A-Za-z0-9_]+", plain):
         help_, meant = f"write `{plain}`", plain

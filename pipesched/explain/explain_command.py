@@ -1,4 +1,6 @@
-"""``pipesched explain PS401``, ``pipesched explain chunk``: shows the page of a code, or the row of a word, offline."""
+"""``pipesched explain PS401``, ``pipesched explain chunk``: shows the page for a code or the table row for a word,
+offline.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Word:
 
 
 def _completed(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the codes and words with this beginning, for completion in a shell."""
+    """Return the codes and words that begin with a prefix, for completion in a shell."""
     known = [*map(str, codes()), *(word.word for word in words())]
     return [name for name in known if name.lower().startswith(incomplete.lower()) and " " not in name]
 
@@ -83,10 +85,10 @@ def _row(word: Word, out: Output) -> None:
 
 
 def find(name: str) -> AnyCode | Word:
-    """Return the word or code of a name, of a synonym in the field, or of a number; letter case is ignored.
+    """Return the word or code for a name, for a synonym in the literature, or for a number, ignoring case.
 
     Raises:
-        PipeschedError: PS225, if there is neither.
+        PipeschedError: PS225 if there is neither.
     """
     asked = name.strip().lower()
     known: dict[str, AnyCode | Word] = {other.lower(): word for word in words() for other in word.elsewhere}
@@ -107,7 +109,7 @@ def _called(meant: AnyCode | Word) -> str:
 
 
 def codes() -> list[AnyCode]:
-    """Return all codes of the core and of extensions, by number."""
+    """Return all codes of the core and of extensions, in order of their numbers."""
     owners: list[type[AnyCode]] = [Code, CheckCode, *(row.all.load() for row in rows(Codes))]
     return sorted(code for owner in owners for code in owner)
 
@@ -127,7 +129,7 @@ def page(code: AnyCode) -> str:
 
 
 def words() -> list[Word]:
-    """Return the table of words in order, without backticks in the names elsewhere."""
+    """Return the rows of the table of words in order; the names used elsewhere have no backticks."""
     rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", _file("words.md"), re.MULTILINE)
     return [Word(word, text, tuple(others.replace("`", "").split(", "))) for word, text, others in rows[1:]]
 

@@ -1,6 +1,6 @@
-"""Habits from other languages, one row each, with the equivalent in this language. They explain errors and never cause
-one. The pattern of a row is searched for in the line of a syntax error; if its match includes the place of the error,
-its text is the remedy.
+"""Habits from other languages, one row each, with the equivalent in this language. They explain errors, but never cause
+an error. The pattern of a row is searched for in the line with the syntax error; if the match includes the position of
+the error, the row's text is the remedy.
 
     for i in range(m):       a range is written `low .. high`; it ends before high: write `0 .. m`; a block is …
     let w = 4p               a product has its `*`: write `4 * p`
@@ -24,7 +24,7 @@ Remedy: TypeAlias = str | Callable[[re.Match[str]], str]
 
 @dataclass(frozen=True)
 class Habit:
-    """The pattern of a habit, and the remedy: a text, a template for the match, or a function of it."""
+    """The pattern of a habit, and the remedy: a template for the match, or a function of the match."""
 
     pattern: re.Pattern[str]
     remedy: Remedy
@@ -37,7 +37,7 @@ class Habit:
 
 
 def _row(pattern: str, remedy: Remedy) -> Habit:
-    """Make a row; KIND in its pattern is the letter of a compute."""
+    """Make a row; KIND in its pattern stands for the letter of an operation."""
     return Habit(re.compile(pattern.replace("KIND", KIND)), remedy)
 
 
@@ -107,7 +107,7 @@ HABITS = (
 
 
 def explained(finding: Diagnostic) -> Diagnostic:
-    """Add to a finding the remedies of the habits at its place."""
+    """Add to a finding the remedies for the habits at its position."""
     where = finding.where
     if where is None or len(line := where.source.line(where.line)) > _LONGEST:
         return finding

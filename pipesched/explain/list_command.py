@@ -48,10 +48,10 @@ def list_schedules(name: str | None, **given: object) -> int:
 
 
 def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tuple[Mapping[str, object], str]:
-    """Return an entry with the text of its file; a schedule also by an alias.
+    """Return the entry with a name, with the text of its file; a schedule may be named by an alias.
 
     Raises:
-        PipeschedError: PS810, if nothing has that name.
+        PipeschedError: PS810 if nothing has that name.
     """
     from pipesched.library.inputs import library
 

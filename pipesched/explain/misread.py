@@ -1,9 +1,9 @@
-"""Recognizes one mistake throughout a file: one finding instead of one per cell or operation.
+"""Recognize a mistake that runs through a whole file, and report it once instead of once per cell or operation.
 
     0,0F0,0F1,0B0,0B1     another layout than torch's CSV: column 1 is an index
     F0.0 B0.0 W0.0        the letters of the zero-bubble papers, where B is our I
 
-A mistake is named only if the repaired file can be read, or is complete and ends.
+A mistake is reported only if the repaired file can be read, or is complete and does not deadlock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHAPES = (
 
 
 def meant(found: Sequence[Diagnostic], source: Source, read: Callable[[Source], object]) -> Sequence[Diagnostic]:
-    """Return PS801 at the first mistake, for the fewest wrong layouts whose repair makes a CSV readable."""
+    """Return PS801 at the first mistake, for the fewest layout mistakes whose repair makes the CSV readable."""
     counts = range(1, 4 if len(source.text) <= LONGEST else 1)
     for chosen in (chosen for count in counts for chosen in combinations(SHAPES, count)):
         try:
@@ -65,7 +65,7 @@ _KINDS = {".md": "Markdown", ".html": "HTML", ".py": "Python", ".toml": "TOML", 
 
 
 def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Sequence[Diagnostic]:
-    """Return PS842 for a file whose name has the ending of another kind."""
+    """Return PS842 for a file whose extension belongs to another kind of file."""
     if kind := _KINDS.get(PurePath(source.name).suffix.lower()):
         here = Label(source.span(0, len(source.text.partition("\n")[0])), f"this is {kind}")
         help = "give a .ps file, a torch CSV, an order, a stream, or a name from `pipesched list`"

@@ -1,4 +1,4 @@
-"""Suggestions of intended names, and of sizes that a file accepts."""
+"""Suggest intended names, and sizes that a file accepts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _USED_BY = {  # names that people use in place of a communication model, and the
 
 
 def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Sequence[Diagnostic]:
-    """Suggest the nearest name, or list the known names. there: remedies for names of claims."""
+    """Suggest the nearest name, or list the known names. there: the remedy if only claims can use the name."""
     where = found[0].where
     assert where is not None
     known = sorted({x for x in visible if len(x) <= _LONG})[:_MANY] if len(where.text) <= _LONG else []

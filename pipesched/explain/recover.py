@@ -1,4 +1,4 @@
-"""Reports every independent mistake of a text that does not parse, in one pass.
+"""Report, in one pass, every independent mistake in a text that does not parse.
 
 The parser's table runs over the tokens. If a token has no action, the expected tokens are reported; then parsing
 resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
@@ -41,7 +41,7 @@ _HEAD = ("schedule", "name", "(", ")")
 
 
 def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
-    """Return the first `MOST` mistakes of a text, in order; habits of other languages have their remedy."""
+    """Return the first `MOST` mistakes in a text, in order, with remedies for habits from other languages."""
     words = grammar().words
     written = [token for token in scan(words, source.text) if token.kind != COMMENT]
     if not written:
@@ -57,7 +57,7 @@ def mistakes(_: Sequence[Diagnostic], source: Source) -> list[Diagnostic]:
 
 
 def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings in order, without probable consequences of an earlier finding on the same line.
+    """Return the findings in order, without those that probably follow from an earlier finding on the same line.
 
     An unterminated string hides later findings, an unknown word hides syntax errors, and the first syntax error hides
     later ones.
@@ -72,7 +72,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings, without later ones on the same line with the same remedy."""
+    """Return the findings, keeping only the first of those on one line with the same remedy."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -80,7 +80,9 @@ def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _weighed(finding: Diagnostic) -> tuple[int, int, int, Diagnostic]:
-    """Return weight (0: unterminated string, 1: unknown word or number, 2: syntax error), offset and line."""
+    """Return the weight of a finding (0: unterminated string, 1: unknown word or number, 2: syntax error), its offset
+    and its line.
+    """
     assert finding.where is not None
     unclosed = finding.code is Code.CHARACTER and finding.where.text.startswith('"')
     weight = 2 if finding.code is Code.SYNTAX else int(not unclosed)
@@ -118,7 +120,7 @@ def _words_meant(token: Token, source: Source, words: Words, problems: list[Prob
 class Walk:
     """A run of the parser's table over tokens whose brackets are paired.
 
-    known: findings on words and brackets; their statements are not reported again.
+    known: findings about words and brackets, whose statements are not reported again.
     """
 
     def __init__(self, source: Source, tokens: list[Token], known: list[Problem], grammar: Grammar) -> None:
@@ -155,7 +157,7 @@ class Walk:
         return moved is not None
 
     def _kind(self, at: int) -> str:
-        """Return the kind of the token; UNKNOWN for an unknown release rule."""
+        """Return the kind of a token; UNKNOWN for an unknown release rule."""
         token = self.tokens[at]
         if token.kind == "NAME" and at and self.tokens[at - 1].text == "release":
             return "NAME" if self._rule_begins(at) else UNKNOWN
@@ -194,7 +196,7 @@ class Walk:
     # Recovery
 
     def _resume(self, at: int) -> int:
-        """Drop the unfinished part; return the next token that the stack accepts."""
+        """Drop the unfinished part of the text; return the next token that the stack accepts."""
         depth = self._open_round()
         for i in range(at, len(self.tokens)):
             token = self.tokens[i]
@@ -228,7 +230,7 @@ class Walk:
         return opened - closed
 
     def _enter(self, at: int) -> None:
-        """Make the stack accept this `{`, of the current block or of one with an unknown head."""
+        """Make the stack accept this `{`, which opens the current block or a block with an unknown header."""
         self.forgiven.add(self._after_block(at))  # belongs to an `if` that was not recognized
         if self._drop_to(self.words.kinds["{"]):
             return
@@ -263,7 +265,9 @@ class Walk:
         return True
 
     def _supply(self, *texts: str) -> bool:
-        """Advance the stack by supplied words; return False, without moving, if it does not accept the first."""
+        """Advance the stack by supplied words; return False, leaving the stack unchanged, if it does not accept the
+        first word.
+        """
         return all(self._advance(kind(self.words, text)) for text in texts)
 
 
@@ -272,14 +276,14 @@ class Walk:
 
 
 class Stack(NamedTuple):
-    """The top of a stack, and the rest below it; stacks share common parts."""
+    """The top of a stack, and the stack below it; stacks share common parts."""
 
     state: int
     symbol: str
     below: Stack | None
 
     def symbols(self) -> Iterator[str]:
-        """Yield the states from the top down."""
+        """Yield the states of the stack from the top down."""
         stack: Stack | None = self
         while stack:
             yield stack.symbol

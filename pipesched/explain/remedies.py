@@ -1,4 +1,4 @@
-"""Suggests remedies for a deadlock: a single change after which no rank waits forever. Each is tried before it is
+"""Suggest remedies for a deadlock: a single change after which no rank waits forever. Each remedy is tried before it is
 suggested.
 """
 
@@ -28,7 +28,9 @@ Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Suggest one move for compute orders in a cycle. waits: where each rank stops, and the operation it awaits."""
+    """Suggest one move for compute orders in a cycle. waits: the operation at which each rank stops, and the operation
+    for which it waits.
+    """
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():
         at = stopped[int(schedule.rank[awaited])]
@@ -51,7 +53,7 @@ def deadlock(
 
 
 def _moves(program: Program, model: Model, links: Sequence[Link]) -> Iterator[str]:
-    """Suggest moving a receive of the cycle up."""
+    """Suggest moving a receive in the cycle to an earlier place."""
     for i, link in enumerate(links):
         _, blocked, _ = links[(i + 1) % len(links)].places
         _, _, until = link.places
@@ -83,5 +85,5 @@ def _cured(program: Program, model: Model) -> bool:
 
 
 def _moved(order: Order, source: int, target: int) -> Order:
-    """Return an order with an entry moved to another place on its rank, and the entries between shifted by one."""
+    """Return an order with an entry moved to another place on its rank; the entries in between shift by one."""
     return order.taken(np.insert(np.delete(np.arange(len(order)), source), target, source))

@@ -79,7 +79,7 @@ def schedule(found: Sequence[Diagnostic], target: str) -> Sequence[Diagnostic]:
 
 
 def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
-    """Suggest the intended file, or the library schedule of that name."""
+    """Suggest the intended file, or the library schedule with that name."""
     return [replace(found[0], help=_beside(path))]
 
 
@@ -96,7 +96,7 @@ def _near(name: str) -> str | None:
 
 
 def _beside(path: str) -> str:
-    """Return the file in the same folder that a path resembles, or the library schedule of that name."""
+    """Return the file in the same folder with a similar name, or the library schedule with that name."""
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):

@@ -1,4 +1,4 @@
-"""Tokens of any text, even a broken one; no character is lost or refused.
+"""Split any text into tokens, even a broken one; no character is lost or refused.
 
     rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
 
@@ -50,7 +50,7 @@ def _pattern(words: Words) -> re.Pattern[str]:
 
 
 def scan(words: Words, text: str) -> list[Token]:
-    """Return every token of a text, with comments, without blanks."""
+    """Return every token of a text, including comments but not white space."""
     tokens: list[Token] = []
     at, quoted, last, count = 0, False, "", 0
     while at < len(text):
@@ -89,7 +89,7 @@ def _item_follows(text: str, end: int) -> bool:
 
 
 def _one_word(before: Token, token: Token) -> bool:
-    """Return True if unknown letters only continue a name: ``naïve``."""
+    """Return True if unknown letters merely continue a name: ``naïve``."""
     return token.kind == UNKNOWN and token.text[0].isalnum() and before.named and before.end == token.start
 
 
@@ -106,17 +106,17 @@ def begins(tokens: Sequence[Token], at: int, source: Source) -> bool:
 
 
 def ends_value(token: Token) -> bool:
-    """Return True if a statement, an item or an expression can end with this token, or for `{`."""
+    """Return True if a statement, an item or an expression can end with this token, or if it is `{`."""
     return token.named or token.kind in ("NUMBER", "STRING", "TEXT") or token.text in _VALUE_ENDS
 
 
 def first_in_line(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if the token is the first in its line."""
+    """Return True if the token is the first on its line."""
     return at == 0 or "\n" in source.text[tokens[at - 1].end : tokens[at].start]
 
 
 def apart(tokens: Sequence[Token], at: int, source: Source) -> bool:
-    """Return True if a word or a number is the first in its line or block, after a complete construct."""
+    """Return True if a word or a number is the first on its line or in its block, after a complete construct."""
     token = tokens[at]
     if at == 0 or (token.kind not in ("NAME", "NUMBER") and token.text not in (*ITEMS, *STATEMENTS)):
         return False
