@@ -81,8 +81,8 @@ class Calls:
 
         Raises:
             PipeschedError: PS266 for a group with one member, a call on a group by a rank outside it or on two engines,
-            a message to the rank itself or to no rank, a batch that is not made of messages on one engine, or a call
-            that waits for a name that does not occur exactly once.
+                a message to the rank itself or to no rank, a batch that is not made of messages on one engine, or a
+                call that waits for a name that does not occur exactly once.
         """
         for group, members in self.groups.items():
             if len(set(members)) < 2 or len(set(members)) < len(members) or max(members) >= len(self.ranks):

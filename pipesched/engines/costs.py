@@ -41,7 +41,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 
     Raises:
         PipeschedError: PS225 if a device is also given; PS263 for a stage without a whole number of layers; PS264 if
-        the order has operations whose times do not follow from parts.
+            the order has operations whose times do not follow from parts.
     """
     schedule = loaded.schedule
     parts = of_options(options, schedule.placement)
@@ -101,7 +101,7 @@ def of_options(options: Extended, placement: Placement) -> Parts:
 
     Raises:
         PipeschedError: PS225 if parts from a file and a device are both given, or if parts of a model lack the model or
-        the device.
+            the device.
     """
     parts, work = options.of(Parts), options.of(Workload)
     if parts.of_model:

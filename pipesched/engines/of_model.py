@@ -36,7 +36,7 @@ def of_model(asked: Workload, placement: Placement) -> Parts:
 
     Raises:
         PipeschedError: PS225 without a model, a device or an efficiency; PS235; PS264 for a training run whose times do
-        not follow from parts.
+            not follow from parts.
     """
     if asked.model is None or asked.device is None or not asked.efficiency:
         missing = next(name for name in ("model", "device", "efficiency") if not getattr(asked, name))

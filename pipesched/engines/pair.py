@@ -110,7 +110,7 @@ class _Shop:
         return ((max(x[-1] - u, y[-1] - v), most, end),)
 
     def dived(self) -> int:
-        """Return an upper bound: the time of a path that goes to the corner with the least lower bound at every wall."""
+        """Return an upper bound: the time of a path that goes to the corner with the least lower bound at each wall."""
         time, i, j = 0, 0, 0
         while (i, j) != self.end:
             later, i, j = min(self.after(i, j), key=lambda to: to[0] + self.rest(*to[1:]))

@@ -48,7 +48,7 @@ def read_parts(source: Source) -> Parts:
 
     Raises:
         PipeschedError: PS261 for text that is not TOML, an unknown key, or a value that cannot be read; PS262 for parts
-        that contradict each other; PS843 if reading exceeds the budget.
+            that contradict each other; PS843 if reading exceeds the budget.
     """
     values, places = read(source, EngineCode.PARTS_SYNTAX, exact)
     table = _Table(values, places)
@@ -148,7 +148,7 @@ def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
 
     Raises:
         PipeschedError: PS222 if a cost that follows from parts is also given; PS262 for parts that contradict each
-        other; PS263 for a number of layers that is not whole.
+            other; PS263 for a number of layers that is not whole.
     """
     by_letter = _by_letter(checked)
     chains = {letter: _chains(item, names, placement.stages) for letter, item in by_letter.items()}
