@@ -16,10 +16,10 @@ from pipesched.support.source import Source
 def read(target: str) -> Source:
     """Read a path, stdin (``-``), or a built-in schedule by its name or an alias.
 
-    A name with a colon may belong to an extension; a file of that name wins.
+    A name with a colon may belong to an extension; a file of that name takes precedence.
 
     Raises:
-        PipeschedError: PS809, unreadable; PS810 if it is neither a file nor a built-in schedule.
+        PipeschedError: PS809: it cannot be read; PS810: it is neither a file nor a built-in schedule.
     """
     there = os.path.exists(target)
     if target == "":
@@ -39,7 +39,7 @@ def claimed(target: str) -> Source | None:
 
 
 def _text(path: str, on: str = "") -> Source:
-    """Read a path or stdin. on: the hint for an unreadable path.
+    """Read a path or stdin. on: names the hints for an unreadable path.
 
     Raises:
         PipeschedError: PS809.
@@ -60,7 +60,7 @@ def library(target: str) -> Source:
     """Read a built-in schedule, by its name or an alias.
 
     Raises:
-        PipeschedError: PS810 if there is none.
+        PipeschedError: PS810: there is none.
     """
     name = known_as(target)
     if name is None:
@@ -80,7 +80,7 @@ def read_path(path: str) -> Source:
     """Read the file at a path; built-in names are ignored.
 
     Raises:
-        PipeschedError: PS809 if it is missing or not text.
+        PipeschedError: PS809: the file is missing or not text.
     """
     if path != "-" and not os.path.exists(path):
         raise _missing("path", path, Diagnostic(Code.UNREADABLE, f"no such file: {path}"))
@@ -88,7 +88,7 @@ def read_path(path: str) -> Source:
 
 
 def _missing(on: str, target: str, found: Diagnostic) -> PipeschedError:
-    """Return the error for an unknown name, as hints explain it."""
+    """Return the error for an unknown name, as explained by hints."""
     return PipeschedError(explained(on, [found], target))
 
 

@@ -5,7 +5,7 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
     a compute    at its start
     a message    at the end of its producer, before the computes that start then
 
-and each message adds its SEND to one rank and its RECV to the other at that place of the order. The list of a rank is
+and each message adds its SEND to one rank and its RECV to the other at that place in the order. The list of a rank is
 everything added to it, in order. If each message is contracted to one point, the points are in a total order, so the
 program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so
 they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's `_add_send_recv`.)
@@ -32,8 +32,8 @@ MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # precedence among the events of one instant
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
     """Lower a schedule whose timeline is finished; O(n log n) in the number of operations.
 
-    Instructions are first rows, in parts: computes, sends, receives, reductions, both sides of SYNCs, and STEPs. Each
-    row before the SYNCs comes from an operation, its source.
+    The instructions are first collected as rows, part by part: computes, sends, receives, reductions, both sides of
+    SYNCs, and STEPs. Each row before the SYNCs comes from an operation, its source.
     """
     found, (local, reduced, of), syncs = dependencies.messages(), _locals(schedule), _syncs(schedule)
     stages, low, high = syncs.T
@@ -81,8 +81,8 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
     """Return the places of computes, messages and reductions in one global order by time, messages before computes.
 
-    If an operation takes no time and a message would precede its producer, the turns of computes decide, and messages
-    follow.
+    If operations take no time, so that a message could precede its producer, events are ordered by the turns of
+    computes, with messages after computes.
     """
     count = (len(times.start), len(producer), len(reduced))
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])
@@ -107,8 +107,8 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
 def _laid_out(rank: Ints, instant: Column, size: int, messages: int, syncs: int) -> tuple[Column, Column]:
     """Return the rows of all parts by rank, ordered by instant, and the instants.
 
-    A message and a SYNC have a row in two parts, at one instant; SYNCs and STEPs come after all others. rank: the rank
-    of each row, overwritten.
+    A message or a SYNC has a row in each of two parts, at one instant; SYNCs and STEPs come after all others. rank: the
+    rank of each row, overwritten.
     """
     bits, later = len(rank).bit_length(), np.arange(len(instant), len(rank) - messages - syncs)
     rank <<= bits

@@ -1,6 +1,6 @@
 """Array types of the columns of operations, the offsets of each rank into them, and masks by kind of operation.
 
-A million operations are ordinary, so they are stored as columns and never as a million objects: entry i of each column
+A schedule often has a million operations, so they are stored as columns and never as objects: entry i of each column
 belongs to operation i, and `start[r]:start[r + 1]` are the operations of rank r, in order.
 """
 
@@ -72,7 +72,7 @@ def constant(value: np.generic, length: int) -> Column:
 
 
 def small(column: Column) -> Column:
-    """Return the nonnegative column in 16 bits if they suffice, since numpy radix-sorts 16-bit integers."""
+    """Return a nonnegative column in 16 bits if they suffice, since numpy radix-sorts 16-bit integers."""
     return column.astype(np.uint16) if int(column.max(initial=0)) < 2**16 else column
 
 
@@ -82,14 +82,14 @@ def rank_column(start: Ints) -> Column:
 
 
 def running_sum(change: Ints, start: Ints) -> Ints:
-    """Return the sum of each rank's own entries up to each entry."""
+    """Return, for each entry, the sum of its rank's entries up to it."""
     total = change.cumsum()
     total -= np.append(0, total)[start[:-1]].repeat(start[1:] - start[:-1])
     return total
 
 
 def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """Return, for each wanted key, the first of these ascending places with that key."""
+    """Return, for each wanted key, the first of the given ascending places that has it."""
     known, first = np.unique(np.append(keys, -1), return_index=True)
     near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)

@@ -28,7 +28,7 @@ _FINEST = 2**50  # most ticks of one cost: the sum of thousands of costs fits in
 
 
 def parse(text: str, what: str) -> Cost:
-    """Parse a cost on the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
+    """Parse a cost as given on the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
 
     Raises:
         PipeschedError: PS222, anything else.
@@ -63,7 +63,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
     """Return a cost by stage and microbatch.
 
     Raises:
-        PipeschedError: PS222, rows of different lengths, or empty.
+        PipeschedError: PS222: the rows have different lengths, or are empty.
     """
     lengths = [len(row) for row in rows]
     if len(set(lengths)) != 1 or not lengths[0]:
@@ -76,7 +76,7 @@ def grid(rows: Sequence[Sequence[Fraction | int]], what: str) -> Cost:
 
 
 def _text(value: object) -> str:
-    """Format a value as TOML and JSON write it; cut a number that is too long."""
+    """Format a value as in TOML and JSON; shorten a number that is too long."""
     if isinstance(value, int) and abs(value) >= _WHOLE:
         return "too large"
     text = value if isinstance(value, str) else json.dumps(value, default=str)
@@ -94,7 +94,7 @@ def most(cost: Cost) -> Fraction:
 
 
 def listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Return the numbers of a cost, one per stage; for a grid its largest, and one with the finest denominator."""
+    """Return the numbers of a cost, one per stage; of a grid, its largest and one with the finest denominator."""
     if isinstance(cost, Grid):
         return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)
@@ -115,7 +115,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     """Return the cost by stage, and by microbatch if it differs.
 
     Raises:
-        PipeschedError: PS222 if the cost has other sizes.
+        PipeschedError: PS222: the cost has other sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
     (rows, columns), wrong, help = made.whole.shape, "", "give one number, or one per stage"
@@ -137,7 +137,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
 
 
 def scale_of(numbers: Sequence[Fraction], larger: str) -> int:
-    """Return the number of ticks per unit with which all of these are whole numbers."""
+    """Return the number of ticks per unit that makes all of these whole numbers."""
     scale = 1
     for denominator in dict.fromkeys(x.denominator for x in numbers):
         scale = lcm(scale, denominator)
@@ -155,7 +155,7 @@ def in_json(cost: Cost) -> object:
 
 
 def in_text(cost: Cost) -> str:
-    """Return a cost as `parse` reads it; long lists show their ends, grids their smallest and largest number."""
+    """Return a cost in the form that `parse` reads; a long list shows its ends, a grid its extremes."""
     if isinstance(cost, Grid):
         return str(cost)
     if not isinstance(cost, tuple):

@@ -9,12 +9,12 @@
     tK               the part kept until its R                default 0
 
 If some of F, I, W, B are given, the others follow from them, stage by stage, by the table RULES: a user who gives some
-costs in milliseconds does not want 1 for the others. Such assumptions are reported wherever they are used.
+costs in milliseconds does not want the others to be 1. Such assumptions are reported wherever they are used.
 
-Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the stage that
-runs; for tFB the stage and microbatch are those of the F; for tC the stage is the sender. All are integers or
-`Fraction`; time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not
-times: a stage counts tM * ranks / stages in the unit of peaks.
+Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the one that
+runs; for tFB stage and microbatch are those of the F, for tC the stage is the sender. All are integers or `Fraction`;
+time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage
+counts tM * ranks / stages in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ Said: TypeAlias = tuple[dict[str, object], dict[str, str], tuple[str, ...], tupl
 class Ticks(Record):
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
-    compute: int64, shape (computes, S), indexed by Op; pair: overlaps that are not the sum of their parts, by letters
-    and the stage of the first, shape (S,); message: shape (S,), by the stage that sends. Costs that differ between
-    microbatches have one more axis, of length m.
+    compute: int64, shape (computes, S), indexed by Op; pair: overlaps that do not cost the sum of their parts, by
+    letters, then by the stage of the first part, shape (S,); message: by sending stage, shape (S,). Costs that differ
+    between microbatches have one more axis, of length m.
     """
 
     scale: int
@@ -92,7 +92,7 @@ class Ticks(Record):
 
 
 class Rule(Record):
-    """A cost's default if all of `given` are given, with its description and the function that computes it."""
+    """The default of a cost if all of `given` are given, with its description and the function that computes it."""
 
     key: str
     given: str
@@ -131,7 +131,7 @@ BASE = frozenset("".join(rule.given for rule in RULES))
 
 @dataclass(frozen=True)
 class Costs:
-    """The given costs; other costs follow from them or have their defaults.
+    """The given costs; the other costs follow from them or have their defaults.
 
     note: the source of the costs, in words. unit: the unit of all times.
     """
@@ -141,7 +141,7 @@ class Costs:
     unit: Unit = field(default=NO_UNIT, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the costs; raise PipeschedError, PS222, for an unknown key, or a value that is not a number >= 0."""
+        """Check the costs; raise PipeschedError (PS222) for an unknown key or a value that is not a number >= 0."""
         for key, cost in self.given.items():
             _check_key(key, {})
             numbers: tuple[object, ...] = (least(cost),) if isinstance(cost, Grid) else listed(cost)
@@ -155,14 +155,14 @@ class Costs:
         return f"<Costs {self}>" if self.given else "<Costs of 1 each>"
 
     def __str__(self) -> str:
-        """Return the costs as `parse` reads them; long lists and grids are shortened."""
+        """Return the costs in the form that `parse` reads; long lists and grids are shortened."""
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
         """Return the cost of a kind, a pair, C, M or K; None for a pair that costs the sum of its parts.
 
         Raises:
-            PipeschedError: PS222 if B is less than the given I or W.
+            PipeschedError: PS222: B is less than the given I or W.
         """
         return self._computes[key] if key in UNIT else self.given.get(key, _DEFAULT.get(key))
 
@@ -173,14 +173,14 @@ class Costs:
         return {key: "F + B" if key == "FB" else self._rule(key).text for key in assumed}
 
     def doubts(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Describe costs that contradict each other, or are not used, given the kinds on which times depend."""
+        """Describe costs that contradict each other, or are not used if times depend on these kinds only."""
         if self.disagreement:
             yield self.disagreement
         for key in (key for key in PAIRS if key in self.given and key not in kinds):
             yield f"the cost {key} is not used: no {key[0]} overlaps a{'n' * (key[1] == 'I')} {key[1]}"
 
     def remarks(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Yield the costs' source, the assumptions for these kinds, and doubts; nothing if all are given."""
+        """Yield the source of the costs, the assumptions about these kinds, and doubts; nothing if all are given."""
         wanted = set(kinds)
         if self.note:
             yield f"{self.unit.words or 'times'}: {self.note}"
@@ -188,12 +188,12 @@ class Costs:
         yield from self.doubts(wanted)
 
     def guesses(self, kinds: Iterable[str]) -> Iterator[str]:
-        """Describe the assumptions on the costs of these kinds."""
+        """Describe the assumptions about the costs of these kinds."""
         if guessed := self.assumed_of(kinds):
             yield equations(guessed, self)
 
     def published(self, kinds: Iterable[str]) -> dict[str, object]:
-        """Return the costs, and the assumptions for these kinds, as JSON."""
+        """Return the costs, and the assumptions about these kinds, as JSON."""
         remarks = list(self.remarks(kinds))
         unit = {"unit": self.unit.name} if self.unit else {}
         return {**exact(costs=self.to_json()), **unit, "assumed_costs": self.assumed_of(kinds), "cost_remarks": remarks}
@@ -242,7 +242,7 @@ class Costs:
 
     @cached_property
     def said(self) -> dict[frozenset[str], Said]:
-        """By the kinds on which times depend: the costs in JSON, the derived ones, remarks, assumptions, and doubts."""
+        """Cache by the kinds on which times depend: costs as JSON, derived costs, remarks, assumptions, doubts."""
         return {}
 
     def differing(self, key: str) -> str:
@@ -272,7 +272,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """Return the costs with all computes scaled by a factor; derived ones scale too, since every rule is linear."""
+        """Return the costs with all computes scaled by a factor; derived costs too, since the rules are linear."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)
@@ -293,8 +293,8 @@ class Costs:
         """Return the times as integers. microbatches: their number; None if all of them cost the same.
 
         Raises:
-            PipeschedError: PS222, a list without one entry per stage, a grid of another size, numbers too fine for
-                64 bits, or a derived cost that would be negative.
+            PipeschedError: PS222: a list does not have one entry per stage, a grid has another size, numbers are too
+            fine for 64 bits, or a derived cost would be negative.
         """
         if one := self._of_one_stage:
             pair = {key: np.repeat(each, stages) for key, each in one.pair.items()}
@@ -323,7 +323,7 @@ class Costs:
         """Return the activations that one F of each stage holds, shape (S,), in ranks / stages of the unit of `peak`.
 
         Raises:
-            PipeschedError: PS222, as for `ticks`, or because M differs between microbatches.
+            PipeschedError: PS222: as for `ticks`, or because M differs between microbatches.
         """
         return self.held(stages).column
 
@@ -366,7 +366,7 @@ class Costs:
         """Parse ``F=1,I=1,W=1,C=0,FB=3``; a list in brackets is by stage, ``F=[1,2]``; nested ones also by microbatch.
 
         Raises:
-            PipeschedError: PS222, an unknown key, a key given twice or a value that is not a number.
+            PipeschedError: PS222: a key is unknown or given twice, or a value is not a number.
         """
         given: dict[str, Cost] = {}
         for entry in filter(None, (e.strip() for e in _ENTRY.findall(text))):
@@ -385,7 +385,8 @@ class Costs:
         JSON is accepted too: the output of `to_json`, `calibrate` or `run --rank`.
 
         Raises:
-            PipeschedError: PS222, not TOML, an unknown key or not a number; PS843 if reading exceeds its budget.
+            PipeschedError: PS222: the text is not TOML, a key is unknown, or a value is not a number; PS843: reading
+            exceeds its budget.
         """
         try:
             with budgeted("the costs file"):
@@ -438,7 +439,7 @@ def equations(assumed: Mapping[str, str], costs: Costs | None = None) -> str:
 
 
 def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
-    """Raise PipeschedError, PS222 if a backward is shorter than one of its parts."""
+    """Raise PipeschedError (PS222) if a backward is shorter than one of its parts."""
     cost = known[key]
     if isinstance(cost, Grid):
         below = np.argwhere(cost.whole < 0)[:1].tolist()

@@ -3,7 +3,7 @@
     F[s, i] = length[i] / 2          whole  6 8 3 7      a row per stage, a column per microbatch
     at lengths 6, 8, 3, 7            scale  6 8 3 7      2
 
-A million entries are common, so they are one array; equal rows or columns may share memory.
+A million entries are common, so they are stored in one array; equal rows or columns may share memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WIDEST = 2**62
 
 
 class Grid(Record):
-    """The grid whole / scale. whole: int64, shape (stages, microbatches). scale: the smallest possible."""
+    """The grid whole / scale. whole: int64, shape (stages, microbatches). scale: the smallest possible scale."""
 
     whole: Ints
     scale: int
@@ -36,7 +36,7 @@ class Grid(Record):
         """Return a grid of exact numbers, from rows of equal length.
 
         Raises:
-            PipeschedError: PS222 if they need more than 62 bits.
+            PipeschedError: PS222: they need more than 62 bits.
         """
         listed = [list(row) for row in rows]
         made = np.array(listed)
@@ -92,7 +92,7 @@ class Grid(Record):
         """Apply `operator.add`, `sub` or `mul` entry by entry; a single row or column applies to all.
 
         Raises:
-            PipeschedError: PS222 if the result exceeds 62 bits.
+            PipeschedError: PS222: the result exceeds 62 bits.
         """
         shapes = zip(self.whole.shape, other.whole.shape, strict=True)
         rows, columns = (max(x, y) if 1 in (x, y) else min(x, y) for x, y in shapes)
@@ -131,7 +131,7 @@ def reduced(whole: Ints, scale: int) -> Grid:
 
 
 def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
-    """Return only the first number if all are equal."""
+    """Return the cost as one number if all entries are equal."""
     return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 

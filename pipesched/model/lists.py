@@ -1,9 +1,9 @@
 """The base of schedules and programs: a list of operations per rank, and the origin of each operation.
 
-A million operations carry no spans. The order keeps only enough data to find the place of an operation in a diagnostic:
+A million operations carry no spans. The order keeps only the data to find the place of an operation for a diagnostic:
 a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
-Rows of extensions make the pictures, graphs and tables of an order.
+Extensions provide the pictures, graphs and tables of an order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The origin of entries taken from another list. at: their indices in that list, -1 for none."""
+    """The origin of entries taken from another list. at: their indices in that list, or -1."""
 
     origin: Origin
     at: Column
@@ -129,7 +129,7 @@ class RankLists:
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: one node per operation.
 
-        costs: determine the start and end of each node; by default 1 each.
+        costs: determine the start and end of each node; 1 each by default.
         """
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 
@@ -138,7 +138,7 @@ class RankLists:
         held.
 
         Raises:
-            PipeschedError: PS820, pandas is not installed.
+            PipeschedError: PS820: pandas is not installed.
         """
         return cast("DataFrame", make("table", self.computes, costs))
 
@@ -158,10 +158,10 @@ def known(name: str) -> bool:
 
 
 def make(name: str, *arguments: object) -> object:
-    """Return a fact about an order that an extension derives.
+    """Return a fact that an extension derives from an order.
 
     Raises:
-        PipeschedError: PS820 if there is no such extension.
+        PipeschedError: PS820: there is no such extension.
     """
     for row in rows(Drawing):
         if row.name == name:

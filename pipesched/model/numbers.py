@@ -39,7 +39,7 @@ def number(text: str, what: str) -> Fraction:
     """Parse a non-negative number: ``3``, ``1.5``, ``11/2``.
 
     Raises:
-        PipeschedError: PS222, anything else, or a number of more than 15 digits.
+        PipeschedError: PS222: it is anything else, or has more than 15 digits.
     """
     text = text.strip()
     if not _NUMBER.fullmatch(text):
@@ -73,7 +73,8 @@ Ladder: TypeAlias = Sequence[tuple[str, Fraction]]
 
 
 def quantity(value: int | Fraction, ladder: Ladder) -> str:
-    """Format three significant digits in the largest fitting unit: ``6.38 GB``, ``2.90 s``; ``80 GB`` exactly.
+    """Format a number with three significant digits in the largest fitting unit: ``6.38 GB``, ``2.90 s``; ``80 GB``
+    exactly.
 
     All digits before the decimal point are written.
     """
@@ -82,7 +83,7 @@ def quantity(value: int | Fraction, ladder: Ladder) -> str:
 
 
 def digits(value: int | Fraction) -> str:
-    """Format three significant digits, and all before the point: ``5.74``, ``2.90``; an exact ``80`` gets no zeros."""
+    """Format three significant digits, and all digits before the point: ``5.74``, ``2.90``; an exact ``80`` stays."""
     rounded = abs(float(f"{float(value):.{_SIGNIFICANT - 1}e}"))
     decimals = max(0, _SIGNIFICANT - 1 - floor(log10(rounded))) if rounded else 0
     text = f"{float(value):,.{decimals}f}"
@@ -98,7 +99,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
     """Require at least one rank, one stage per rank and one microbatch; other parameters are free.
 
     Raises:
-        PipeschedError: PS225, p, v or m below 1, or a list.
+        PipeschedError: PS225: p, v or m is below 1, or a list.
     """
     for name, value in sizes:
         if name not in ("p", "v", "m"):
@@ -149,7 +150,7 @@ def percent(value: Fraction, sign: str = "") -> str:
 
 
 def share(value: Fraction) -> str:
-    """Format a share, percentage first: ``15.8 % (3/19)``."""
+    """Format a fraction of a whole, percentage first: ``15.8 % (3/19)``."""
     return f"{percent(value)} ({value})" if 1 < value.denominator < SMALL else percent(value)
 
 
@@ -160,7 +161,7 @@ def plain(value: Fraction | int) -> int | str:
 
 
 def exact(**values: object) -> dict[str, object]:
-    """Return numbers, lists and tables for JSON: each exact, followed by its ``KEY_decimal``."""
+    """Return numbers, lists and tables for JSON: each exact, followed by a decimal under ``KEY_decimal``."""
     made: dict[str, object] = {}
     for key, value in values.items():
         made |= {key: _each(plain, value), f"{key}_decimal": _each(float, value)}
@@ -168,7 +169,7 @@ def exact(**values: object) -> dict[str, object]:
 
 
 def _each(write: Callable[[Fraction], object], value: object) -> object:
-    """Apply `write` to every number in a value; null and other values do not change."""
+    """Apply `write` to every number in a value; other values do not change."""
     match value:
         case bool() | None:
             return value

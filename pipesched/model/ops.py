@@ -1,6 +1,6 @@
 """The instruction set: one table of all kinds of instruction, with all their properties.
 
-A compute takes one result and makes others, each once for every stage and microbatch. B is I and W in one:
+A compute takes one result and makes others, each once for every stage and microbatch. B is I and W combined:
 
     F   takes the activation of the stage before     makes the activation
     I   takes the gradient of the stage behind       makes the gradient for the stage before
@@ -63,14 +63,14 @@ class Does(enum.Enum):
 class Kind:
     """A row of the table.
 
-    result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or gets that
-    result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in addition,
-    or instead if there is no other stage. makes: the results of a compute. words: its name for people. colour: its
-    class in pictures. shape: a message with only the shape of the result, which the receiver needs to allocate a
-    buffer.
+    result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or receives
+    that result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in
+    addition, or instead if there is no other stage. makes: the results of a compute. words: its name for people.
+    colour: its class in pictures. shape: a message with only the shape of the result, which the receiver needs to
+    allocate a buffer.
 
-    like: the kind with the same cost, unless its own is given. holds: 1 if it takes as much memory as its F, which
-        the backward frees too, -1 if it frees as much (a copy moves it to host memory); the backward waits for it.
+    like: the kind whose cost it has unless its own is given. holds: 1 if it takes as much memory as its F, to be freed
+    by the backward; -1 if it frees as much (a copy moves it to host memory). The backward waits for either.
     """
 
     does: Does
@@ -131,7 +131,7 @@ class Op(enum.IntEnum):
 
     @property
     def result(self) -> Result:
-        """The result that it takes, sends, receives or waits for."""
+        """The result that the instruction takes, sends, receives or waits for."""
         assert self.kind.result is not None
         return self.kind.result
 

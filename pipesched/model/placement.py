@@ -16,8 +16,8 @@ have two readers:
     │     └───────────^
     └───────────^
 
-The weights of a frozen stage are not trained. The earlier stages determine which of its results are made, and by which
-kinds; a stage is *fed* if any earlier stage is trained:
+The weights of a frozen stage are not trained. For every stage, the earlier stages determine which results are made, and
+by which kinds of operation; a stage is *fed* if any earlier stage is trained:
 
     trained                F, R, O, L, and B or I and W   no stage takes the gradient of the first trained stage
     frozen and fed         F, R, O, L and I               its B is an I, and it has no W
@@ -54,12 +54,12 @@ def most_stages(max_ops: int) -> int:
 class Placement(Record):
     """The rank that runs a stage for a microbatch.
 
-    rank_of: shape (routes, stages), a rank, or -1 if the file gives none. route_of: shape (microbatches,), a route.
+    rank_of: a rank, or -1 if the file gives none; shape (routes, stages). route_of: a route; shape (microbatches,).
     ranks: the number of ranks. frozen: the stages that are not trained, ascending. reads: for stages that do not read
     exactly the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the
     number of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is omitted on
-    that route, and its reader takes its inputs. shared: where the file places single microbatches, the chunks that each
-    route shares with others: in a program, stages with the same rank and number are one chunk.
+    that route, and its reader takes its inputs instead. shared: where the file places single microbatches, the chunks
+    that each route shares with others: in a program, stages with the same rank and number are one chunk.
     """
 
     rank_of: Column
@@ -109,7 +109,7 @@ class Placement(Record):
 
     @property
     def skip(self) -> str:
-        """A text that names the first stage that does not read exactly the previous stage."""
+        """Text that names the first stage that does not read exactly the previous stage."""
         if self.left_out:
             return "route {} skips stage {}".format(*np.argwhere(self.rank_of < 0)[0].tolist())
         stage = min(self.reads)
@@ -133,7 +133,7 @@ class Placement(Record):
 
     @cached_property
     def wants(self) -> Mapping[Result, Bools]:
-        """By result, a mask of the stages that need it if they have a backward, shape (stages,)."""
+        """For each result, a mask of the stages that need it if they have a backward; shape (stages,)."""
         trained, fed = np.ones(self.stages, dtype=np.bool_), np.zeros(self.stages, dtype=np.bool_)
         trained[list(self.frozen)] = False
         for stage in range(self.stages) if self.frozen else ():
@@ -143,7 +143,7 @@ class Placement(Record):
 
     @cached_property
     def wanted(self) -> Column:
-        """For each kind, the kind that makes the needed part of its results, or -1; shape (computes, stages)."""
+        """The kind that makes the needed part of a kind's results at a stage, or -1; shape (computes, stages)."""
         kinds = np.full((len(COMPUTES), self.stages), -1, dtype=np.int8)
         alike, at = np.unique(np.stack([self.wants[x] for x in Result]), axis=1, return_inverse=True)
         for number, wants in enumerate(alike.T):
@@ -162,7 +162,7 @@ class Placement(Record):
         return tuple(sorted({int(r) for r in self.rank_of[:, stage] if r >= 0}))
 
     def meetings(self, stage: int) -> list[tuple[int, int]]:
-        """Return the pairs of ranks that add up their gradients of a stage, in order; then all copies have the sum."""
+        """Return, in order, the pairs of ranks that add up their gradients of a stage until all have the sum."""
         return meetings(self.copies(stage))
 
     @cached_property
@@ -179,7 +179,7 @@ class Placement(Record):
 
     @cached_property
     def by_rank(self) -> tuple[Column, Column]:
-        """The chunks (route * stages + stage) of all ranks, and where each rank's begin, shape (ranks + 1,)."""
+        """The chunks (route * stages + stage) of all ranks, and where those of each rank begin; shape (ranks + 1,)."""
         flat = self.rank_of.ravel()
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.ranks + 1))

@@ -1,4 +1,4 @@
-"""Release rules: they say when an activation is freed. The literature confuses the first three; the fourth is torch's.
+"""Release rules: when an activation is freed. The literature often confuses the first three; the fourth is torch's.
 
     W          all at the end of W or B                 controllable-memory papers, our default
     I          all at the end of I                      a common assumption
@@ -24,14 +24,14 @@ _HELP = "a release rule is W, I, torch, split:x with 0 <= x <= 1, or I=a,W=b wit
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The fractions of an activation that I and W free; their sum is 1. A negative fraction takes memory."""
+    """The fractions of an activation that I and W free; their sum is 1. A negative fraction allocates memory."""
 
     name: str
     at_input: Fraction
     at_weight: Fraction
 
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
-        """Return the change of a rank's activations by a compute: an F takes one, each gradient frees its share.
+        """Return the change that a compute makes to a rank's activations: an F adds one, each gradient frees its share.
 
         trained: whether its stage is trained; on other stages the gradient for the input frees everything.
         """
@@ -44,7 +44,7 @@ class Release:
         """Parse a rule as written on the command line.
 
         Raises:
-            PipeschedError: PS225 if it is not a rule.
+            PipeschedError: PS225: the text is not a rule.
         """
         rule = text.replace(" ", "")
         if rule in _NAMED:
@@ -79,7 +79,8 @@ AT_W = Release.parse("W")
 
 
 def caps_by_rank(asked: tuple[Fraction, ...] | None, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return a cap per rank, from one for all or one each; None if none is given. zero: whether 0 is allowed.
+    """Return a cap per rank, from one cap for all ranks or one for each; None without caps. zero: whether 0 is
+    allowed.
 
     Raises:
         PipeschedError: PS225: a cap is too small, or the number of caps is neither 1 nor the number of ranks.

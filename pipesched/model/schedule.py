@@ -97,7 +97,7 @@ class Schedule(RankLists):
 
     @cached_property
     def joined(self) -> Bools:
-        """True for an operation in the slot of the operation before: a second part, unless a rank begins there."""
+        """True for an operation in the slot of the previous one: a second part, except at the beginning of a rank."""
         if not self.second.any():
             return self.second
         joined = self.second.copy()
@@ -162,7 +162,7 @@ class Schedule(RankLists):
 class Program(RankLists):
     """Instruction lists, one entry per instruction; -1 if a column has no meaning (see `Instruction`).
 
-    start: int64, shape (ranks + 1,). clock: a claimed global instant of each instruction, or None; its users check it
+    start: int64, shape (ranks + 1,). clock: a claimed global instant for each instruction, or None; its users check it
     (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads the
     previous stage. rule: as in `Steps`; each STEP has its stage.
     """
@@ -199,7 +199,7 @@ class Program(RankLists):
 
     @property
     def messages(self) -> int:
-        """The number of messages: of sends or receives, whichever is larger; equal in a correct program."""
+        """The number of sends or of receives, whichever is larger; they are equal in a correct program."""
         return max(int(np.count_nonzero(self.sends)), int(np.count_nonzero(self.receives)))
 
     def __getitem__(self, index: int) -> Instruction:
@@ -222,7 +222,7 @@ class Program(RankLists):
 
     @cached_property
     def computes(self) -> Schedule:
-        """The compute order without messages. Parts of an overlap pair that are not neighbours become two slots."""
+        """The compute order without messages. Parts of an overlap pair that are not adjacent become two slots."""
         compute = computes(self.op)
         after_compute = np.concatenate([np.zeros(1, dtype=np.bool_), compute])[: len(self)]
         at = np.flatnonzero(compute)

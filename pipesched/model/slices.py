@@ -14,6 +14,6 @@ Place = TypeVar("Place", int, Column)
 
 
 def mirrored(microbatch: Place, slices: int) -> Place:
-    """Return the slice at the mirrored place in its sequence; a single slice is its own mirror."""
+    """Return the slice at the mirrored position in its sequence; a single slice is its own mirror."""
     at: Place = microbatch % slices
     return microbatch - at + slices - 1 - at

@@ -4,7 +4,7 @@
     needs_waits         every send and every reduction needs a wait that names it: WAIT_SEND_F, WAIT_REDUCE_GRAD, …
     reduction_reshards  REDUCE_GRAD frees the gathered parameters of its stage (FSDP), as a RESHARD does
 
-All of them need a REDUCE_GRAD for every stage that is trained: REDUCE_GRAD came with 2.10, the first version here.
+All versions need a REDUCE_GRAD for every trained stage: REDUCE_GRAD came with 2.10, the first version here.
 Source: ``torch.distributed.pipelining.schedules`` of each version.
 """
 
@@ -53,15 +53,15 @@ ACTIONS = frozenset[Op]().union(*(version.accepts for version in VERSIONS))
 
 
 def first_with(action: Op) -> TorchVersion:
-    """Return the first version that accepts an action of torch."""
+    """Return the first torch version that accepts an action."""
     return next(version for version in VERSIONS if action in version.accepts)
 
 
 def parse_version(text: str) -> TorchVersion:
-    """Return the version of a text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
+    """Return the version for text such as ``2.13``, ``2.13.1`` or ``2.13.0+cpu``.
 
     Raises:
-        PipeschedError: PS225 if the version is not supported.
+        PipeschedError: PS225: the version is not supported.
     """
     match = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})([.+].{0,60})?", text)
     number = (int(match[1]), int(match[2])) if match else None

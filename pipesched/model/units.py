@@ -1,9 +1,9 @@
-"""The unit of times: costs without one are exact; times of a device have three significant digits.
+"""The unit of times: times without a unit are exact; times on a device have three significant digits.
 
     NO_UNIT         33   11/2                the user's own unit: costs such as F=1,B=2
     MILLISECONDS    2.9 s   52.8 ms   336 us        a model on its device
 
-All code that prints a time uses the unit of its costs. JSON has the exact numbers.
+All code that prints a time uses the unit of its costs. JSON contains the exact numbers.
 """
 
 from __future__ import annotations
