@@ -45,7 +45,7 @@ _ASCII = str.maketrans({"…": "...", "→": "->", "×": "x", "−": "-", "–":
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """Return the text in a style (error, warning, ok, bold, frame, help) by ANSI codes, or unchanged."""
+    """Return the text styled with ANSI codes (error, warning, ok, bold, frame, help), or unchanged without colour."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if color and text else text
 
 

@@ -6,8 +6,8 @@
     messages ─────────────────────── program ──── pairing ──── verdicts ──── standstill
     model ─────────────────────────────────────────────────────────┴──────── queued
 
-The program is the one in the file, or else the lowering of the schedule at these costs. All consumers of a schedule
-share this value, so no fact is derived twice; a consumer drops a fact that it no longer needs.
+The program is the one in the file or, without one, the lowering of the schedule at these costs. All consumers of a
+schedule share this value, so no fact is derived twice; a consumer drops a fact that it no longer needs.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ NEIGHBOUR: Mapping[str, int] = {
 
 
 class StreamError(ValueError):
-    """Raised for text that is not a stream: the fault, and its place as a path such as ``ranks[0][3].stage``."""
+    """Raised for text that is not a stream: the fault and its place, a path such as ``ranks[0][3].stage``."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -61,8 +61,8 @@ class StreamError(ValueError):
 class Instruction:
     """An instruction of a rank. `stage` is the stage of this rank, for RECV_F and SEND_B too.
 
-    route: omitted in the text if the placement has one route. parts: in an OVERLAP, as in `OVERLAPS`; in a BATCH,
-    messages. other: the stage at the other end of a message, -1 for the neighbour.
+    route: omitted in the text if the placement has one route. parts: in an OVERLAP, the operations, as in `OVERLAPS`;
+    in a BATCH, the messages. other: the stage at the other end of a message, -1 for the neighbour.
     """
 
     op: str
@@ -104,8 +104,8 @@ class Stream:
     frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
     that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
     are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside. sync: ``any`` if
-    a stage that is synced has a number of copies that is no power of 2. Both need version 3, and so does a stage of
-    rank -1, which its route skips.
+    the number of copies of a synced stage is not a power of 2. Both need version 3, and so does a stage of rank -1,
+    which its route skips.
     """
 
     name: str
@@ -165,8 +165,8 @@ class Stream:
         return {key: _compact(value) for key, value in said.items() if value}
 
     def read(self, stage: int, route: int = -1) -> tuple[int, ...]:
-        """Return the stages that a stage reads, the nearest first; -1 is the input of the model. route: if given, one
-        that leaves out some stages.
+        """Return the stages that a stage reads, the nearest first; -1 is the input of the model. route: if given, a
+        route that skips some stages.
         """
         source = stage - 1
         while route >= 0 < source and self.placement[route].ranks[source] < 0:
@@ -189,10 +189,10 @@ class Stream:
 
 
 def meetings(copies: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the pairs of ranks whose copies of a stage SYNC, in order; then all have the sum. copies: ascending.
+    """Return, in order, the pairs of ranks whose copies of a stage SYNC, so that all get the sum. copies: ascending.
 
-    Of four 0 and 1, 2 and 3, then 0 and 2, 1 and 3. A number between two powers of 2 has additional rounds before and
-    after: of three copies 0 and 2, 0 and 1, then 1 and 2, in which 2 takes the sum.
+    With four copies these are 0 and 1, 2 and 3, then 0 and 2, 1 and 3. A number that is not a power of 2 needs
+    additional rounds before and after: with three copies 0 and 2, 0 and 1, then 1 and 2, in which 2 takes the sum.
     """
     whole = 1 << len(copies).bit_length() >> 1
     early = [(i, whole + i) for i in range(len(copies) - whole)]
@@ -260,11 +260,11 @@ def dumps(stream: Stream) -> str:
 def loads(content: str) -> Stream:
     """Parse the text of a stream.
 
-    Unknown keys of the stream are ignored, so that later versions may add some; everything else is strict.
+    Unknown keys of the stream are ignored, so that later versions can add keys; everything else is strict.
 
     Raises:
-        StreamError: not JSON, an unknown version, an instruction with wrong fields, or a fingerprint that does not
-            agree.
+        StreamError: if it is not JSON, or has an unknown version, an instruction with wrong fields, or a wrong
+        fingerprint.
     """
     try:
         data = json.loads(content, object_pairs_hook=_members)

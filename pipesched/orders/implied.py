@@ -38,7 +38,7 @@ ROUTES = 64
 
 
 def number(digits: str) -> int:
-    """Return the value of digits; a value beyond the largest allowed number is replaced by some larger number."""
+    """Return the value of digits; a value above LARGEST becomes some other value above LARGEST."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
@@ -52,7 +52,7 @@ class Bad:
 
 
 def short(text: str, limit: int = 40) -> str:
-    """Return a text for a message, cut to the limit."""
+    """Return text for a message, truncated at the limit."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
@@ -99,7 +99,7 @@ class Rows(Record):
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """Return the columns of all ranks' words in one table, and the columns after op, place, stage and microbatch."""
+    """Return the columns op, place, stage and microbatch of all ranks' words in one table, and the further columns."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)
@@ -107,7 +107,7 @@ def rows_of(
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """Return rank[stage, microbatch] as int32, -1 if unknown; the first claim (stages, microbatches, ranks) wins."""
+    """Return rank[stage, microbatch] as int32, -1 if unknown; the first entry (stages, microbatches, ranks) counts."""
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
@@ -131,7 +131,7 @@ def place(table: Column, ranks: int) -> Placement:
 def _merge(columns: Column, order: Ints) -> tuple[Column, Ints]:
     """Merge a column with holes into the first route that does not contradict it; complete columns are not merged.
 
-    Only the first ROUTES are compared, so that even meaningless files take linear time.
+    Only the first ROUTES routes are compared, so that even meaningless files take linear time.
     """
     routes: list[Column] = []
     into = np.zeros(len(columns), dtype=np.int64)
@@ -184,7 +184,7 @@ SIZES = {"p": ("rank", "ranks"), "stages": ("stage", "stages"), "m": ("microbatc
 
 
 def table_of(rows: Rows) -> Column:
-    """Return rank[stage, microbatch], after checking its size."""
+    """Return the table rank[stage, microbatch], after checking its size."""
     placed = rows.placed
     if not len(placed):
         raise fail(
@@ -211,7 +211,7 @@ def table_of(rows: Rows) -> Column:
 
 
 def require_dense(rows: Rows, shape: tuple[int, int]) -> None:
-    """Refuse numbers of stages and microbatches that the operations cannot cover."""
+    """Refuse numbers of stages and microbatches for which the file has too few operations."""
     if shape[0] * shape[1] <= SPARE + 4 * len(rows.op):
         return
     last = int(rows.stage.max()), int(rows.microbatch.max())
@@ -239,7 +239,7 @@ def first(column: Column, value: int) -> int:
 def require_agreement(
     name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
 ) -> None:
-    """Raise PipeschedError, PS803 if the order's sizes or placement differ from the given ones."""
+    """Raise PipeschedError (PS803) if the order's sizes or placement differ from those given."""
     found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
     if found:
         raise PipeschedError(found)
@@ -280,7 +280,7 @@ def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic
 
 
 def require_no_gap(rows: Rows) -> None:
-    """Raise PipeschedError, PS304 if a number is missing although a larger one occurs, which is often a typo."""
+    """Raise PipeschedError (PS304) if a number is missing although a larger one occurs, which is often a typo."""
     found = []
     for (what, many), column in ((SIZES["stages"], rows.stage), (SIZES["m"], rows.microbatch)):
         present = np.unique(column[rows.placed])

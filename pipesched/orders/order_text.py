@@ -49,10 +49,10 @@ from pipesched.support.source import Source
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
     """Return the schedule, or the program if the file contains more than computes. Its placement is inferred.
 
-    given (`rows.SIZES`): sizes with which the file must agree.
-    Raises PipeschedError: PS801 words that are not operations, PS304 numbers beyond all bounds, PS104 a file
-    without operations, PS803 a file that disagrees with given sizes, PS210 more ranks than `most_ranks`. Fragments can
-    be read: the rank that a message names is the rank of the stage at the message's other end.
+    given (`rows.SIZES`): sizes with which the file must agree. Raises PipeschedError: PS801: a word is not an
+    operation; PS304: a number is out of bounds; PS104: the file has no operations; PS803: it disagrees with given
+    sizes; PS210: it has more ranks than `most_ranks`. Fragments can be read: the rank that a message names is the rank
+    of the stage at the message's other end.
     """
     notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
     problems, turn = list[Diagnostic](), 0
@@ -93,7 +93,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
-    """Return the end of a line's head, 0 if it has none, the rank of the next line, and the errors in it."""
+    """Return where a line's head ends (0 without a head), the rank of the next line, and the errors in the head."""
     head = _HEAD.match(text)
     if head is None:
         missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations such as F0.0")
@@ -155,13 +155,13 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
-    """Return the entries of a shape; none for blanks and brackets of a batch."""
+    """Return the entries of a shape; none for spaces and for the brackets of a batch."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 
 
 def _why(word: str) -> Bad:
-    """Return the reason why a word is refused at its place."""
+    """Return the reason why a word is refused in a file."""
     if word in BRACKETS:
         return Bad(f"{word!r} has no matching bracket", "a batch is ( … ) on one line, and batches cannot be nested")
     found = read_word(word)
@@ -185,7 +185,7 @@ _INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # a part of an overlap pair or a 
 
 
 def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, Bad]]]:
-    """Return the columns of a line's words, and the refused words with their places; batches are numbered by rank."""
+    """Return the columns of a line's words, and the refused words with their places; batches are numbered per rank."""
     found = notation.read(text, " ")
     op, stage = found.columns[0], found.columns[2]
     received = among(op, RECEIVES)

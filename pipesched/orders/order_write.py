@@ -48,7 +48,7 @@ def write(order: Schedule | Program) -> str:
 
 
 def lines(order: Schedule | Program) -> Iterator[str]:
-    """Yield the order line by line. Each word begins with its separator from the previous one."""
+    """Yield the order line by line. Each word begins with its separator from the previous word."""
     for rank, (begin, end) in enumerate(pairwise(order.start.tolist())):
         here = slice(begin, end)
         columns = [order.op[here], order.second[here], order.stage[here]]
@@ -62,7 +62,7 @@ def lines(order: Schedule | Program) -> Iterator[str]:
 
 
 def _word(x: Compute | Instruction) -> str:
-    """Return the word after its separator (a blank, or + in a pair), with ``%d`` for the microbatch."""
+    """Return the word with the separator before it (a space, or + in a pair), and ``%d`` for the microbatch."""
     fields: dict[str, object] = {"stage": x.stage, "microbatch": "%d"}
     if isinstance(x, Instruction):
         fields |= {"made": x.source, "peer": x.peer, "communicator": f"@{x.communicator}" if x.communicator else ""}
@@ -71,12 +71,12 @@ def _word(x: Compute | Instruction) -> str:
 
 @dataclass(frozen=True)
 class Words(Writer):
-    """The order notation, one line per rank; messages: whether it includes them."""
+    """The order notation, one line per rank. messages: whether it includes the messages."""
 
     messages: bool
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raise PipeschedError, PS814 if the stages do not form a chain: no word can name their messages."""
+        """Raise PipeschedError (PS814) if the stages do not form a chain: no word can name their messages."""
         if self.messages and not schedule.placement.chain:
             message = f"the order notation cannot name the messages, since {schedule.placement.skip}"
             raise fail(Code.TARGET, message, help="omit the messages: `--target order` writes the computes")

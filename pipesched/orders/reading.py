@@ -27,7 +27,7 @@ def is_order(first: str) -> bool:
 
 
 def is_csv(first: str) -> bool:
-    """Return True if a file with that first line is a CSV of torch."""
+    """Return True if a file with that first line is a torch CSV."""
     return bool(_CELL.match(first))
 
 
@@ -42,7 +42,7 @@ def order(source: Source, *, parameters: Mapping[str, Value], max_ops: int) -> L
 def csv(
     source: Source, *, parameters: Mapping[str, Value], stages: int | None = None, max_ops: int, **expected: Any
 ) -> Loaded:
-    """Read a CSV of torch."""
+    """Read a torch CSV."""
     from pipesched.orders import torch_csv
 
     if "\r" in source.text:  # torch's csv module also ends a row at a U+000D without U+000A
@@ -62,7 +62,7 @@ def stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 
 
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Raise PipeschedError, PS208, for parameters of an order other than its p and m."""
+    """Raise PipeschedError (PS208) for parameters other than the p and m of the order."""
     if extra := sorted(set(parameters) - {"p", "m"}):
         raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
     return parameters

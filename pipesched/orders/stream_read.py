@@ -1,4 +1,5 @@
-"""Reads a stream as a program (``emit/README.md``), strictly: a text that is not exactly of a known version is refused.
+"""Reads a stream as a program (``emit/README.md``), strictly: text that does not exactly follow a known version is
+refused.
 
 in our layout   read as columns, written again and compared with the text: correct if equal
 other texts     checked against the contract, with one object per instruction (`stream_strict`)
@@ -42,9 +43,9 @@ _BETWEEN = "      "
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
     """Return the program of a stream, and its parameters.
 
-    given: parameters with which the file must agree; p and m may always be given. Raises PipeschedError: PS811, not a
-    stream; PS812, another version; PS813, a wrong fingerprint; PS304, numbers beyond all bounds; PS803, a file that
-    disagrees with given parameters; PS843, reading exceeds the budget.
+    given: parameters with which the file must agree; p and m may always be given. Raises PipeschedError: PS811: not a
+    stream; PS812: another version; PS813: a wrong fingerprint; PS304: a number is out of bounds; PS803: the file
+    disagrees with parameters; PS843: it exceeds the budget.
     """
     with budgeted(source):
         found = _as_written(source) or _columns(dumps(stream_strict.right(source)))
@@ -66,7 +67,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
 
 def _meaning(shape: str) -> list[Entry] | None:
-    """Return the instruction of a line or its parts, or a rank's head; nothing for closing brackets."""
+    """Return the instruction of a line, the parts of a batch, or the head of a rank; nothing for closing brackets."""
     if not shape.startswith(_BETWEEN):
         return [(_RANK, ())] if shape.startswith("    [") else []
     try:

@@ -25,8 +25,8 @@ from pipesched.support.source import Source
 def right(source: Source) -> Stream:
     """Parse the text of a stream.
 
-    Raises PipeschedError: PS811 not a stream, PS812 another version, PS813 a wrong fingerprint,
-    PS304 numbers beyond all bounds.
+    Raises PipeschedError: PS811: not a stream; PS812: another version; PS813: a wrong fingerprint; PS304: a number is
+    out of bounds.
     """
     try:
         json_of(source.text)  # its errors have places, and a budget
@@ -52,7 +52,7 @@ def uneven(routes: tuple[Route, ...]) -> str | None:
 
 
 def sparse(routes: tuple[Route, ...], ranks: int, operations: int) -> bool:
-    """Return True if there are more stages or ranks than operations can fill."""
+    """Return True if there are more stages or ranks than the operations can fill."""
     microbatches = max(route.microbatches[1] for route in routes)
     return len(routes[0].ranks) * microbatches > SPARE + 4 * operations or ranks > RANKS + operations
 
@@ -66,7 +66,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 
 
 def _finding(source: Source, error: StreamError) -> Diagnostic:
-    """Convert an error of `loads` to a finding at its place."""
+    """Convert an error of `loads` into a finding at its place."""
     if error.path == "version":
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
@@ -83,7 +83,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """Return a finding at the place where a text stops being JSON."""
+    """Return a finding at the place where text stops being JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "from here on the text is not JSON")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "correct the JSON there, or emit the stream again"

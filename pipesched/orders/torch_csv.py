@@ -5,7 +5,7 @@
 
     cell  = STAGE TYPE [MICROBATCH]  |  "(" STAGE "F" MICROBATCH ";" STAGE ("B" | "I") MICROBATCH ")" "OVERLAP_F_B"
 
-The cells show the kind of the file. It contains no placement; the placement is inferred from the rows. Source:
+The cells show which kind of file it is. The file contains no placement; it is inferred from the rows. Source:
 ``torch.distributed.pipelining.schedules``, `_Action.from_str` and `_load_csv`, all versions.
 """
 
@@ -56,10 +56,10 @@ def read(
 ) -> AnyOrder:
     """Return the schedule or program of a file, with its placement inferred.
 
-    given (`rows.SIZES`), placement (the rank of each stage): the file must agree with them.
-    Raises PipeschedError: PS801 cells that are not an action of this torch, PS802 empty cells of a program and ranks
-    without actions, PS304 numbers beyond all bounds or after a gap, PS803 a file that disagrees with these,
-    PS104 a file that runs nothing, PS210 more ranks than `most_ranks`.
+    given (`rows.SIZES`), placement (the rank of each stage): the file must agree with them. Raises PipeschedError:
+    PS801: a cell is not an action of this torch version; PS802: a program has an empty cell, or a rank has no actions;
+    PS304: a number is out of bounds or follows a gap; PS803: the file disagrees with `given` or `placement`; PS104: it
+    runs nothing; PS210: it has more ranks than `most_ranks`.
     """
     count = len(source.line_starts) - source.text.endswith("\n")
     require_ranks(count, most_ranks)
@@ -79,7 +79,7 @@ def _rows(source: Source, count: int, version: TorchVersion) -> tuple[Rows, list
     """Return all rows as columns, and (rank, cell) of the first empty cell of each row that has one.
 
     Raises:
-        PipeschedError: every bad cell and every rank without actions, up to READ.
+        PipeschedError: the findings on every bad cell and every rank without actions, up to READ.
     """
     _require_text(source)
     problems: list[Diagnostic] = []
@@ -160,7 +160,7 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
 
 
 def cells(row: str) -> Iterator[tuple[int, str]]:
-    """Yield the offset and text of each cell of a row, without blanks and quotes; empty for an empty cell."""
+    """Yield the offset and text of each cell of a row, without spaces and quotes; empty for an empty cell."""
     for found in _CELL.finditer(row):
         text = found[found.lastindex or 0]
         yield found.start(found.lastindex or 0) + len(text) - len(text.lstrip(_BLANKS)), text.strip(_BLANKS)
@@ -185,7 +185,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
 
 
 def _entry(match: re.Match[str]) -> Operation | Bad:
-    """Return the operation of a plain cell, if its kind permits its numbers."""
+    """Return the operation of a plain cell, if its numbers suit its kind."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:

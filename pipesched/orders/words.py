@@ -4,9 +4,9 @@
     shape     F0.00        send:F0.00>0        (0F0;0B0)OVERLAP_F_B      every digit is a zero
     numbers   0 17         0 17 1              3 0 2 1
 
-A million words have a few dozen shapes. A notation reads each shape once: the entries of such a word, and the meaning
-of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is also such a word.
-`numbered` is the inverse.
+A million words have a few dozen shapes. A notation reads each shape once: the entries of a word of that shape, and the
+meaning of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is also such a
+word. `numbered` is the inverse.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Words:
 class Notation(dict[bytes, int]):
     """The shapes of the words of a file, each numbered when it is first seen.
 
-    fields: the columns, each with its default value. meaning: the entries of a shape, None if it is not a word.
+    fields: the columns, each with its default value. meaning: returns the entries of a shape, None if it is not a word.
     """
 
     def __init__(self, fields: Mapping[str, int], meaning: Callable[[str], Sequence[Entry] | None]) -> None:

@@ -1,1 +1,1 @@
-"""Writes the page that plays the built-in schedules in a browser, at sizes and costs of the reader's choice."""
+"""Writes the page that plays the built-in schedules in a browser, at sizes and costs that the reader chooses."""

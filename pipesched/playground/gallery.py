@@ -5,8 +5,8 @@
          "place": [[0, 1, 2, 3]], "columns": "H4sI..."}, ...]}
 
 columns: words of 16 bits, gzipped, in base64: for each operation its kind, plus 128 if it is the second part of an
-    overlap pair; its stage; the difference of its microbatch from the expected one, the successor of the last of its
-    kind and stage on the rank; its line. Repetitive lists are short in this form: the 98,304 operations of ZB-H1 at p =
+overlap pair; its stage; its microbatch minus the expected one, which is the successor of the last one of the same kind
+and stage on the rank; its line. Repetitive lists are short in this form: the 98,304 operations of ZB-H1 at p =
     64 and m = 512 take 2 kB.
 """
 
@@ -40,7 +40,7 @@ MICROBATCHES = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Played:
-    """A built-in schedule at the sizes of the grid that it accepts. refused: the reason why it is absent, or empty."""
+    """A built-in schedule at the sizes of the grid that it accepts. refused: why the schedule is absent, or empty."""
 
     name: str
     title: str
@@ -116,7 +116,7 @@ def _packed(schedule: Schedule) -> str:
 
 
 def _jumps(schedule: Schedule) -> Ints:
-    """Return each microbatch less the successor of the rank's last of its kind and stage; shape (operations,)."""
+    """Return each microbatch minus the successor of the rank's last one of that kind and stage; shape (operations,)."""
     own = (schedule.rank.astype(np.int64) * len(COMPUTES) + schedule.op) * schedule.stages + schedule.stage
     order = np.argsort(own, kind="stable")
     microbatch, first = schedule.microbatch[order].astype(np.int64), np.diff(own[order], prepend=-1) != 0

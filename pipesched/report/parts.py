@@ -26,8 +26,8 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
-    model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per
-    channel, 0 if strict holds, None if no number suffices. makespan: the end of the last rank if messages queue under
+    model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per channel
+    that suffices, 0 if strict holds, None if no number does. makespan: the end of the last rank if messages queue under
     the model; None if no model was requested, or the program does not end.
     """
 
@@ -61,13 +61,13 @@ class Communication(Value):
 
 
 class Memory(Value):
-    """The largest number of activations live at once, by rank. Unit: one microbatch through 1/p of the model.
+    """The largest number of live activations, by rank. Unit: one microbatch through 1/p of the model.
 
-    release: the rule that frees them. cap: the cap of each rank, in the same unit, or None. notes: other uses of
-    memory. received, unsent: by rank, if the file names its messages, the most that are received but not yet used, and
-    made but not yet sent. A peak does not include their buffers, parameters, gradients, optimizer states or workspace.
-    host: by rank, if activations are offloaded, the peak in host memory, where an activation stays from its O to its L.
-    instead: a text that replaces a rounded peak.
+    release: the rule that frees activations. cap: the cap of each rank, in the same unit, or None. notes: other uses of
+    memory. received, unsent: by rank, if the file names its messages, the largest number that are received but not yet
+    used, and made but not yet sent. A peak does not include message buffers, parameters, gradients, optimizer states or
+    workspace. host: by rank, if activations are offloaded, the peak in host memory, where an activation stays from its
+    O to its L. instead: text that replaces a rounded peak.
     """
 
     release: str
@@ -84,7 +84,7 @@ class Memory(Value):
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the peak with its cap and place, and every rank's peak. unit: memory and cap have another unit too."""
+        """Return the peak with its cap and place, and every rank's peak. unit: they also have another unit."""
         if not self.peak:
             return []
         if self.instead:
@@ -114,10 +114,10 @@ class Memory(Value):
 
 
 class Time(Idle):
-    """The timeline at these costs, in their unit: makespan, and by rank work, idle time and span.
+    """The timeline at these costs, in their unit: makespan, and work, idle time and span by rank.
 
-    assumed: the derived costs in use, each with the text of its rule. remarks: all remarks on the costs. rests_on: the
-        remarks that are assumptions; doubts: the others. unit: the unit of times.
+    assumed: the derived costs in use, each with the text of its rule. remarks: all remarks on the costs. rests_on:
+    those remarks that are assumptions; doubts: the other remarks. unit: the unit of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)
@@ -161,11 +161,11 @@ class Part:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions of its figures, in words."""
+        """The assumptions behind its figures, in words."""
         return ()
 
     def lines(self) -> list[str]:
-        """Return its lines in a verdict."""
+        """Return the lines of the part in a verdict."""
         return []
 
     def short(self) -> list[str]:
@@ -183,8 +183,8 @@ Added = TypeVar("Added", bound=Part)
 class Parts(Value):
     """The parts of a verdict, each None if a broken file leaves it unknown.
 
-    operations: including the parts of overlaps. slots: overlaps counted once. messages: between different ranks. more:
-    parts of extensions.
+    operations: the number of operations. slots: the number with an overlap pair counted once. messages: the number of
+    messages between ranks. more: parts of extensions.
     """
 
     ranks: int | None = None
@@ -209,7 +209,7 @@ class Parts(Value):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions of all parts of extensions."""
+        """The assumptions behind all parts of extensions."""
         return tuple(said for part in self.more for said in part.assumed)
 
     def to_json(self) -> dict[str, object]:
@@ -245,7 +245,7 @@ def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> 
 
 
 def _list_text(values: Sequence[Fraction], said: Said = shown) -> str:
-    """Return ``[4  3  2  1]``; a long list keeps both ends."""
+    """Return a list such as ``[4 3 2 1]``; a long list shows its two ends."""
     texts = [said(value) for value in values]
     if len(texts) <= _SHOWN:
         return f"[{'  '.join(texts)}]"

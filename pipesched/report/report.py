@@ -34,7 +34,7 @@ _INDENT = " " * 4
 
 
 class _Known(Generic[Part]):
-    """A part of a report; if it is unknown, PipeschedError is raised with the findings."""
+    """A part of a report; reading an unknown part raises PipeschedError with the findings."""
 
     def __init__(self, of: Callable[[Parts], Part | None]) -> None:
         self.of = of
@@ -72,11 +72,10 @@ class Report(Judged):
 
     A correct schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory
     and time. In a broken one some parts are unknown: `report.time` then raises PipeschedError, and `report.parts.time`
-    is None.
-    subject: the analysis for its picture. forward_only: there is no backward, so nothing is trained. frozen: the stages
-    that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the answer's entries that were not
-    checked. title: the schedule's name for people, if not `name`. notes: remarks on how a framework made it. recorded:
-    the recorded runs that were compared with it.
+    is None. subject: the analysis, for the picture in a notebook. forward_only: there is no backward, so nothing is
+    trained. frozen: the stages that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the
+    answer's entries that were not checked. title: the schedule's name for people, if not `name`. notes: remarks on how
+    a framework made it. recorded: the recorded runs that were compared with the schedule.
     """
 
     name: str | None
@@ -127,7 +126,7 @@ class Report(Judged):
 
     @property
     def bubble(self) -> Fraction:
-        """The idle time of all ranks / (ranks x makespan), the share of the machine that does not compute.
+        """The idle time of all ranks / (ranks x makespan): the share of the machine that does not compute.
 
         Raises:
             PipeschedError: the findings, if the order never ends.
@@ -158,7 +157,7 @@ class Report(Judged):
 
     @property
     def rests_on(self) -> tuple[str, ...]:
-        """The assumptions of a cost model and of parts of extensions, in words."""
+        """The assumptions behind the costs and behind parts of extensions, in words."""
         time, more = self.parts.time, self.parts.assumed
         if not more and (time is None or not time.unit):
             return ()
@@ -238,7 +237,7 @@ class Report(Judged):
         return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
     def _verdict(self, color: bool, verbose: bool) -> str:
-        """Return the text on a schedule whose verdict is good."""
+        """Return the text about a schedule whose verdict is good."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
         lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []

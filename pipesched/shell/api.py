@@ -61,7 +61,7 @@ def load(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Schedule:
-    """Load a schedule at the sizes given (p=4, m=8, …). If the file names its messages, they are in `schedule.program`.
+    """Load a schedule at the given sizes (p=4, m=8, …). If the file names its messages, they are in `schedule.program`.
 
     Raises:
         PipeschedError: the findings, if the file is not a schedule.
@@ -73,10 +73,10 @@ def load(
 
 
 def from_torch_csv(target: Target, *, torch_version: str = str(DEFAULT)) -> Schedule:
-    """Load a torch pipelining CSV; a compute_comms file with its messages, as `load` does.
+    """Load a torch pipelining CSV; the messages of a compute_comms file are loaded too, as by `load`.
 
     Raises:
-        PipeschedError: PS3xx, PS8xx, cells that are not actions.
+        PipeschedError: PS3xx, PS8xx: cells are not actions, or the file is not a schedule.
     """
     version = keywords.value("torch_version", values.version, torch_version)
     made = torch_csv.read(sources.source(target), torch_version=version)
@@ -114,15 +114,15 @@ def verify(
     """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
     Without a schedule, the records of a run are checked against each other.
 
-    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file other than an answer proved optimal is an
-    error; proof: write its clauses to PATH.cnf, their refutation to PATH.lrat. recorded: a folder with the messages
-    that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may then be
-    "80GB". jitter: the standard deviation of every time, as "5%": the report has the makespans of draws; rule: an order
-    by `greedy` is decided again in each. smallest: if a .ps file fails, report the smallest size that fails in the same
-    way. second_opinion: Z3 also checks a certificate of `prove`.
+    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file that is not an answer proved optimal is an
+    error; proof: write the clauses of the answer to PATH.cnf and their refutation to PATH.lrat. recorded: a folder with
+    the messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may
+    then be "80GB". jitter: the standard deviation of every time, such as "5%": the report then has the makespans of
+    random draws; rule: an order by `greedy` is decided anew in each draw. smallest: if a .ps file fails, report the
+    smallest size that fails in the same way. second_opinion: Z3 also checks a certificate of `prove`.
 
     Raises:
-        PipeschedError: PS225, an invalid option.
+        PipeschedError: PS225: an option is invalid.
     """
     given, sizes = keywords.read("verify", locals())
     from pipesched.verbs import verify as verb
@@ -166,7 +166,7 @@ def emit(
     messages wrongly is repaired first.
 
     Raises:
-        PipeschedError: all findings on the schedule, or features that the target cannot run.
+        PipeschedError: all findings on the schedule, or features that the target does not support.
     """
     given, sizes = keywords.read("emit", locals())
     from pipesched.verbs import emit as verb

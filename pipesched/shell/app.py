@@ -64,7 +64,7 @@ class Commands(click.Group):
 
 
 def _require_once(command: click.Command, words: list[str]) -> None:
-    """Refuse an option that is given twice, of which click would use the last, and stdin as two inputs.
+    """Refuse an option that is given twice (click would use the last value), and stdin as two inputs.
 
     Raises:
         PipeschedError: PS225.
@@ -105,7 +105,7 @@ def app(ctx: click.Context) -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line, without the program's name; return the exit status; never raise for a user's mistake.
 
-    If `_PIPESCHED_COMPLETE` is in the environment, a shell asks for completions.
+    If `_PIPESCHED_COMPLETE` is in the environment, a shell requests completions.
     """
     if asked := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete

@@ -36,10 +36,10 @@ def reported(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def require_lines(words: Sequence[str]) -> None:
-    """Refuse words that contain the end of a line or a control character of terminals.
+    """Refuse words that contain a line end or a terminal control character.
 
     Raises:
-        PipeschedError: PS225, a word with such a character.
+        PipeschedError: PS225: a word contains such a character.
     """
     for number, word in enumerate(words, 1):
         if at := [character for character, marked in zip(word, foreign(word), strict=True) if character != marked]:
@@ -78,7 +78,7 @@ def mistake(message: str, help: str) -> PipeschedError:
 
 
 def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic:
-    """Convert click's complaint to a diagnostic."""
+    """Convert an error of click into a diagnostic."""
     path = error.ctx.command_path if error.ctx else "pipesched"
     shown = f"`{path} --help` shows the options"
     if isinstance(error, click.NoSuchOption):
@@ -98,7 +98,7 @@ def _diagnostic(error: click.UsageError, arguments: Sequence[str]) -> Diagnostic
 
 
 def _option_meant(error: click.NoSuchOption, arguments: Sequence[str]) -> str | None:
-    """Suggest the intended option: a size under another name, a near miss, or a parameter of the schedule."""
+    """Suggest the intended option: a size under another name, a similar option, or a parameter of the schedule."""
     options = [name for x in (error.ctx.command.params if error.ctx else ()) for name in x.opts]
     name = error.option_name.lstrip("-")
     given = next((i for i, word in enumerate(arguments) if word.split("=")[0] == error.option_name), None)
@@ -126,7 +126,7 @@ def _parameters(arguments: Sequence[str]) -> set[str]:
 
 
 def _asked(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the format and the colour that a command line requests, even one that cannot be parsed."""
+    """Return the format and the colour that a command line requests, even if it cannot be parsed."""
     found = {"--format": "text", "--color": "auto"}
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = argument.partition("=")

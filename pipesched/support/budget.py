@@ -5,9 +5,9 @@
     bytes     of TOML, read slowly          at most 512 KiB
     levels    of brackets in brackets       at most 100
 
-A file that exceeds them is refused before the work is done, by `Spent`, which `diagnostics.budgeted` converts to PS843.
-Python has its own limits on digits and on recursion; they differ between its versions and with the environment, and end
-in unreadable errors.
+A file that exceeds them is refused before the work is done: `Spent` is raised, which `diagnostics.budgeted` converts to
+PS843. Python's own limits on digits and on recursion depend on its version and on the environment, and lead to
+unreadable errors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
     """Check the length of every number in a text, in one linear pass.
 
     Raises:
-        Spent: if one has too many digits.
+        Spent: if a number has too many digits.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     zeros, long = _zeros(digits), b"0" * (DIGITS + 1)
@@ -59,12 +59,12 @@ def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
 
 @cache
 def _zeros(digits: bytes) -> bytes:
-    """Return a table that maps these digits to 0 and any other byte to a blank."""
+    """Return a table that maps these digits to 0 and any other byte to a space."""
     return bytes(ord("0") if sign in digits else ord(" ") for sign in range(256))
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Return the text with quoted parts replaced by blanks."""
+    """Return the text with quoted parts replaced by spaces."""
     parts = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ").split(b'"')
     parts[1::2] = [b" " * len(part) for part in parts[1::2]]
     return b" ".join(parts)
@@ -105,7 +105,7 @@ def levels(value: object) -> None:
 
 
 def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) -> Value:
-    """Parse text; its numbers are checked before, its nesting afterwards.
+    """Parse text; its numbers are checked before parsing, its nesting afterwards.
 
     Raises:
         Spent: for too many digits or levels; any exception of `parse`.

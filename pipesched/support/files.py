@@ -1,4 +1,4 @@
-"""Writing of files whole or not at all, and reading within limits.
+"""Writes files completely or not at all, and reads them within limits.
 
     writing   FILE <- rename <- .FILE.1f2e3d4c.pipesched.tmp
     reading   a block at a time, of at most `LARGEST` bytes of text
@@ -46,7 +46,7 @@ def _first(pipe: int) -> bytes:
     """Read the first bytes of a pipe within a short time, if any; a named pipe may wait for its writer.
 
     Raises:
-        OSError: if there are none.
+        OSError: if no bytes arrive.
     """
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN | select.POLLHUP)
@@ -81,7 +81,7 @@ def text(blocks: Iterable[bytes]) -> bytes:
 
 
 def replace(path: str, pieces: Iterable[bytes]) -> None:
-    """Replace a file's contents, whole or not at all; keep the mode of an existing file.
+    """Replace a file's contents completely or not at all; keep the mode of an existing file.
 
     Raises:
         OSError: if they cannot be written.
@@ -97,7 +97,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _write_to(descriptor: int, pieces: Iterable[bytes]) -> None:
-    """Write to one of our descriptors at its position, after flushing the standard streams."""
+    """Write to one of our file descriptors at its position, after flushing the standard streams."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -1,11 +1,11 @@
-"""Marks text from outside on entry, so that only our own line ends and colours reach an output.
+"""Marks foreign text on entry, so that only our own line ends and colours reach an output.
 
     "a\\n::add-mask::b"             a value of a file
     "a\\U0010000a::add-mask::b"     the same as `Foreign`: a character that ends or steers a line is its shadow
 
 A control character is replaced by its shadow, the character of the private plane 16 at the same offset. A shadow has no
-effect on a terminal, and survives when the text is joined, split, quoted in a message or wrapped. On output (`safe`) it
-is shown as one mark; JSON has the character itself, escaped.
+effect on a terminal, and survives when text is joined, split, quoted in a message or wrapped. On output (`safe`) a
+shadow is shown as a mark; JSON contains the original character, escaped.
 
 Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and similar calls
 elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark` their own
@@ -82,7 +82,7 @@ def mark(noun: object, *names: str) -> None:
 
 
 def toml_of(text: str, *, parse_float: Callable[[str], object] = float) -> dict[Foreign, object]:
-    """Parse a TOML text with the result and errors of ``tomllib.loads``.
+    """Parse TOML text, with the result and the errors of ``tomllib.loads``.
 
     Raises:
         Spent: if it exceeds its budget.
@@ -101,7 +101,7 @@ def json_of(
     parse_constant: Callable[[str], object] | None = None,
     object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
 ) -> Any:
-    """Parse a JSON text with the result and errors of ``json.loads``, at the places of the text.
+    """Parse JSON text, with the result of ``json.loads`` and its errors at their places in the text.
 
     Raises:
         Spent: if it exceeds its budget.

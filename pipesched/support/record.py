@@ -1,4 +1,4 @@
-"""Frozen dataclasses with shared methods; `dataclass` compiles six per class, most of the time of an import."""
+"""Frozen dataclasses with shared methods; `dataclass` compiles six per class, which takes most of an import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Escapes text from files, names and arguments for each output form, so that it is only ever displayed.
+"""Escapes text from files, names and arguments for each output form, so that it is displayed and never interpreted.
 
     line         one line for people        no control characters, no line ends, nothing that turns the line around
     file         whole texts for a file     what was marked on the way in (`foreign`) is a mark

@@ -1,4 +1,4 @@
-"""Texts with their origin, and places in them.
+"""Texts with their origin, and places in texts.
 
 A `Source` is a name and a text; a `Span` is a half-open range of it. Lines and columns count from 1,
 columns in characters, as editors do.
@@ -20,7 +20,7 @@ from pipesched.support.foreign import mark
 class Source:
     """A named text, as the user gave it. made_at: for each offset, the program line that made the text there.
 
-    origin: for text that did not come from a file, the name of its row of `extension.Names`.
+    origin: for text that did not come from a file, the name of its row in `extension.Names`.
     """
 
     name: str

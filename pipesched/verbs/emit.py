@@ -71,7 +71,7 @@ class Emission:
 def emit(source: Source, options: Options, to: str) -> Emission:
     """Convert a file for a target; the verdict is on the result.
 
-    The report has all findings on the file and on its conversion, or PS814 if the target cannot run it.
+    The report has all findings on the file and its conversion, or PS814 if the target cannot run it.
     """
     target, way = targets()[to], writer(to)
     if not (target.judged or counting(Rewrite, options)):
@@ -110,7 +110,7 @@ def _rewritten(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded
 def _finished(
     first: Examination, loaded: Loaded, order: Schedule | Program, to: str, version: TorchVersion | None
 ) -> Emission:
-    """Return an order in the form of its target, examined in that form."""
+    """Return an order in the form of its target, with the verdict on that form."""
     way = writer(to)
     if version is not None and isinstance(order, Program):
         order = way.actions(order, version)
@@ -129,7 +129,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
     """Write the order of a file without verifying it, as order text or as a .ps schedule.
 
     Raises:
-        PipeschedError: PS225 if an option of a verdict is given.
+        PipeschedError: PS225: an option that affects only a verdict is given.
     """
     target, way = targets()[to], writer(to)
     _require_no_verdict(options, to)
@@ -148,7 +148,7 @@ def _as_it_is(source: Source, options: Options, to: str) -> Emission:
 
 
 def _require_steps(schedule: Schedule, target: Target) -> None:
-    """Raise PipeschedError, PS814, for an order with a STEP inside and a target that cannot express it."""
+    """Raise PipeschedError (PS814) for an order with a STEP inside and a target that cannot express it."""
     if schedule.steps is not None and not target.steps:
         message = f"`--target {target.name}` cannot express {schedule.name}, which has a STEP inside its order"
         here = Label(schedule.steps.origin.place(0).span, "the first STEP")
@@ -156,7 +156,7 @@ def _require_steps(schedule: Schedule, target: Target) -> None:
 
 
 def _require_no_verdict(options: Options, to: str) -> None:
-    """Raise PipeschedError, PS225, for options of a verdict, since this target has no verdict."""
+    """Raise PipeschedError (PS225) for options that affect only a verdict, since this target has none."""
     asked = {
         "--cost": options.costs is not None,
         "--mem-cap": options.mem_cap is not None,

@@ -1,6 +1,6 @@
 """The verdict on a file: all checks, and the judgements that extensions add.
 
-A reader may have its own verdict, for example on an optimizer's answer.
+A reader may return its own verdict, for example on an optimizer's answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def verify(source: Source | Report, options: Options) -> Report:
 
 
 def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
-    """Yield the verdict on each file at its size; an extension may take many at once."""
+    """Yield the verdict on each file at its size; an extension may verify many of them together."""
     for row in counting(Sweep, asked[0][1]) if len(asked) > 1 else ():
         for report in row.reports.load()(asked):
             assert isinstance(report, Report)
@@ -38,7 +38,7 @@ def verify_all(asked: Sequence[Asked]) -> Iterator[Report]:
 
 
 def unnamed(options: Options) -> Report:
-    """Return the verdict of extensions without a file; PS225 without an option that replaces the file."""
+    """Return the verdict of extensions if no file is given; PS225 if no option replaces the file."""
     report = _judged(nothing := Report(None, None), None, options)
     if report is nothing:
         raise fail(Code.USAGE, "missing argument 'FILES...'", help="`pipesched verify --help` shows the options")

@@ -30,17 +30,17 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     \b
     FRAMEWORK:NAME executes other people's code, such as torch:ZBVZeroBubble or python:module:function, in a process
     without sockets and with a temporary home. That is not a sandbox: a generator is its author's code. `pipesched list`
-    has the frameworks; -D NAME=VALUE gives their options.
+    shows the frameworks; -D NAME=VALUE sets their options.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:
       pipesched verify 1f1b zb_h1 --p 2..8 --m 16,32
 
     \b
-    MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name it, the report also shows the makespan
-    with messages that wait for their turn. The facts in an answer are derived again; if they depend on a solver's
-    unchecked result, the report says so. Exit status: 0 holds, 1 a file has an error, 2 the command line is wrong or a
-    file is missing, 3 a certificate leaves a property open.
+    MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name a model, the report also shows the
+    makespan with messages that wait for their turn. The facts in an answer are derived again; if they depend on a
+    solver's unchecked result, the report says so. Exit status: 0 holds, 1 a file has an error, 2 the command line is
+    wrong or a file is missing, 3 a certificate leaves a property open.
     """
     from pipesched.verbs import verify as verb
 

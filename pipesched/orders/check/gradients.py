@@ -1,10 +1,10 @@
-"""Checks that the gradients of each stage are reduced once, after they are complete.
+"""Checks that the gradients of each stage are reduced exactly once, after they are complete.
 
     0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
                                              and sums over the data-parallel copies
 
 Without a reduction, a stage's gradients remain m times too large, and parameters sharded by FSDP get none. A second
-reduction divides again. If it comes before the last W or B, later gradients are missing.
+reduction divides again. A reduction before the last W or B misses the later gradients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipesched.orders.codes import OrdersCode
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS601, a missing reduction; PS602, a second one; PS603, an early one; PS303, one on another rank."""
+    """Yield PS601 for a missing reduction, PS602 for a second, PS603 for an early one, PS303 on another rank."""
     program = subject.own
     if subject.analysis.schedule.forward_only or subject.analysis.schedule.steps:
         return
@@ -45,7 +45,7 @@ def _key(program: Program, index: Ints) -> Ints:
 
 
 def _last_backward(program: Program) -> Ints:
-    """Return, by key, the last W or B of a trained stage on that rank, else its last I, else -1."""
+    """Return, by key, the last W or B of a trained stage on that rank, otherwise its last I, otherwise -1."""
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
     for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)

@@ -3,7 +3,7 @@
     RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
 
-torch's runtime asserts both, on one rank, while the other ranks wait until a timeout.
+torch's runtime fails an assertion on one rank if either is violated, while the other ranks wait until a timeout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield operations without their input, each with its producer, and the places of producer and receive."""
+    """Yield operations whose input is missing, each with its producer, and the places where it runs and its receive."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage

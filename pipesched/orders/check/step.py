@@ -1,4 +1,4 @@
-"""Checks that every rank runs STEP once, with all its gradients, and that the copies of a stage step with their sum.
+"""Checks that every rank runs STEP once, with all its gradients, and that copies of a stage step with the summed ones.
 
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
@@ -31,7 +31,7 @@ _OF_TRAINING = (Op.REDUCE_GRAD, Op.WAIT_REDUCE_GRAD, Op.SYNC, Op.STEP)
 
 
 def check_step(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS605, PS606, PS607; nothing for a program that leaves the step to its caller."""
+    """Yield PS605, PS606, PS607; nothing for a program that leaves the STEP to its caller."""
     program = subject.own
     syncs, steps = np.flatnonzero(program.op == Op.SYNC), np.flatnonzero(program.op == Op.STEP)
     if not np.any(among(program.op, BACKWARDS)):
@@ -75,7 +75,7 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 
 
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of a stage without copies on these two ranks."""
+    """Yield SYNCs of a stage that does not have copies on these two ranks."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
         where = f"the other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
@@ -85,7 +85,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of four or more copies that are out of order, so that gradients are added twice."""
+    """Yield SYNCs of four or more copies that are out of order, which would add gradients twice."""
     turns: dict[int, dict[int, list[tuple[int, int]]]] = {}
     for i in syncs.tolist():
         stage, rank = int(program.stage[i]), int(program.rank[i])
@@ -145,7 +145,7 @@ def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
 
 
 def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs or STEPs before the last instruction of some kinds with the same key."""
+    """Yield SYNCs or STEPs that precede the last instruction of some kinds with the same key."""
     late = np.flatnonzero(among(program.op, kinds))
     last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of equal keys the last one remains
     found = [(i, last.get(of, -1)) for i, of in rows(at, key[at])]
