@@ -6,8 +6,8 @@
              = 0                                    it has no cause
 
 A start is the maximum of these, so at least one of them is tight. If both are tight, the previous slot is the cause:
-without the message, x would not start earlier. The critical path follows causes from the last end down to 0 without a
-gap: its operations and its messages add up to the makespan.
+without the message, x would not start earlier. The critical path follows the causes back from the last end to 0 without
+a gap: its operations and messages add up to the makespan.
 
     rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
              warm-up      waits           cool-down              = the sum of the five parts
@@ -23,8 +23,8 @@ gap: its operations and its messages add up to the makespan.
                 waits for computes and then from the waits for messages, since it arises with every microbatch; then
                 from cool-down and warm-up.
 
-If ranks have equal work there is no imbalance, and the remaining idle time is the same on every rank. All values are in
-ticks, shape (ranks,) or (gaps,); a run that gets stuck is split up to where it stops.
+If ranks have equal work there is no imbalance, and the total idle time is the same on every rank. All values are in
+ticks, shape (ranks,) or (gaps,); for a run that gets stuck, idle time counts up to where it stops.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from pipesched.support.record import Record
 class Causes(Record):
     """The tight predecessor of every operation; both parts of a pair have the same predecessor. Shape (operations,).
 
-    cause: an operation, -1 if there is none, or if the operation never runs. lag: ticks of the message or the copies
-        from it, 0 without one. crosses: whether a message or copy makes it the cause.
+    cause: an operation, -1 if there is none, or if the operation never runs. lag: the ticks that its message or copies
+    take, 0 without one. crosses: whether a message or copy makes it the cause.
     """
 
     cause: Ints
@@ -90,7 +90,7 @@ def _lag(schedule: Schedule, ticks: Ticks, producer: Ints) -> Ints:
 
 
 def _run_from(copies: Copies, end: Ints) -> Ints:
-    """Return, for each copy, the operation whose end began the engine's busy period; -1 for none.
+    """Return, for each copy, the operation whose end began the busy period of the engine, or -1.
 
     end: the end time of every operation.
     """
@@ -101,7 +101,7 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """Return the operations of a longest chain in chronological order, [] if nothing ran; one part of each pair.
+    """Return the operations of a longest chain in chronological order, [] if nothing ran; only one part of each pair.
 
     If several operations end last, the chain ends with the operation of the lowest rank.
     """
@@ -142,7 +142,7 @@ class Gaps(Record):
 
 
 class Split(Record):
-    """The parts of each rank's idle time. They add up to makespan - work, over operations that ran."""
+    """The parts of each rank's idle time. They add up to makespan - work, for the operations that ran."""
 
     warm_up: Ints
     cool_down: Ints
@@ -211,7 +211,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
 
 
 def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
-    """Return the operations that run or send during a gap; the one that ends the wait comes first."""
+    """Return the operations that run or send during a gap, starting with the one that ends the wait."""
     at, begin = int(found.before[gap]), int(found.begin[gap])
     steps: list[int] = []
     while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:
@@ -221,7 +221,7 @@ def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
 
 
 def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
-    """Return the ticks of each gap in which its chain is a message; all chains are followed at once."""
+    """Return the ticks of each gap during which a message is in transit; all chains are followed in parallel."""
     total = np.zeros(len(begin), dtype=np.int64)
     at = before.copy()
     live = np.flatnonzero(why.cause[at] >= 0) if why.lag.any() else np.zeros(0, dtype=np.int64)
@@ -234,7 +234,7 @@ def _messages(begin: Ints, before: Ints, times: Timeline, why: Causes) -> Ints:
 
 
 def work(schedule: Schedule, times: Timeline, ticks: Ticks) -> Ints:
-    """Return the work of each rank in ticks, of operations that ran."""
+    """Return the work of each rank in ticks, over the operations that ran."""
     done = np.zeros(schedule.ranks, dtype=np.int64)
     np.add.at(done, schedule.rank, np.where(times.start >= 0, slot_costs(schedule, ticks), 0))
     return done

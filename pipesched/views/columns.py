@@ -21,7 +21,7 @@ def causes_of(chart: Chart) -> Causes:
 
 
 def delays(chart: Chart, sent: Ints) -> Ints:
-    """Return the time of the messages of these operations, in ticks."""
+    """Return the time that the messages of these operations take, in ticks."""
     return chart.analysis.ticks.delays(chart.schedule.stage[sent], chart.schedule.microbatch[sent])
 
 
@@ -36,7 +36,7 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Format a column of parts in the unit of peaks; each value is formatted once."""
+    """Format a column of parts in the unit of peaks; each distinct value is formatted once."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

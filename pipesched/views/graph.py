@@ -54,10 +54,10 @@ def graph(chart: Chart) -> MultiDiGraph:
     """Return the graph of a chart: nodes ``r0s1`` (rank 0, step 1), in the order of ranks and steps.
 
     A node has its label, op, stage, microbatch, rank and step, and start and end in the unit of time as floats, -1 if
-    it never runs. An edge has its kind, and the latency of a message.
+    it never runs. An edge has its kind, and for a message its latency.
 
     Raises:
-        PipeschedError: PS820, networkx is not installed.
+        PipeschedError: PS820: networkx is not installed.
     """
     try:
         from networkx import MultiDiGraph
@@ -95,8 +95,8 @@ _NO_TIME = {"start": -1.0, "end": -1.0}
 
 
 def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
-    """Return, by rank of the cycle, the node at which it stops (an operation or a node of its own) and its name; and
-    the waits of the cycle as edges with labels.
+    """Return, for each rank of the cycle, the node at which it stops (an operation or a node of its own) and the node's
+    name; and the waits of the cycle as edges with labels.
     """
     links, names = chart.analysis.standstill.cycle if chart.analysis.standstill else (), node_names(chart)
     at = {x.blocked.rank: x.blocked for x in reversed(links)}
@@ -180,7 +180,7 @@ def dot(chart: Chart, *, force: bool = False) -> str:
     """Return the graph as DOT.
 
     Raises:
-        PipeschedError: PS815, for more than `MAX_OPS` operations, unless forced.
+        PipeschedError: PS815: there are more than `MAX_OPS` operations and drawing is not forced.
     """
     return str(_graph(chart, force).source)
 
@@ -189,7 +189,7 @@ def drawn(chart: Chart, form: str, *, force: bool = False) -> bytes | None:
     """Return the graph as ``svg``, ``png`` or ``pdf``, or None if the program `dot` is not installed.
 
     Raises:
-        PipeschedError: PS815, as for `dot`.
+        PipeschedError: PS815: as for `dot`.
     """
     try:
         return bytes(_graph(chart, force).pipe(format=form))

@@ -4,7 +4,7 @@
     <script type="text/plain">         one column each, base64 of little-endian numbers: kind, stage, start, ...
     <script>                           pipesched/views/page/*.js, in the order of `SCRIPTS`
 
-Operations are stored as columns, so that a page may have a million of them. The page draws only what is visible; if
+Operations are stored as columns, so that a page can hold a million of them. The page draws only what is visible; if
 operations are narrower than pixels, it divides each pixel column among the kinds in proportion to their time. The
 content policy of the page forbids every request, so that no data of a file can leave it.
 """
@@ -69,7 +69,7 @@ def page(title: str, data: str = "") -> str:
 
 
 def filled(page: str, **parts: str) -> str:
-    """Fill in a page: each text replaces the comment with its name."""
+    """Fill in a page: each text replaces the comment that contains its name."""
     for name, text in parts.items():
         before, found, after = page.partition(f"<!-- {name} -->")
         assert found
@@ -197,7 +197,7 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return, for each rank that never ends, the text in its row, instruction, sentence, and if it is in the cycle."""
+    """Return, for each rank that never ends, its row's text, instruction, sentence, and whether it is in the cycle."""
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)

@@ -30,11 +30,11 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 @dataclass(frozen=True)
 class Style:
     """A style of cells in SVG. fill: the fill of each colour class of `model.ops`, as ``#rrggbb``. called: for each
-    letter, the style's own name for the kind. lighten: how close to white the last chunk is.
+    letter, the name of the kind in this style. lighten: how close to white the last chunk is.
 
-    numbers: microbatches only, without letters. first: the number of the first rank and the first microbatch. idle: the
-    colour of idle time, or None for the background. font: the font of all text. row: the name of a rank. cost: the
-    style's text for the times.
+    numbers: labels show the microbatch only, without a letter. first: the number of the first rank and microbatch.
+    idle: the colour of idle time, or None for the background. font: the font of all text. row: the word for a rank.
+    cost: formats the times as text.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """Return the colour of a kind of compute; the colour of the default style if this style has none."""
+        """Return the colour of a kind of compute, or that of the default style if this style has none."""
         return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:
@@ -102,7 +102,7 @@ def style(name: str) -> Style:
     """Return a style by its name.
 
     Raises:
-        PipeschedError: PS225 if there is no such style.
+        PipeschedError: PS225: there is no such style.
     """
     if name not in STYLES:
         raise fail(Code.USAGE, f"no style is called {name!r}", help=f"styles are {', '.join(STYLES)}")
@@ -124,7 +124,7 @@ _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # colou
 
 
 def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: float) -> tuple[str, str]:
-    """Return the figure's class and its style sheet. seen: kinds and chunks. outline: the width of a slot's edge."""
+    """Return the figure's class and its style sheet. seen: kinds and chunks. outline: edge width of a slot."""
     light = [
         ("text", f"font:{SIZE}px {style.font}"),
         (".t", "fill:#222"),

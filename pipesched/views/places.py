@@ -23,7 +23,7 @@ BOUND = 2_000
 
 @runtime_checkable
 class Sited(Protocol):
-    """An origin in which few spans make many operations, so it can return all places at once."""
+    """An origin in which few spans make many operations, so that it can return all places together."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
         """Return the index of each operation's span, shape (operations,), and the spans."""
@@ -34,7 +34,7 @@ _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 
 
 class Places(Record):
-    """The places of all operations. line, column: from 1, shape (operations,), 0 if there is no place. texts: lines of
+    """The places of all operations. line, column: from 1, shape (operations,); 0 if there is no place. texts: lines of
     the source by number.
 
     bindings: the bindings of each operation, or empty.

@@ -6,9 +6,9 @@ ratio  |                           and a line through its points in the given or
        +-----------------
          peak memory
 
-A label is at the right of its mark, else at its left, above or below it, and does not cover marks, labels or the frame.
-If every series is one point there is no legend: a label that does not fit next to its mark is farther away, with a line
-to it, and points at one place share a label. In other plots such a label is omitted, and the tooltip names the point.
+A label is to the right of its mark, or else left, above or below, and does not cover marks, labels or the frame. If
+every series is a single point there is no legend: a label that does not fit next to its mark is farther away, with a
+line to it, and points at one place share a label. In other plots such a label is omitted; the tooltip names the point.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """Return the points as an SVG file. x, y: the meaning of the axes; frontier: join the Pareto-optimal points (left
-    and below is better); notes: text under the plot; said: formats a point's figures for its tooltip.
+    """Return the points as an SVG file. x, y: the axis titles; frontier: join the Pareto-optimal points (left
+    and below is better); notes: text under the plot; said: formats the figures of a point for its tooltip.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
@@ -216,7 +216,7 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note) by its series; in a series of several points, by the words in which the notes differ.
+    """Label each (series, note) by its series or, in a series of several points, by what distinguishes the notes.
 
     Labels are empty if there is one series of one point.
     """
@@ -233,7 +233,7 @@ def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], list[Spot]]:
-    """Merge the texts at one spot into one, in their order."""
+    """Merge texts at the same spot into one text, in their order."""
     found: dict[Spot, list[str]] = {}
     for text, spot in zip(texts, spots, strict=True):
         found.setdefault(spot, []).append(text)
@@ -244,7 +244,7 @@ def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
     """Yield a text for each spot if one fits next to it, in the order of the spots. drawn: lines that no text may
-    cover; if given, every spot gets its text, if necessary at the end of a line to it.
+    cover; if given, every spot gets its text, if necessary at the end of a line from the spot.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
@@ -267,7 +267,7 @@ def labels(
 
 
 def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Spot, Spot | None]]:
-    """Yield the places of a label of width `wide`: next to its spot, then at the end of a line."""
+    """Yield the places for a label of width `wide`: next to its spot, then at the end of a line."""
     for at in ((x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 9), (x - wide / 2, y + 17)):
         yield at, None
     if afar:
@@ -275,7 +275,7 @@ def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Sp
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
-    """Yield places of a label of width `wide` around a spot, near ones first, and where a line from the spot ends."""
+    """Yield places for a label of width `wide` around a spot, near ones first, and where a line from the spot ends."""
     for far in range(18, WIDTH, 6):
         for turn in range(16):
             angle = pi * (turn + 0.5) / 8
@@ -294,7 +294,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """Return True if a line crosses a box: its parts within the box's width and height meet."""
+    """Return True if a line crosses a box: its parts within the width and the height of the box meet."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

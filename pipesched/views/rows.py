@@ -15,7 +15,7 @@ Shares: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 class View(Row):
     """A kind of picture. draw: returns its text or bytes, from a chart and a request.
 
-    suffixes: file endings that select the view. takes: the options that apply to it. forms: the form of each
+    suffixes: the file name suffixes that select the view. takes: the options that apply to it. forms: the form of each
     suffix, if a view has several forms; form: the form of a file without a suffix.
     """
 
@@ -35,8 +35,8 @@ class Overlay(Row):
     """A picture that shows more than the plan, if an option of `show` requests it.
 
     draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
-    `views.chart.views.Laid`, from an examination and a request; None for the plan alone. without: options that do not
-    apply with it, and why.
+    `views.chart.views.Laid`, from an examination and a request; None to draw the plan alone. without: options that do
+    not apply with the overlay; why: the reason.
     """
 
     option: str
@@ -47,9 +47,9 @@ class Overlay(Row):
 
 
 class Inset(Row):
-    """What the page shows of a slot that is chosen. name: of the property and of the column in the page.
+    """Details that the page shows for a selected slot. name: the name of the property and of the column in the page.
 
-    data: takes a chart; returns the insets, as JSON, and for each operation the number of its own, -1 for none.
+    data: takes a chart; returns the insets as JSON, and for each operation the number of its inset, or -1.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Inset(Row):
 class Strip(Row):
     """Parts of slots that charts mark with a strip. name: its name in legends.
 
-    parts: takes a chart; returns for each operation the marked parts of its slot, each a pair of shares of its time,
-    from and to. The second operation of a pair has none.
+    parts: takes a chart; returns for each operation the marked parts of its slot, each as begin and end in fractions of
+    its time. The second operation of a pair has none.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Strip(Row):
 
 
 def forms() -> Mapping[str, tuple[str, ...]]:
-    """Return the file endings of `show`, by view."""
+    """Return the file name suffixes of `show`, by view."""
     return {view.name: (*view.suffixes, *view.forms) for view in rows(View)}
 
 

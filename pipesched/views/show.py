@@ -27,10 +27,10 @@ from pipesched.views.rows import Overlay, View
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """Return the named format, or the format of a file's suffix, and the view that draws it.
+    """Return the named format, or the one that a file's suffix selects, and the view that draws it.
 
     Raises:
-        PipeschedError: PS225, an unknown suffix, or an option that does not apply to the format.
+        PipeschedError: PS225: a suffix is unknown, or an option does not apply to the format.
     """
     by_name = views()
     known = {of: view for view in by_name.values() for of in view.suffixes}
@@ -50,7 +50,7 @@ def request(given: Given, suffix: str = "") -> Request:
 
 
 def _require_options_of(view: View, given: Given) -> None:
-    """Raise PipeschedError, PS225, for an option that does not apply to a view, or conflicts with another."""
+    """Raise PipeschedError (PS225) for an option that does not apply to a view, or conflicts with another option."""
     for name in dict.fromkeys(option for each in views().values() for option in takes(each)):
         if given[name] not in (None, False, ()) and name not in takes(view):
             option = {"begin": "from", "end": "to"}.get(name, name)
@@ -65,8 +65,8 @@ def _require_options_of(view: View, given: Given) -> None:
 class Picture(Judged):
     """A chart as drawn, with the findings on its order.
 
-    drawn: a text; the bytes of a PDF or a PNG decoded as UTF-8, with surrogates for the rest (PEP 383). published: the
-        keys that an overlay adds to the JSON.
+    drawn: text; for PDF and PNG, the bytes decoded as UTF-8, with surrogates for invalid bytes (PEP 383). published:
+    the keys that an overlay adds to the JSON.
     """
 
     chart: Chart
@@ -108,11 +108,11 @@ class Picture(Judged):
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
-    """Draw a file, at the costs in the options, completed by the file's own.
+    """Draw a file, at the costs in the options, completed by the costs in the file.
 
     Raises:
-        PipeschedError: as `load`; PS222, PS225, options that do not apply to it; PS815, a file that cannot be drawn;
-            PS816 to PS818, an unreadable trace, or one of another schedule; PS820, no cairosvg, or no program `dot`.
+        PipeschedError: as `load`; PS222, PS225: options do not apply to it; PS815: it cannot be drawn; PS816 to PS818:
+        a trace is unreadable, or of another schedule; PS820: cairosvg or the program `dot` is missing.
     """
     made, above = examined(source, asked), overlay(how)
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)
@@ -127,7 +127,7 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
 
 
 def _stopped(stop: Standstill) -> dict[str, object]:
-    """Return the point where a run stops for good as JSON: the blocked ranks, and the cycle; steps count from 1."""
+    """Return, as JSON, where a run stops for good: the blocked ranks and the cycle; steps count from 1."""
     return {
         "model": stop.model or None,
         "ranks": [{"rank": x.rank, "at": x.at, "step": x.step} for x in stop.blocked],

@@ -6,8 +6,8 @@
 
 step counts from 1, and both parts of an overlap pair have its start and its end; second: whether it is the second part.
 Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the producers of its inputs on other
-operations, the nearest first, separated by blanks. held: activations of the rank after it (for an F, from its start
-on), in microbatches through 1/p of the model.
+operations, the nearest first, separated by spaces. held: activations that the rank holds after it (for an F, from its
+start on), in microbatches through 1/p of the model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def csv(chart: Chart) -> str:
 
 
 def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
-    """Return the columns by name. written: formats times and amounts; never: the time of operations that never run."""
+    """Return the columns by name. written: formats times and amounts; never: the time if an operation never runs."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {
@@ -61,7 +61,7 @@ def pandas(chart: Chart) -> DataFrame:
     """Return the table as a `pandas.DataFrame`.
 
     Raises:
-        PipeschedError: PS820, pandas is not installed.
+        PipeschedError: PS820: pandas is not installed.
     """
     try:
         from pandas import DataFrame

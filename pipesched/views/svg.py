@@ -51,7 +51,7 @@ _TOP = 52
 class Svg:
     """A request for a figure. style: default, zero-bubble or megatron. force: draw any number of operations.
 
-    pixels: the pixels per tick, None for as many as fit. words: text that replaces the cost.
+    pixels: the pixels per tick, None for as many as fit. words: text that replaces the times.
     """
 
     style: str = "default"
@@ -73,7 +73,7 @@ def render(chart: Chart, how: Svg | None = None) -> str:
     """Return the chart as an SVG document.
 
     Raises:
-        PipeschedError: PS225, for an unknown style or a viewport without time; PS815, for too many operations.
+        PipeschedError: PS225: the style is unknown or the viewport is empty; PS815: there are too many operations.
     """
     how = how or Svg()
     if len(chart.schedule) > MAX_OPS and not how.force:
@@ -160,7 +160,7 @@ class _Page:
         yield "</svg>"
 
     def _cost(self) -> str:
-        """Return the cost in the words of the style, or the given words."""
+        """Return the times in the words of the style, or the given words."""
         if self.how.words:
             return self.how.words
         cost = caption.cost(self.chart, self.style.cost)
@@ -268,7 +268,7 @@ def written(document: str, format: str) -> str | bytes:
     """Return one of our SVG documents as ``svg``, ``pdf`` or ``png``.
 
     Raises:
-        PipeschedError: PS820, cairosvg or the library cairo is not installed; PS815, too large for a PNG.
+        PipeschedError: PS820: cairosvg or the library cairo is not installed; PS815: the figure is too large for a PNG.
     """
     if format == "svg":
         return document

@@ -244,9 +244,9 @@ class Cells(Record):
 
 
 def outline(when: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Return the steps as a line to draw. For several steps at one instant it has only the last, preceded by the
-    highest if it is larger, so that an activation that is freed and taken at the same time makes no notch, and no peak
-    is lost.
+    """Return the steps as a line to draw. Of several steps at one instant it keeps only the last, preceded by the
+    highest if that is larger, so that freeing one activation and allocating another at the same time makes no notch,
+    and no peak is lost.
     """
     first = np.flatnonzero(np.concatenate([np.ones(1, dtype=np.bool_), when[1:] > when[:-1]]))
     last = np.append(first[1:], len(when)) - 1
@@ -261,7 +261,7 @@ _LETTER, _LANE = 8, 12  # pixels of a bold letter, and between messages
 
 
 class Stop(Record):
-    """The drawing of a stall, to the right of the last operations. scope: the class of the figure."""
+    """The drawing of a stalled run, to the right of the last operations. scope: the class of the figure."""
 
     chart: Chart
     stop: Standstill

@@ -17,7 +17,7 @@ the messages of the cycle.
 
 Times are microseconds. A tick of the schedule is a whole number of microseconds, so no time is rounded; a unit of time
 is about a millisecond, see `otherData.microseconds_per_unit`. A message that takes no time is drawn 1 microsecond long,
-like an arrival, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
+like an arrival; that is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def microseconds(chart: Chart) -> int:
 class _Trace:
     """The columns of a chart as lists, and the messages by rank. tick: the length of a tick, in microseconds.
 
-    names: ``F0.3``. about: op, stage and microbatch as members of an object. held: memory after each operation (for an
-        F, also while it runs); kept: after each operation; as JSON numbers.
+    names: ``F0.3``. about: op, stage and microbatch as members of a JSON object. held: memory after each operation (for
+    an F, also while it runs); kept: memory after each operation; both as JSON numbers.
     """
 
     def __init__(self, chart: Chart) -> None:
@@ -123,7 +123,7 @@ class _Trace:
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Yield the lane and event of each slice, and of the arrow's end in it."""
+        """Yield the lane and event of each slice, and of the end of an arrow in it."""
         for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)

@@ -1,1 +1,1 @@
-"""Draws a schedule in the terminal, and has the table of views to which extensions add rows."""
+"""Draws a schedule in the terminal, and defines the table of views to which extensions add rows."""

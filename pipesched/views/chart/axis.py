@@ -33,7 +33,7 @@ class Viewport:
         """Return the interval in ticks, rounded outwards; never empty.
 
         Raises:
-            PipeschedError: PS225 if it ends before it begins, begins after the makespan, or exceeds 64 bits.
+            PipeschedError: PS225: it ends before it begins, begins after the makespan, or exceeds 64 bits.
         """
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
@@ -50,7 +50,7 @@ WHOLE = Viewport()
 
 @dataclass(frozen=True)
 class Axis:
-    """The columns of time. begin, end: ticks. step: ticks per column. unit: columns per time unit, 0 if scaled."""
+    """The columns of time. begin, end: ticks. step: ticks per column. unit: columns per unit of time, 0 if scaled."""
 
     begin: int
     end: int
@@ -59,7 +59,7 @@ class Axis:
     unit: int
 
     def fine(self, ticks: Ints) -> Ints:
-        """Return exact instants from the first column, in units of 1 / `whole` column, clipped to the interval."""
+        """Return instants exactly, from the first column, in units of 1 / `whole` column, clipped to the interval."""
         return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)
 
     @property
@@ -79,7 +79,7 @@ class Axis:
 
 
 def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
-    """Return the axis with at most `columns` columns. label: the characters wanted for the shortest operation."""
+    """Return the axis with at most `columns` columns. label: characters wanted in the shortest operation."""
     begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)

@@ -27,7 +27,7 @@ def heading(chart: Chart, *more: str) -> str:
 
 
 def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
-    """Return the makespan and bubble, or the given figures; or the ranks that wait for each other."""
+    """Return the makespan and bubble, or the given figures; for a stalled run, the ranks that wait for each other."""
     times, stop, made = chart.analysis.idle, chart.analysis.standstill, chart.analysis
     parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
     spent = figures(times, chart.unit) if times else "no time"
@@ -36,7 +36,7 @@ def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
 
 
 def timeless(chart: Chart) -> int:
-    """Return the number of slots that take no time; an O or L counts if its copy takes none."""
+    """Return the number of slots that take no time; an O or L counts if its copy takes no time."""
     instant = (chart.times.start >= 0) & (chart.times.start == chart.times.end)
     if (copies := chart.times.copies) is not None:
         instant[copies.op[copies.end > copies.start]] = False
@@ -66,5 +66,5 @@ def blocked(x: Blocked) -> str:
 
 
 def others(stop: Standstill) -> list[Blocked]:
-    """Return the ranks that stop because of the cycle, or for a message that no rank sends or receives."""
+    """Return the ranks that stop because of the cycle, or because no rank sends or receives their message."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]

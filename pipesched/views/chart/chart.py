@@ -1,4 +1,4 @@
-"""An analysis prepared for drawing: with a title, a clock, and the file's fault.
+"""An analysis prepared for drawing, with a title, a clock, and the fault of the file.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
     rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether by a message
@@ -72,7 +72,7 @@ class Chart(Record):
 
     @cached_property
     def strips(self) -> Mapping[str, Sequence[Shares]]:
-        """The marked parts of the slot of every operation, by their name in the legend."""
+        """The marked parts of every operation's slot, by their name in the legend."""
         made = {row.name: row.parts.load()(self) for row in counting(Strip, self.analysis)}
         return {name: parts for name, parts in made.items() if any(parts)}
 
@@ -127,7 +127,7 @@ class Chart(Record):
 
     @property
     def later(self) -> str:
-        """The legend's name for a rank's chunks after its first: the other route if each route has one chunk."""
+        """The name in the legend for the later chunks of a rank: the second route if each route has one chunk."""
         placement = self.schedule.placement
         if placement.routes == 1:
             return "later chunks"
@@ -144,6 +144,6 @@ def chart(schedule: Schedule, costs: Costs | None = None, *, title: str = "") ->
     """Return the chart of a schedule.
 
     Raises:
-        PipeschedError: PS222 if the costs do not fit it.
+        PipeschedError: PS222: the costs do not fit the schedule.
     """
     return Chart(Analysis(schedule, costs or Costs()), name=title)

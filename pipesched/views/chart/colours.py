@@ -32,7 +32,7 @@ _LEVELS = (0, 95, 135, 175, 215, 255)  # levels of the colours 16 to 231 of a te
 
 
 def shade(colour: str, chunk: int, chunks: int, lighten: float = LIGHTEN) -> str:
-    """Return the colour of a chunk: unchanged for the first, `lighten` of the way to white for the last."""
+    """Return the colour of a chunk: unchanged for the first, a fraction `lighten` of the way to white for the last."""
     part = lighten * chunk / (chunks - 1) if chunks > 1 else 0.0
     return "#" + "".join(f"{round(x + (255 - x) * part):02x}" for x in channels(colour))
 

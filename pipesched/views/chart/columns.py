@@ -4,7 +4,7 @@
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
 A slot that is wider than a column gets the columns from its rounded start to its rounded end. A column that covers
-several slots shows the kind with the most time that has not been shown yet.
+several slots shows the kind with the most time not yet shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]
 def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
     """Return the contents of each column of a row: kind * chunks + chunk, or IDLE.
 
-    An overlap pair has no chunk; if chunks are not shown, no entry has one.
+    An overlap pair has no chunk; nor has any entry if chunks are not shown.
     """
     at, chunks = layout.axis, layout.chart.chunks
     op, begin, end = _inside(at, bars, number)
@@ -65,7 +65,7 @@ def _taken(begin: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _inside(at: Axis, bars: Bars, number: int) -> tuple[Ints, Ints, Ints]:
-    """Return the bars of a row within the picture: operation, begin and end; of a measured run some may overlap."""
+    """Return the bars of a row within the picture: operation, begin and end; bars of a measured run may overlap."""
     op, start, end = (
         column[slice(*bars.cut[number : number + 2].tolist())] for column in (bars.op, bars.start, bars.end)
     )

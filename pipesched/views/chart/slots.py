@@ -13,7 +13,7 @@
              F0 F1 .. I0 W0 F2           held
              +1 +1          -1,+1        0 1 2 2 2 2 ...
 
-A rank without a backward is always in its warm-up. Operations that never run do not count.
+A rank without a backward is always in its warm-up. Operations that never run are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
     """Return the times at which memory changes, in ticks, and the memory held from each on, in parts; the first is 0.
 
-    Only operations that run count. Several steps may share an instant; the last one counts.
+    Only operations that run count. If several steps share an instant, the last one counts.
     """
     part = slice(int(chart.schedule.start[rank]), int(chart.schedule.start[rank + 1]))
     ran = chart.times.start[part] >= 0
@@ -62,7 +62,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
 
 
 def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
-    """Return the peak in each interval between bounds, in parts; bounds: ascending from 0, shape (n + 1,)."""
+    """Return the peak in each interval between `bounds`, in parts. bounds: ascending from 0, shape (n + 1,)."""
     when, held = steps(chart, rank)
     low = np.searchsorted(when, bounds[:-1], side="right") - 1
     high = np.maximum(np.searchsorted(when, bounds[1:], side="left"), low + 1)

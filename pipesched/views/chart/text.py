@@ -9,8 +9,8 @@
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  memory of the rank
 
-If everything fits, every slot has the columns of its time. A column with several slots shows one of their kinds. Each
-kind, and idle time, then gets columns in proportion to its share of the rank's time (`columns`).
+If everything fits, every slot has the columns of its time. Otherwise a column with several slots shows one of their
+kinds, and each kind, like idle time, gets columns in proportion to its share of the rank's time (`columns`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def render(chart: Chart, how: Text | None = None) -> str:
     """Render the chart as lines of at most `width` characters, each ending in a newline.
 
     Raises:
-        PipeschedError: PS225, a width below 24 columns, or a viewport without time.
+        PipeschedError: PS225: the width is below 24 columns, or the viewport is empty.
     """
     how = how or Text()
     if how.width < _LEAST:
@@ -78,7 +78,7 @@ def row(layout: Layout, rank: int) -> str:
 
 
 def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple[str, bool]]:
-    """Return the texts of a row, and whether each is idle time: by bar, or by column if columns are mixed."""
+    """Return the texts of a row, and for each whether it is idle time: by bar, or by column if columns are mixed."""
     if mixed:
         return [
             (layout.how.sign("idle"), True) if i == IDLE else (_mark(layout, i), False)
@@ -98,7 +98,7 @@ def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple
 
 
 def _painted(layout: Layout, index: int, text: str) -> str:
-    """Return the text of a slot in the colours of its operations; a pair has the colour of its F up to the plus.
+    """Return the text of a slot in the colours of its operations; a pair has the colour of its F up to the plus sign.
 
     Odd microbatches are bold, so that neighbours of the same colour can be distinguished.
     """
@@ -160,7 +160,7 @@ _WORDS = {**{op.name: op.kind.words for op in COMPUTES}, "+": "overlap, one slot
 
 
 def title(layout: Layout) -> Iterator[str]:
-    """Yield name, sizes and cost; then the scale, and the interval if only a part is drawn."""
+    """Yield name, sizes and cost, then the scale, and the interval if only part of the run is drawn."""
     chart, at = layout.chart, layout.axis
     yield from wrapped(layout, caption.heading(chart, f" {caption.cost(chart)}"))
     part = ""
@@ -174,7 +174,7 @@ def title(layout: Layout) -> Iterator[str]:
 
 
 def stopped(layout: Layout) -> Iterator[str]:
-    """Yield the wait that blocks each rank: ranks of the cycle one by one, with their marks, then the others."""
+    """Yield the wait that blocks each rank: the ranks of the cycle one by one, with their marks, then the rest."""
     stop = layout.chart.analysis.standstill
     if stop is None:
         return

@@ -30,7 +30,7 @@ SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|", "strip
 
 @dataclass(frozen=True)
 class Text:
-    """The form of a chart: total columns, the interval of time, colour, ASCII only."""
+    """The form of a chart: its total columns, the interval of time, and whether to use colour, or ASCII only."""
 
     width: int = 80
     viewport: Viewport = WHOLE
@@ -38,12 +38,12 @@ class Text:
     ascii: bool = False
 
     def sign(self, meaning: str) -> str:
-        """Return the character for idle time, a rank in the cycle or waiting for it, a phase's end, or a strip."""
+        """Return the character for idle time, a rank in the cycle or waiting for it, the end of a phase, or a strip."""
         return SIGNS[meaning][self.ascii]
 
 
 class Bars(Record):
-    """The bars of each row, in order. op: an operation, for a pair its first part. start, end: times in ticks.
+    """The bars of each row, in order. op: the operation, or the first part of a pair. start, end: times in ticks.
 
     cut: the beginning of each row, shape (rows + 1,).
     """
@@ -118,7 +118,7 @@ class Layout(Record):
 
     @cached_property
     def _mark(self) -> int:
-        """The columns of the longest mark; only its sign if the name would take more than a third of the columns."""
+        """The columns of the longest mark; 1 (only the sign) if it would take more than a third of the columns."""
         stop = self.chart.analysis.standstill
         longest = max((1 + len(x.at) for x in stop.waiting), default=0) if stop else 0
         return longest if 3 * longest <= self.how.width - self.left else 1
@@ -159,7 +159,7 @@ class Layout(Record):
 
     @property
     def chunked(self) -> bool:
-        """True if columns with two slots show their chunks; with more they would be unreadable."""
+        """True if mixed columns show chunks, which is readable while a column spans at most two slots."""
         return self.chart.chunks > 1 and self.axis.step <= 2 * self.chart.shortest
 
     def letter(self, index: int) -> str:
@@ -195,7 +195,7 @@ class Layout(Record):
         return "".join(mark if here and x == " " else x for x, here in zip(text, inside, strict=True))
 
     def strips(self, index: int) -> Shares:
-        """Return the marked parts of a slot, as shares of its time."""
+        """Return the marked parts of a slot, as fractions of its time."""
         return [each for parts in self.chart.strips.values() for each in parts[index]]
 
     @cached_property

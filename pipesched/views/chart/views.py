@@ -71,7 +71,7 @@ class Laid:
 
 
 class NotLaidOutError(PipeschedError):
-    """PS820: the program that lays out a graph is missing. text: the graph itself."""
+    """PS820: the program that lays out a graph is missing. text: the graph as DOT."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__([Diagnostic(Code.NEEDS, message)])
@@ -92,7 +92,7 @@ def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
     """Draw a chart as text or bytes. over: the value of the requested overlay; ignored if no overlay is requested.
 
     Raises:
-        PipeschedError: PS225, PS815 if it cannot be drawn; PS820, if a library is missing.
+        PipeschedError: PS225, PS815: the chart cannot be drawn; PS820: a library is missing.
     """
     above = overlay(how)
     if above is None:
