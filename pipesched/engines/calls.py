@@ -1,7 +1,9 @@
 """The calls that a framework's code issues on the engines of every rank, in the order of issue.
 
-    pipeline a: 0 1 optional: expert peers have the same position in pipelines of equal length pipeline b: 2 3 group ep:
-    0 2 a communicator and its members rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
+    pipeline a: 0 1                 optional: expert peers have equal positions in their pipelines
+    pipeline b: 2 3
+    group ep: 0 2                   a communicator and its members
+    rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
     rank 1: F0<0@comm ...
 
 A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives

@@ -1,8 +1,9 @@
 """Computes the period of a batch: the time that each additional batch adds in the long run.
 
-With STEPs inside an order it is the kernel's period (`period`) times the microbatches of a batch. Any other order is
-repeated whole, batch after batch, without a barrier between two of them: a rank begins the next batch when it has
-finished its own list. With M[a, b] the longest path from the start of rank a's list to the end of rank b's list,
+With STEPs inside an order, this is the kernel's period (`period`) times the number of microbatches in a batch. Any
+other order is repeated as a whole, batch after batch, without a barrier between batches: a rank begins the next batch
+when it has finished its own list. With M[a, b] the longest path from the start of rank a's list to the end of rank b's
+list,
 
     period = max over cycles a -> b -> … -> a of the mean of M
 
@@ -35,7 +36,9 @@ _MOST = 4_000_000  # operations x ranks
 
 @dataclass(frozen=True)
 class Batches(Part):
-    """The period of a batch and its bubble, in an order with STEPs inside. microbatches: their number in a batch."""
+    """The period of a batch and its bubble, in an order with STEPs inside. microbatches: the number of microbatches in
+    a batch.
+    """
 
     key = "period"
 
@@ -51,7 +54,7 @@ class Batches(Part):
         return [f"period {said}: in an endless run, if a STEP takes no time and no rank waits in a STEP"]
 
     def to_json(self) -> dict[str, object]:
-        """Return period, bubble and size of a batch."""
+        """Return the period, the bubble and the size of a batch."""
         return {"microbatches": self.microbatches, **exact(length=self.length, bubble=self.bubble)}
 
 
@@ -66,7 +69,7 @@ def part(made: Examination) -> Batches | None:
 
 
 def claimed(made: Analysis) -> Fraction | None:
-    """Return the claim name `period`: the time of one more batch; None if it cannot be determined."""
+    """Return the value of `period` in claims: the time that one more batch adds; None if it cannot be determined."""
     if made.schedule.steps is None:
         return made.fact(repeated)
     found, size = made.fact(_kernel), batch_of(made)
@@ -74,7 +77,7 @@ def claimed(made: Analysis) -> Fraction | None:
 
 
 def claimed_bubble(made: Analysis) -> Fraction | None:
-    """Return the claim name `period_bubble`: the idle share of all ranks in an endless run."""
+    """Return the value of `period_bubble` in claims: the idle fraction of all ranks in an endless run."""
     if made.schedule.steps is not None:
         found = made.fact(_kernel)
         return None if found is None else found.bubble
@@ -89,7 +92,7 @@ def _kernel(made: Analysis) -> Period | None:
 
 
 def batch_of(made: Analysis) -> int | None:
-    """Return the microbatches of a batch; None if batches differ."""
+    """Return the number of microbatches in a batch; None if batches differ."""
     steps, m = made.schedule.steps, made.schedule.microbatches
     if steps is None:
         return m
@@ -98,7 +101,9 @@ def batch_of(made: Analysis) -> int | None:
 
 
 def repeated(made: Analysis) -> Fraction | None:
-    """Return the time of one more repetition of an order; None if it has copies, does not end, or is too large."""
+    """Return the time that one more repetition of an order adds; None if the order has copies, deadlocks, or is too
+    large.
+    """
     schedule, times = made.schedule, made.timeline
     size, ranks = len(schedule), schedule.ranks
     if not made.finished or times.copies is not None or not size or size * ranks > _MOST:
@@ -114,7 +119,7 @@ def repeated(made: Analysis) -> Fraction | None:
 
 
 def _paths(made: Analysis) -> Ints:
-    """Return the longest path from the start of each rank's list to the end of each rank's list, in ticks."""
+    """Return, in ticks, the longest path from the start of each rank's list to the end of each rank's list."""
     schedule, ticks, ranks = made.schedule, made.ticks, made.schedule.ranks
     cost, found, times = slot_costs(schedule, ticks), made.dependencies.messages(), made.timeline
     head = np.arange(len(schedule)) - schedule.joined

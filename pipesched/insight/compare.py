@@ -61,7 +61,7 @@ def named(schedules: Sequence[object], *, library: bool) -> list[object]:
     """Return the targets to compare: the named ones, and with `library` all other built-in schedules.
 
     Raises:
-        PipeschedError: PS225, if no target is named.
+        PipeschedError: PS225 if no target is named.
     """
     given = {name for name in schedules if isinstance(name, str)}
     found = [*schedules, *(name for name in built_in() if library and name not in given)]
@@ -76,7 +76,7 @@ def compare(
     """Compare every file at every size.
 
     Raises:
-        PipeschedError: PS208, if none of the files has a parameter.
+        PipeschedError: PS208 if none of the files has one of the parameters.
     """
     own = list(zip(*(shared(sources, size) for size in sizes), strict=True))
     sized = [
@@ -93,7 +93,7 @@ def compare(
 
 
 def _growing(sized: Sequence[tuple[Source, Options]]) -> Iterator[Point]:
-    """Yield the makespan of each file at its size, at each ratio of communication to compute."""
+    """Yield the makespan of each file at its size, for each ratio of communication to compute."""
     several = Counter(source.name for source, _ in sized)
     for source, options in sized:
         loaded = load(source, options)
@@ -125,10 +125,10 @@ def _rows(per_stage: bool, sized: Sequence[tuple[Source, Options]]) -> list[Row]
 
 
 def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
-    """Return the examination of a file at a size, at comparable costs; or the reason for an empty row.
+    """Return the examination of a file at a size, with comparable costs, or the reason for an empty row.
 
     Raises:
-        PipeschedError: PS207, if a parameter without a default is not given.
+        PipeschedError: PS207 if a parameter without a default is not given.
     """
     try:
         loaded = load(source, options)
@@ -145,7 +145,7 @@ def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
 
 
 def measured(source: Source, options: Options, made: Examination) -> Row:
-    """Return the row of a file at a size: its figures, or the reason why there are none."""
+    """Return the row of a file at a size: its figures, or the reason why it has none."""
     report, loaded, costs = made.report, made.loaded, made.options.costs or Costs()
     time, memory, schedule = report.parts.time, report.parts.memory, loaded.schedule
     figures: dict[str, Fraction | None] = {}
@@ -185,13 +185,13 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
 
 
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
-    """Yield assumptions on the memory that a recomputed F keeps."""
+    """Yield the assumption about the memory that a recomputed F keeps."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
         yield "an F with an R keeps K = 0 until its R"
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:
-    """Yield reasons why a schedule's figures do not describe a full training step of a chain."""
+    """Yield the reasons why a schedule's figures do not describe a full training step of a chain of stages."""
     if schedule.forward_only:
         yield "forward-only: it does not train"
     if frozen := schedule.placement.frozen:
@@ -206,7 +206,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
 
 
 def scaled(loaded: Loaded, options: Options, *, per_stage: bool) -> Costs:
-    """Return the costs of one operation of a stage: the given costs times p/S, or the costs of a device or of parts."""
+    """Return the costs of a stage's operations: the given costs times p/S, or the costs from a device or from parts."""
     if per_stage or _by_stage(options):
         return options.counted(loaded)
     return options.counted(loaded).scaled(Fraction(loaded.schedule.ranks, max(1, loaded.schedule.stages)))
@@ -224,9 +224,9 @@ def share(placement: Placement) -> Fraction:
 
 
 def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) -> Fraction | None:
-    """Return a lower bound on the makespan of every order; None if the optimizer's problem does not cover the schedule.
+    """Return a lower bound on the makespan of every order, or None if the optimizer does not support the schedule.
 
-    There is none if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ
+    There is no bound if operations or all backwards are missing, if stages are frozen or not a chain, if costs differ
     between microbatches, if microbatches are slices, if forwards are recomputed or activations offloaded, or if a pair
     or a full backward does not take the time of its parts, as with parts on several engines.
     """
@@ -249,7 +249,9 @@ def bound(schedule: Schedule, costs: Costs, options: Options, report: Report) ->
 
 
 def _plain_bounds(problem: Problem) -> int:
-    """Return a lower bound from the longest path, and from a rank's work between head and tail; fast at any size."""
+    """Return a lower bound from the longest path and from a rank's work between its head and its tail; fast at any
+    size.
+    """
     from pipesched.optimizer.solve.bounds.longest_paths import paths
     from pipesched.optimizer.solve.bounds.lower_bound import busiest
 

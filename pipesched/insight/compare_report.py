@@ -2,7 +2,7 @@
 
 bubble         idle time of all ranks / (ranks x makespan); by span with the span instead of the makespan
 idle / work    the same idle time over the work of all ranks; half of the literature calls this the bubble fraction
-peak the most activations of any rank, in microbatches through 1/p of the model
+peak the most activations on any rank, in microbatches through 1/p of the model
 parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
 bytes          with a model: the most bytes that a rank needs, as `verify` counts them
 exposed        with parts: the largest communication time of a rank that compute does not hide; hidden: the hidden share
@@ -46,13 +46,13 @@ _UNITS = {
 @dataclass(frozen=True)
 class Row(Judged):
     """The figures of a schedule at a size; None if the file has an error that prevents them. share: the share of the
-    model on the rank that holds most. own_costs: whether the file gives some of the costs. assumed: derived costs, each
-    with the costs from which it follows. remarks: the assumptions as text, and further remarks on the costs. rests_on:
-    the assumptions on costs and bytes, as text; doubts: doubts about the costs. work: the work that this schedule does
-    not do but others do, and the ranks without work. queued: the makespan if messages queue, under the named
-    communication model. jitter: the makespan with varying times. exposed: the communication that compute does not hide,
-    if parts are given. versions: the largest number of weight versions alive on a rank, if STEPs are inside the order.
-    bytes: the peak bytes of each rank, if a model is given.
+    model on the rank that holds the most. own_costs: whether the file gives some of the costs. assumed: derived costs,
+    each with the costs that it follows from. remarks: the assumptions as text, and further remarks on the costs.
+    rests_on: the assumptions about costs and bytes, as text; doubts: doubts about the costs. work: the reasons why this
+    schedule does less work than others, and the ranks without work. queued: the makespan if messages queue, under the
+    named communication model. jitter: the makespan with random times. exposed: the communication that compute does not
+    hide, if parts are given. versions: the largest number of weight versions alive on a rank, if STEPs are inside the
+    order. bytes: the peak bytes of each rank, if a model is given.
     """
 
     source: str
@@ -91,7 +91,7 @@ class Row(Judged):
 @dataclass(frozen=True)
 class Comparison:
     """The rows, file by file, sizes in order. unit: the unit of times. timed: whether costs are times of a model's
-    stages on a device. growing: on request, makespans against communication : compute.
+    stages on a device. growing: on request, makespans against the ratio of communication to compute.
     """
 
     rows: tuple[Row, ...]
@@ -103,7 +103,7 @@ class Comparison:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the findings; refused sizes count only if every size is refused."""
+        """The exit status for the findings; refused sizes count only if every size is refused."""
         every = all(row.refused for row in self.rows)
         return exit_status(found for row in self.rows if every or not row.refused for found in row.diagnostics)
 
@@ -111,7 +111,7 @@ class Comparison:
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """Return the unit, the table, in two halves if it is wider than `width`, and the reasons for empty rows.
+        """Return the unit, the table (in two halves if it is wider than `width`), and the reasons for empty rows.
         verbose: all assumptions.
         """
         headers, rows = self.cells()
@@ -135,7 +135,7 @@ class Comparison:
         return ["\n".join(lines) for lines in said if lines]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the column heads and the rows of the whole table: name, parameters, figures."""
+        """Return the column heads and the rows of the whole table: names, parameters and figures."""
         names = list(dict.fromkeys(name for row in self.rows for name in row.parameters))
         names.sort(key=lambda name: ("pvm".find(name) % 4, name))
         headers, figures = self._columns()
@@ -156,7 +156,9 @@ class Comparison:
         return headers, cells
 
     def _more(self) -> Iterator[tuple[bool, str, list[str], Callable[[Row], Iterable[str]]]]:
-        """Yield columns that are shown only if wanted: the column that they precede, their heads, and their figures."""
+        """Yield each optional column group: whether it is shown, the column before which it is inserted, its heads, and
+        its figures.
+        """
         rows, unit = self.rows, self.unit
         yield (
             any(row.jitter for row in rows),
@@ -183,7 +185,7 @@ class Comparison:
 
     @property
     def rests_on(self) -> list[str]:
-        """The assumptions on a transformer and its device, with the names of the rows if only some have them."""
+        """The assumptions about a transformer and its device, with the names of the rows if only some have them."""
         if not self.explains:
             return []
         timed = {row.name for row in self.rows if row.makespan is not None}
@@ -202,7 +204,9 @@ class Comparison:
         }
 
     def points(self) -> list[Point]:
-        """Return the bubble in percent against peak memory, a series per schedule, of all rows that can be compared."""
+        """Return the bubble in percent against peak memory for all rows that can be compared, with one series per
+        schedule.
+        """
         found = []
         for row in self.rows:
             if row.bubble is not None and row.peak is not None and not self.apart(row):
@@ -218,7 +222,7 @@ class Comparison:
         return "; ".join((*row.work, *["with the costs in its file"] * (row.own_costs and others)))
 
     def plot(self) -> str:
-        """Plot bubble against peak memory, with the reasons for omitted rows; or makespans against traffic."""
+        """Plot the bubble against peak memory, with the reasons for omitted rows, or makespans against traffic."""
         from pipesched.views.plot import plot
 
         if self.growing:
@@ -271,7 +275,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield notes on the draws behind p50 and p95, and on how times count exposed communication."""
+    """Yield notes on the draws behind p50 and p95, and on how exposed communication is counted."""
     if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"

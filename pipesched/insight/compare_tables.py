@@ -1,8 +1,8 @@
 """A comparison for other programs: CSV for spreadsheets, Markdown and LaTeX for documents.
 
-CSV has one line for each schedule at each size, with decimals as precise as a float, the meaning of a time, and an
-error's code instead of figures. Markdown and LaTeX have the cells and the remarks of the table in the terminal; the
-remarks are comments in LaTeX, whose table needs the package booktabs.
+CSV has one line for each schedule at each size: decimals as precise as a float, the meaning of the times, and, for an
+error, its code instead of figures. Markdown and LaTeX have the cells and the remarks of the terminal's table. In LaTeX
+the remarks are comments, and the table needs the package booktabs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _csv(comparison: Comparison) -> str:
 
 
 def _figures(row: Row) -> dict[str, str]:
-    """Return the figures of a row by their keys in JSON, as decimals."""
+    """Return the figures of a row as decimals, by their JSON keys."""
     figures: dict[str, Fraction | int | None] = {
         "makespan": row.makespan,
         "queued_makespan": row.queued,

@@ -6,10 +6,10 @@
 The differences are the fewest moves of operations that turn each rank's order into the other's, operations in only one
 of the orders, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.
 
-Operations and instructions are represented by numbers, which are equal if they are equal. If both files name their
-messages, the messages are also compared, since a moved message can deadlock; otherwise only the computes are compared.
-A B of one order and the I of the same stage and microbatch in the other get the same number, so that split backwards
-are not reported as different operations.
+Operations and instructions are represented by numbers; equal entries have equal numbers. If both files name their
+messages, the messages are also compared, since a moved message can deadlock; otherwise only the operations are
+compared. A B of one order and the I of the same stage and microbatch in the other get the same number, so that split
+backwards are not reported as different operations.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def diff(a: Source, b: Source, options: Options) -> Difference:
     """Compare two files; each gets the sizes that it has as parameters.
 
     Raises:
-        PipeschedError: an error in one of the files; PS208, a size that neither of them has.
+        PipeschedError: an error in one of the files; PS208 for a size that neither file has.
     """
     own = zip((a, b), shared((a, b), options.parameters), strict=True)
     return differ(*(examined(file, replace(options, parameters=x)) for file, x in own))
@@ -110,7 +110,7 @@ Named: TypeAlias = dict[tuple[int, str], int]  # rank and name of a pair or batc
 
 
 def _as_one(a: Order, b: Order, found: Callable[[Order], Named]) -> tuple[tuple[Alone, ...], tuple[Alone, ...]]:
-    """Return the overlap pairs, or batches, that only one of the orders has."""
+    """Return the overlap pairs or batches that only one of the orders has."""
     one, two = found(a), found(b)
     return _missing(a, one, two), _missing(b, two, one)
 
@@ -168,7 +168,9 @@ def _stepped(schedule: Schedule) -> str:
 
 
 def _placements(one: Placement, two: Placement) -> Iterator[str]:
-    """Yield the stages on different ranks, stages that read different stages, microbatches on different routes."""
+    """Yield the stages on different ranks, the stages that read different stages, and the microbatches on different
+    routes.
+    """
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
         yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
@@ -185,8 +187,8 @@ _COMPUTE = ("op", "stage", "microbatch")
 
 
 class Listing(Record):
-    """The entries of an order. key: the number of each entry, shape (entries,). split: whether it is a B that the other
-    order splits into I and W. half: whether it is a W and the other order has the B.
+    """The entries of an order. key: the number that represents each entry, shape (entries,). split: whether each entry
+    is a B that the other order splits into I and W. half: whether each entry is a W whose B is in the other order.
     """
 
     order: Schedule | Program
@@ -196,7 +198,7 @@ class Listing(Record):
 
     @property
     def weight(self) -> Bools:
-        """A mask of the entries that are a W."""
+        """A mask of the entries that are W."""
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
@@ -228,7 +230,9 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Mark my entries that are a B here and an I in the other order; at, there: stages and microbatches."""
+    """Mark my entries that are a B here and an I in the other order. at, there: the stages and microbatches of both
+    orders.
+    """
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))
 

@@ -29,9 +29,10 @@ Said: TypeAlias = Callable[[Fraction], str]
 
 @dataclass(frozen=True)
 class Move:
-    """Neighbours in both orders that moved together. step_a, step_b: the steps of their first operation, from 1.
+    """Operations that are neighbours in both orders and moved together. step_a, step_b: the steps of their first
+    operation, from 1.
 
-    before: the next operation of the second order that did not move; None at the end.
+    before: the next operation in the second order that did not move; None at the end.
     """
 
     rank: int
@@ -54,7 +55,7 @@ class Difference(Record):
     """All differences, by rank. facts: differences in sizes and placement, as text.
 
     pairs_a, pairs_b: overlap pairs that only one of the two orders has. split_a, split_b: each B of one order that the
-    other order splits into I and W. messages: whether messages are compared too.
+    other order splits into I and W. messages: whether messages are also compared.
     """
 
     a: Examination
@@ -117,7 +118,7 @@ class Difference(Record):
         }
 
     def figures(self) -> list[tuple[str, Fraction | None, Fraction | None]]:
-        """Return the makespan, span, bubble and peak of both; None if an order deadlocks."""
+        """Return the makespan, span, bubble and peak of both orders; None for an order that deadlocks."""
         one, two = _figures(self.a), _figures(self.b)
         return [(name, one[name], two[name]) for name in one]
 
@@ -183,7 +184,7 @@ def moved_text(moves: Sequence[Move], *, every: bool = False) -> str:
 
 
 def _steps(move: Move) -> str:
-    """Return ``5``, or ``5 to 7`` for several neighbours."""
+    """Return the step, such as ``5``, or ``5 to 7`` for several neighbours."""
     last = move.step_a + len(move.operations) - 1
     return str(move.step_a) if last == move.step_a else f"{move.step_a} to {last}"
 
@@ -199,7 +200,7 @@ def _operations(names: tuple[str, ...], every: bool) -> str:
 
 
 def _cost(found: Difference) -> str:
-    """Return the table of both figures and their difference."""
+    """Return the table with the figures of both orders and their differences."""
     rows = []
     written = _written(found.a)
     for name, a, b in found.figures():

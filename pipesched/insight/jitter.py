@@ -1,18 +1,18 @@
-"""Computes makespans of an order with varying times, and the slack of its messages.
+"""Compute the makespans of an order with random times, and the slack of its messages.
 
-Each operation and each message takes its cost times a factor of its own, drawn from a normal distribution around 1 with
-the requested standard deviation, at least 0. Messages do not queue for their link. Both parts of an overlap pair share
-one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same factor in every
-schedule of any size, so that schedules are compared under equal conditions.
+The time of each operation and each message is its cost times a factor of its own, drawn from a normal distribution
+around 1 with the requested standard deviation, at least 0. Messages do not queue for their link. Both parts of an
+overlap pair share one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same
+factor in every schedule of any size, so that schedules are compared under equal conditions.
 
-The order of every rank is fixed; or an order by rule is decided again in each draw, at its times.
+The order of every rank is fixed, or an order by a rule is decided again in each draw, with the times of that draw.
 
     draw          0    1    2   ...       all draws of an operation are a row: the operations of one turn of the lists
     F0.0         1.02 0.97 1.05           is one sum of rows, and one maximum
     F0.1         0.99 1.01 0.93
 
-The slack of a message is the longest delay of only this message that does not increase the makespan: the makespan minus
-the longest path to the message and the longest path from it.
+The slack of a message is the longest delay of this message alone that does not increase the makespan: the makespan
+minus the longest path to the message and the longest path from it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Factors: TypeAlias = NDArray[np.float64]  # shape (operations or messages, draws
 
 @dataclass(frozen=True)
 class Jittered:
-    """The options for jitter. jitter: the standard deviation of every time, as a share of the time. rule: whether an
+    """The options for jitter. jitter: the standard deviation of every time, as a fraction of its mean. rule: whether an
     order by a rule is decided again in each draw.
     """
 
@@ -67,7 +67,7 @@ class Jittered:
     rule: bool = False
 
     def __post_init__(self) -> None:
-        """Raises PipeschedError: PS225, for a rule without jitter."""
+        """Raises PipeschedError: PS225 for a rule without jitter."""
         if self.rule and self.jitter is None:
             raise fail(
                 Code.USAGE, "--rule decides the order again in each draw, so it needs --jitter", help=_DRAWS_HELP
@@ -79,10 +79,10 @@ _DRAWS_HELP = "give --jitter 5% too"
 
 @dataclass(frozen=True)
 class Jitter(Part):
-    """The makespan with varying times. share: the standard deviation of a time. p50, p95: the least makespan that 50 or
-    95 % of the draws do not exceed. messages, tight: the number of messages, and of messages without slack.
-    slack: the least slack of the messages of each sender and receiver. free: messages take no time. rule: the order is
-        decided again in each draw.
+    """The makespan with random times. share: the standard deviation of a time, as a fraction of its mean. p50, p95: the
+    least makespan that 50 or 95 % of the draws do not exceed. messages, tight: the number of messages, and of messages
+    without slack. slack: the least slack of the messages of each sender and receiver. free: whether messages take no
+    time. rule: whether the order is decided again in each draw.
     """
 
     key = "jitter"
@@ -133,7 +133,7 @@ class Jitter(Part):
         return [f"p50 {near(self.p50, self.unit)}   p95 {near(self.p95, self.unit)}"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the times as in the rest of the report."""
+        """Return the times in the same form as in the rest of the report."""
         links = [{"from": a, "to": b, **exact(slack=slack)} for a, b, slack in self.slack]
         times = exact(p50=self.p50, p95=self.p95)
         said = {"share": str(self.share), "draws": self.draws, **times, "tight": self.tight, "slack": links}
@@ -146,7 +146,7 @@ def near(value: Fraction, unit: Unit) -> str:
 
 
 def jitter(made: Examination) -> Jitter | None:
-    """Return the quantiles and slack of an order; None if it never ends."""
+    """Return the quantiles and the slack of an order; None if the order deadlocks."""
     asked, found = made.options.of(Jittered), made.analysis
     if asked.jitter is None or not found.finished or not len(found.schedule):
         return None
@@ -194,8 +194,8 @@ def _rule(made: Examination) -> Rule | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | None = None) -> tuple[Ints, int]:
-    """Return the makespan of every draw, ascending, and the parts of a tick in which they are counted. Large orders
-    have fewer draws. rule: decides the order at given costs.
+    """Return the makespan of every draw, in ascending order, and the number of parts of a tick in which they are
+    counted. Large orders have fewer draws. rule: decides the order at given costs.
     """
     drawn = Drawn(made, share)
     draws = max(min(draws, MOST // drawn.size), 1)
@@ -209,7 +209,7 @@ def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | 
 
 
 class Drawn(Record):
-    """The draws of an order's times. share: the standard deviation of a time."""
+    """The draws of an order's times. share: the standard deviation of a time, as a fraction of its mean."""
 
     made: Analysis
     share: float
@@ -255,7 +255,7 @@ class Drawn(Record):
         return drawn, late
 
     def whole(self, times: Ints, factors: Factors) -> Ints:
-        """Return drawn times as integers, in parts of a tick."""
+        """Return the drawn times as integers, in parts of a tick."""
         by_row = times.reshape(-1, *[1] * (factors.ndim - 1))
         return np.asarray(np.rint(by_row * factors * self.finer).astype(np.int64))
 
@@ -282,11 +282,12 @@ def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
 
 
 class Levels(Record):
-    """The entries of lists by turn: entries of one turn wait for entries of earlier turns only.
+    """The entries of lists, by turn: entries of one turn wait only for entries of earlier turns.
 
-    order: the entries. cut: where each turn begins, and the last ends. inputs: by place in the order, the place of an
-        awaited entry and the number of the wait; first the entry before it in its list. The place after all entries,
-        and the wait 0, mean none. further: by place, the other entries for which it waits.
+    order: the entries. cut: the index at which each turn begins, and the index after the last. inputs: for each place
+    in the order, the place of an awaited entry and the number of the wait; the entry before it in its list comes first.
+    The place after all entries, and the wait 0, mean that there is none. further: by place, the other entries for which
+    an entry waits.
     """
 
     order: Ints
@@ -312,7 +313,7 @@ class Levels(Record):
         return cls(order, [*np.flatnonzero(fresh(turn[order])).tolist(), size], inputs, further)
 
     def ends(self, cost: Ints, delay: Ints) -> Ints:
-        """Return the makespan of each draw. cost, delay: by entry and by wait, a row of draws."""
+        """Return the makespan of each draw. cost, delay: one row of draws per entry, and per wait."""
         draws = cost.shape[1]
         end, late = np.zeros((len(self.order) + 1, draws), dtype=np.int64), delay.any()
         delay = np.concatenate([np.zeros((1, draws), dtype=np.int64), delay])

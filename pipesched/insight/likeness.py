@@ -4,10 +4,10 @@
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
                                                up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
 
-There are three readings, from strict to lax: exact; without W (the order of W is free as long as memory allows); and
-with each full backward read as its I, to recognize the same order with split backwards. In the two lax readings both
-orders must have the same W. If the orders differ under a reading, the result has the differing part: per rank the steps
-between the common beginning and end.
+There are three readings, from strict to lax: exact; without W, whose order is free as long as memory allows; and with
+each full backward read as its I, to recognize the same order with split backwards. In the two lax readings both orders
+must have the same W. If the orders differ under a reading, the result contains the part that differs: on each rank, the
+steps between the common beginning and the common end.
 
     a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
     b   F0 F1 I0 F2 W0 I1 W1           the longest increasing subsequence stays: W0 (or F2) has moved
@@ -39,9 +39,9 @@ READINGS = ("exactly", "up to W", "split")
 class Likeness:
     """A comparison of two orders of the same placement under a reading.
 
-    differing: per rank the operations of the first order that differ, as a half-open range; empty if none do. common:
-        the share of the longer order's operations that are at the same place in both, counted from either end of a
-        rank.
+    differing: per rank, the half-open range of the first order's operations that differ; empty if none differ. common:
+    the share of the longer order's operations that are at the same place in both orders, counted from either end of a
+    rank's list.
     """
 
     reading: str
@@ -54,7 +54,9 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Compare under the strictest reading that makes both equal, else exactly; None if placements differ."""
+    """Compare under the strictest reading that makes both orders equal, or exactly if there is none; None if placements
+    differ.
+    """
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None
     found = _read(mine, known, "exactly")
@@ -90,13 +92,14 @@ def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """Return an empty range for an equal rank, and the whole rank if it lacks operations (high < low)."""
+    """Return an empty range if a rank is equal, and the whole rank if operations are missing there (high < low)."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 
 
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return low and high: outside a[low:high] a equals b; high < low if b is longer there; (0, 0) for equal sequences.
+    """Return low and high such that a equals b outside a[low:high]; high < low if b is longer there; (0, 0) for equal
+    sequences.
 
     Equal sequences give (0, 0).
     """
@@ -108,7 +111,7 @@ def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
-    """Return the number of equal elements at the beginning, and of further equal ones at the end."""
+    """Return the number of equal elements at the beginning, and the number of further equal elements at the end."""
     short = min(len(a), len(b))
     unequal = np.flatnonzero(a[:short] != b[:short])
     low = int(unequal[0]) if len(unequal) else short
@@ -117,7 +120,7 @@ def _common_ends(a: Ints, b: Ints) -> tuple[int, int]:
 
 
 def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
-    """Return the keys of the operations that a reading keeps, and their places."""
+    """Return the keys of the operations that a reading keeps, and the places of these operations."""
     key = keys(schedule)
     if reading == "exactly":
         return key, np.arange(len(key))
@@ -128,7 +131,7 @@ def _under(schedule: Schedule, reading: str) -> tuple[Ints, Ints]:
 
 
 def _same_rest(mine: Schedule, known: Schedule, reading: str) -> bool:
-    """Return True if both orders have the same W on every rank; a W in a B counts in `split`."""
+    """Return True if both orders have the same W on every rank; the reading `split` also counts the W within a B."""
     kinds = (Op.W, Op.B) if reading == "split" else (Op.W,)
 
     def left_out(schedule: Schedule) -> Ints:
@@ -144,8 +147,8 @@ _SHORT = 40  # most elements of a block for which all pairs are compared
 
 @dataclass(frozen=True)
 class Moves:
-    """The moves between two orders; positions count from 0. moved: (in a, in b) of elements that have moved, in b's
-    order; gone: elements only in a; new: elements only in b.
+    """The moves between two orders. Positions count from 0. moved: (position in a, position in b) of the elements that
+    have moved, in b's order; gone: elements only in a; new: elements only in b.
     """
 
     moved: tuple[tuple[int, int], ...] = ()
@@ -154,8 +157,8 @@ class Moves:
 
 
 def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
-    """Return the moves from a to b; the i-th of several equal numbers in a is the i-th in b. heavy: by element of b,
-    whether to prefer it as moved.
+    """Return the moves from a to b. The i-th of several equal numbers in a corresponds to the i-th in b. heavy: for
+    each element of b, whether it should preferably stay.
     """
     if len(a) == len(b) and np.array_equal(a, b):
         return Moves()

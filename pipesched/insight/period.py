@@ -36,10 +36,9 @@ _LARGEST = 2.0**62
 
 @dataclass(frozen=True)
 class Period:
-    """The time that the kernel adds, with its proof.
-
-    microbatches: their number in a kernel. length: its time, in the user's unit. work: the work of a kernel, by rank.
-    ranks: the ranks of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
+    """The time that the kernel adds, with its proof. microbatches: the number of microbatches in a kernel. length: the
+    time that a kernel adds, in the user's unit. work: the work of a kernel, by rank. ranks: the ranks of the cycle that
+    sets the period; spans: the copies of the kernel that this cycle spans.
     """
 
     microbatches: int
@@ -50,7 +49,7 @@ class Period:
 
     @property
     def each(self) -> Fraction:
-        """The time of a microbatch."""
+        """The time that each microbatch adds."""
         return self.length / self.microbatches
 
     @property
@@ -60,7 +59,7 @@ class Period:
 
     @property
     def imbalance(self) -> tuple[Fraction, ...]:
-        """The part of `idle` that is due to uneven work, by rank: the busiest rank works then."""
+        """The part of `idle` that is due to uneven work, by rank: the difference to the work of the busiest rank."""
         return tuple((max(self.work) - work) / self.microbatches for work in self.work)
 
     @property
@@ -73,8 +72,8 @@ class Period:
 class _Kernel(Record):
     """The copies of a kernel in an order.
 
-    node, copy: by operation, the operation of the kernel that it repeats, and the number of the copy; -1 outside of the
-    copies. The second part of an overlap pair is the node of the first. begin: the first node of every rank, shape
+    node, copy: for each operation, the operation of the kernel that it repeats, and the index of its copy; -1 outside
+    the copies. The second part of an overlap pair is the node of the first. begin: the first node of every rank, shape
     (ranks + 1,). slots: the nodes without second parts, by rank.
     """
 
@@ -86,7 +85,7 @@ class _Kernel(Record):
 
 
 class _Edges(Record):
-    """Node `later` of copy n starts at least `lag` after node `earlier` of copy n - `span`."""
+    """An edge: node `later` of copy n starts at least `lag` after node `earlier` of copy n - `span`."""
 
     earlier: Ints
     later: Ints
@@ -95,7 +94,7 @@ class _Edges(Record):
 
 
 def period(made: Analysis) -> Period | None:
-    """Return the period of an order; None if its timeline does not show a kernel or the proof.
+    """Return the period of an order; None if the timeline shows no kernel or no proof.
 
     Orders with costs that differ between microbatches, or with copies to host memory, are not covered.
     """
@@ -154,7 +153,8 @@ def _whole(schedule: Schedule, kernel: _Kernel) -> bool:
 def _copies(schedule: Schedule, every: int, name: Ints, number: Ints, ahead: Ints) -> _Kernel | None:
     """Return the copies of a kernel of `every` microbatches; None if a rank has too few.
 
-    number: the microbatch of every operation in its route; ahead: how much larger it is in the next copy.
+    number: the number of each operation's microbatch within its route. ahead: how much larger this number is in the
+    next copy.
     """
     node, copy = np.full(len(schedule), -1), np.full(len(schedule), -1)
     begin = [0]
@@ -180,7 +180,7 @@ def _copies(schedule: Schedule, every: int, name: Ints, number: Ints, ahead: Int
 
 
 def _longest(flags: Bools) -> tuple[int, int]:
-    """Return the begin and the length of the longest run of True."""
+    """Return the start and the length of the longest run of True."""
     edge = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     low, high = edge[::2], edge[1::2]
     best = int(np.argmax(high - low)) if len(low) else -1
@@ -188,7 +188,7 @@ def _longest(flags: Bools) -> tuple[int, int]:
 
 
 def _of_nodes(kernel: _Kernel, column: Ints) -> Ints:
-    """Return, by node, the largest value among its copies; 0 for second parts."""
+    """Return, for each node, the largest value among its copies; 0 for second parts."""
     values = np.zeros(int(kernel.begin[-1]), dtype=np.int64)
     inside = kernel.node >= 0
     np.maximum.at(values, kernel.node[inside], column[inside])
@@ -217,7 +217,8 @@ def _edges(made: Analysis, kernel: _Kernel, cost: Ints) -> _Edges | None:
 
 
 def _cycle(kernel: _Kernel, cause: Ints, start: Ints) -> tuple[Fraction, int, list[int]] | None:
-    """Return the time, the spanned copies and the nodes of the cycle of tight edges with the largest time per copy.
+    """Return the time, the number of spanned copies and the nodes of the cycle of tight edges with the largest time per
+    copy.
 
     The chain of causes that ends last is followed back; when a node recurs, the part in between is a cycle and is
     removed.

@@ -1,4 +1,4 @@
-"""Recognizes published orders by comparison with library schedules of the same placement and sizes.
+"""Recognize published orders by comparing them with library schedules of the same placement and sizes.
 
 zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
 zb_h1, but for steps 5 to 9 of rank 2
@@ -27,14 +27,14 @@ LEAST = Fraction(3, 4)  # the smallest common share of a recognized order
 
 @dataclass(frozen=True)
 class Known:
-    """A library schedule, and its similarity to the order."""
+    """A library schedule, and how similar it is to the order."""
 
     name: str
     like: Likeness
 
 
 def recognize(schedule: Schedule, source: Source | None = None) -> Known | None:
-    """Return the most similar library schedule, if at least three quarters of both are at the same places.
+    """Return the most similar library schedule, if at least three quarters of both orders are at the same places.
 
     source: the order's own file, which is skipped.
     """
@@ -74,7 +74,7 @@ def plainest() -> list[tuple[str, Source]]:
 
 
 def _parameters(text: str) -> int:
-    """Return the number of parameters of a file from its head: the commas between its first brackets, plus one."""
+    """Return the number of parameters in a file's header: the commas between the first brackets, plus one."""
     depth = count = 0
     for token in grammar().words.read(text):
         depth += (token.kind in ("LPAR", "LSQB")) - (token.kind in ("RPAR", "RSQB"))

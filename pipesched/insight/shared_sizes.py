@@ -1,4 +1,6 @@
-"""Distributes sizes to schedules: `--v 2` applies to interleaved ones; a written-out order has its own p and m."""
+"""Distributes sizes to schedules: `--v 2` applies to interleaved ones; an order that lists every operation has its own
+p and m.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from pipesched.support.source import Source
 
 
 def shared(sources: Sequence[Source], sizes: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """Return the given sizes that each file takes.
+    """Return, for each file, the given sizes that it has as parameters.
 
     Raises:
-        PipeschedError: PS208, if none of the files has one of these parameters.
+        PipeschedError: PS208 if none of the files has one of these parameters.
     """
     taken = [known_parameters(source) for source in sources]
     known = dict.fromkeys(name for names in taken for name in names or ())

@@ -1,9 +1,9 @@
 """Explains idle time: its split, its growth per microbatch, the critical path, each gap, and a similar published order.
 
-Growth is the difference of two runs of the same file, at m and at m + d microbatches, over d: the rate without the
-constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order repeats a
-kernel, its period says exactly what a microbatch adds in the long run; if m has too few copies of the kernel, a larger
-m is used.
+Growth is the difference between two runs of the same file, with m and with m + d microbatches, divided by d: the rate
+without the constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order
+repeats a kernel, its period says exactly what a microbatch adds in the long run; if m has too few copies of the kernel,
+a larger m is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def why(source: Source, options: Options) -> Why:
     """Explain the idle time of a file.
 
     Raises:
-        PipeschedError: errors in the file; costs that do not fit it.
+        PipeschedError: errors in the file, or costs that do not fit the file.
     """
     examined = compile.examined(source, options)
     made = examined.analysis
@@ -58,7 +58,7 @@ def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """Return the makespans at other costs; empty for an order that deadlocks."""
+    """Return the makespans with other costs; empty for an order that deadlocks."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -112,7 +112,7 @@ def _growth(source: Source, examined: Examination, split: Split) -> Growth | Non
 
 
 def _period(source: Source, examined: Examination) -> Period | None:
-    """Return the period of the order, or of the first of a few larger sizes of its file that shows one."""
+    """Return the period of the order, or of the first of a few larger sizes of its file at which a period shows."""
     made = examined.analysis
     if (found := period(made)) is not None:
         return found

@@ -58,7 +58,8 @@ class Why(Record):
     has no visible kernel.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
-    or microbatch (`even_microbatches`) took the mean; each only if it differs from the actual costs.
+    or every microbatch (`even_microbatches`) took the mean time; each is given only if those costs differ from the
+    actual ones.
     """
 
     examined: Examination
@@ -81,14 +82,16 @@ class Why(Record):
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the verdict."""
+        """The exit status for the verdict."""
         return self.report.exit_status
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """Return the explanation. every: all ranks and gaps, the whole critical path. verbose: all assumptions."""
+        """Return the explanation. every: whether to show all ranks and gaps, and the whole critical path. verbose: all
+        assumptions.
+        """
         bound = self.binding.lines() if self.binding else ()
         facts = "\n".join([*_growth(self), *_instead(self), *bound, *_known(self)])
         rests_on = self.analysis.rests_on if self.analysis.costs.unit else ()
@@ -154,12 +157,12 @@ class Why(Record):
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:
-        """Return the work by rank, of operations that ran."""
+        """Return the work of the operations that ran, by rank."""
         made = self.analysis
         return tuple(map(made.time, attribution.work(made.schedule, made.timeline, made.ticks).tolist()))
 
     def idle(self) -> tuple[Fraction, ...]:
-        """Return the idle time by rank, the sum of its parts."""
+        """Return the idle time by rank, which is the sum of its parts."""
         return tuple(self.analysis.makespan - work for work in self.work())
 
 
@@ -198,7 +201,7 @@ def _split(why: Why, every: bool) -> str:
 
 
 def _growth(why: Why) -> Iterator[str]:
-    """Yield the lines on the cost of a further microbatch: the period, or the growth of an order without one."""
+    """Yield the lines about the cost of a further microbatch: the period, or the growth if the order has no period."""
     growth, lasting, said = why.growth, why.period, why.said
     if lasting is not None:
         added, idle, imbalance = lasting.each, lasting.idle, lasting.imbalance
@@ -247,7 +250,7 @@ _INSTEAD = {
 
 
 def _instead(why: Why) -> Iterator[str]:
-    """Yield the lines on the effect of other costs."""
+    """Yield the lines about the effect of other costs."""
     for name, makespan in why.instead.items():
         change = why.analysis.costs.unit.more(makespan - why.analysis.makespan)
         yield f"{_INSTEAD[name]} the makespan would be {why.said(makespan)} ({change})"
@@ -337,7 +340,7 @@ def _gaps(why: Why, every: bool) -> Iterator[str]:
 
 
 def _transfers(why: Why) -> str:
-    """Return the word for the transfers that idle ranks wait for."""
+    """Return the word for the transfers for which idle ranks wait."""
     return "messages" if why.analysis.timeline.copies is None else "messages and copies"
 
 
