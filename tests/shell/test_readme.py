@@ -291,7 +291,7 @@ def test_what_to_touch_is_there() -> None:
     for recipe in recipes:
         lines = re.findall(r"^(\d)\. ", recipe, re.MULTILINE)
         assert lines == ["1", "2", "3", "4"][: len(lines)] and (lines or recipe.startswith("An extension\n")), recipe
-        for named, link in re.findall(r"((?:`\w+`(?: or |, )?)+) of \[[^]]+\]\(([^)]+)\)", recipe):
+        for named, link in re.findall(r"((?:`\w+`(?: or |, )?)+) (?:of|in) \[[^]]+\]\(([^)]+)\)", recipe):
             source = (page.parent / link).read_text("utf-8")
             for name in re.findall(r"\w+(?=`)", named):
                 assert re.search(rf"^(?:class |def )?{name}\b", source, re.MULTILINE), (name, link)
