@@ -1,1 +1,1 @@
-"""Plans of a training step over a cluster: transformers, bytes, layouts."""
+"""Plans training steps over a cluster: transformers, bytes, layouts."""

@@ -36,16 +36,16 @@ def plan(
     trainer: str | None = None,
     executor: Executor | None = None,
 ) -> Plan:
-    """Return the layouts of a training step over a cluster that fit, fastest first; model, gpus and device are
+    """Return the layouts of a training step that fit a cluster, fastest first; `model`, `gpus` and `device` are
     required.
 
     only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` gives the reason why no such choice is
-    the fastest. kept: a file of factors on the bytes of layers, written by `run_rank`. trainer: ``"megatron==0.16"``:
-    only choices that this trainer runs; `Plan.configuration` returns its files. executor: evaluates the choices, any
-    executor of `concurrent.futures`; by default this process.
+    the fastest. kept: a file of factors for the bytes of layers, written by `run_rank`. trainer: ``"megatron==0.16"``:
+    return only choices that this trainer can run; `Plan.configuration` returns its files. executor: any
+    `concurrent.futures` executor, which evaluates the choices; by default this process does.
 
     Raises:
-        PipeschedError: PS225 to PS237, PS246 to PS250, invalid settings.
+        PipeschedError: PS225 to PS237 or PS246 to PS250 if a setting is invalid.
     """
     given = keywords.converted("plan", {name: x for name, x in locals().items() if name != "executor"})
     from pipesched.planning import plans as verb

@@ -1,4 +1,4 @@
-"""Codes of planning's findings."""
+"""Codes of the planner's findings."""
 
 from __future__ import annotations
 

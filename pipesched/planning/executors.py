@@ -34,7 +34,7 @@ _NAMES = re.compile(r"here|processes(:[1-9][0-9]{0,3})?|dask:.+", re.ASCII)
 
 
 def named(text: str) -> str:
-    """Read the name of an executor: ``here``, ``processes``, ``processes:N``, or ``dask:ADDRESS`` of a scheduler."""
+    """Parse an executor's name: ``here``, ``processes``, ``processes:N``, or ``dask:ADDRESS`` of a scheduler."""
     if not _NAMES.fullmatch(text) or (text.startswith("processes:") and int(text.partition(":")[2]) > MOST):
         raise Not(text, f"here, processes, processes:N with N up to {MOST:,}, or dask:ADDRESS")
     return text
@@ -51,7 +51,7 @@ class Here(Executor):
     """An executor that runs in this process."""
 
     def submit(self, fn: Callable[Given, Made], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Made]:
-        """Call the function at once."""
+        """Call the function immediately."""
         made: Future[Made] = Future()
         try:
             made.set_result(fn(*args, **kwargs))
@@ -68,10 +68,10 @@ class Here(Executor):
 
 @contextmanager
 def executor(of: str | Executor) -> Iterator[Executor]:
-    """Yield an executor: the given one of `concurrent.futures`, or the named one.
+    """Yield the executor: the given one from `concurrent.futures`, or the named one.
 
     Raises:
-        PipeschedError: PS249, if there is no cluster, or a process is killed.
+        PipeschedError: PS249 if there is no cluster, or if a process is killed.
     """
     if isinstance(of, Executor):
         yield of
@@ -86,7 +86,7 @@ def executor(of: str | Executor) -> Iterator[Executor]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes of this machine."""
+    """Processes on this machine."""
 
     def map(
         self,
@@ -121,7 +121,7 @@ def _processes(count: str) -> Iterator[Executor]:
 
 
 def _owned() -> None:
-    """Ignore Ctrl-C, which the waiting process handles, and end with that process."""
+    """Ignore Ctrl-C, which the waiting process handles, and exit when that process exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_the_parent, daemon=True).start()
 
@@ -134,7 +134,7 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """Yield an executor of the workers of a cluster, which must have the same version of pipesched."""
+    """Yield an executor for the workers of a cluster, which must run the same version of pipesched."""
     try:
         from distributed import Client
     except ImportError:
@@ -150,10 +150,10 @@ def _dask(address: str) -> Iterator[Executor]:
 
 
 def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[Piece], by: Workers) -> Iterator[Made]:
-    """Yield the results of all pieces in order; one worker computes each portion. work: can be pickled.
+    """Yield the results of all pieces in order; one worker computes each portion. work: a function that can be pickled.
 
     Raises:
-        PipeschedError: the first one raised by a piece; PS249.
+        the first error that a piece raises; PS249.
     """
     if by.executor == "here":
         yield from work(pieces)

@@ -3,15 +3,15 @@
     parameters, gradients, optimizer    of every stage with a copy on the rank, all the time
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the outputs of weights, from I to W
-    versions                            of weights, beside the newest, if STEPs stand inside the order
+    older versions                      of weights, if STEPs are inside the order
     messages                            received but not yet used, or made but not yet sent
     working                             only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers
-    reserve                             of the trainer, if one is said: context, communicators, buckets, allocator
+    reserve                             of the trainer, if one is given: context, communicators, buckets, allocator
 
-Like activations, these bytes follow from the order of the rank's own list, without a clock. A file without messages is
-lowered at unit costs for them. Freed bytes count until the next operation begins, together with messages posted in
-between. Sizes are whole bytes, rounded up.
+Like activations, these bytes follow from the order of the rank's own list, without a clock. To find the messages of a
+file without messages, its schedule is lowered with unit costs. Freed bytes count until the next operation begins,
+together with messages posted in between. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ KINDS = (*STATES, *CHANGING, RESERVE)
 @dataclass(frozen=True, eq=False)
 class Footprint:
     """The memory of a schedule, in bytes. states: parameters, gradients and optimizer state of each rank. held: for
-    each kind of `CHANGING` and the reserve, the peak while each operation runs. live: the activations. assumed: the
-    assumptions behind the figures, as text.
+    each kind in `CHANGING` and for the reserve, the peak bytes while each operation runs. live: the activations.
+    assumed: the assumptions behind the figures, as text.
     """
 
     schedule: Schedule
@@ -106,7 +106,7 @@ def footprint(made: Analysis) -> Footprint | None:
     """Return the bytes of every rank at each operation, which do not depend on times; None without a model.
 
     Raises:
-        PipeschedError: PS222; PS235, the model's layers cannot be divided among the stages.
+        PipeschedError: PS222; PS235 if the model's layers cannot be divided among the stages.
     """
     trained = made.of(Workload).model
     if trained is None:
@@ -118,8 +118,7 @@ def footprint(made: Analysis) -> Footprint | None:
 
 def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
     """Count the bytes of every rank; O(instructions). The model gives the bytes of a stage; an M that differs between
-    microbatches is a multiple of these bytes. A slice of a sequence counts like a rank's share under context
-    parallelism.
+    microbatches multiplies these bytes. A slice of a sequence counts like a rank's share under context parallelism.
 
     Raises:
         PipeschedError: PS222, PS235.
@@ -169,7 +168,7 @@ _MOST = 2**52  # most bytes of a stage, for one microbatch or for all states: su
 
 
 def _whole(size: Fraction) -> int:
-    """Round up to whole bytes; raise PipeschedError, PS233, if no machine has that many."""
+    """Round up to whole bytes; raise PipeschedError with PS233 if no machine has that many."""
     if size >= _MOST:
         message = f"a stage needs {gigabytes(size)}, which is too much to count"
         raise fail(PlanningCode.MODEL_VALUE, message, help="check whether a size has too many digits")
@@ -183,7 +182,7 @@ def _table(by_stage: list[Fraction], times: Grid) -> Ints:
 
 
 def _of(schedule: Schedule, table: Ints) -> Ints:
-    """Return the entry of each operation; a number out of range gets the nearest entry."""
+    """Return the entry for each operation; an index out of range gets the nearest entry."""
     stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
     return np.asarray(table[stage, microbatch])
 
@@ -204,7 +203,7 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
 
 
 def _versions(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...]) -> Ints:
-    """Return the bytes of older versions of weights, in the dtype of compute, while each operation runs."""
+    """Return the bytes of older weight versions, in the dtype of compute, while each operation runs."""
     found = Versions.of(Analysis(schedule))
     if found is None:
         return np.zeros(len(schedule), dtype=np.int64)
@@ -237,7 +236,7 @@ def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]
 
 
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
-    """Return the state of all stages of a rank; a stage that is not trained has neither gradients nor optimizer."""
+    """Return the state of all stages of a rank; an untrained stage has neither gradients nor optimizer state."""
     held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
     whole = whole_gradients(trained[1], schedule.stages)
     states = [state(*trained, parts[stage], whole=whole) for stage in held]
@@ -250,7 +249,7 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
 
 
 def _reserve(schedule: Schedule, of: Reserve | None, states: Sequence[State], held: Mapping[str, Ints]) -> Ints:
-    """Return the trainer's bytes in addition to the counted tensors, at each operation."""
+    """Return the bytes that the trainer takes in addition to the counted tensors, at each operation."""
     if of is None:
         return np.zeros(len(schedule), dtype=np.int64)
     fixed = [_whole(of.fixed + of.state * (one.parameters + one.gradients)) for one in states]

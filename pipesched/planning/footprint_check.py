@@ -16,7 +16,7 @@ from pipesched.planning.workload import Workload, byte_caps
 
 
 def check_bytes(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS502 for each of the ranks that exceed their caps in bytes by the most."""
+    """Yield PS502 for the ranks that exceed their caps in bytes by the most."""
     used, caps = subject.analysis.fact(footprint), byte_caps(subject.analysis)
     if used is not None and caps is not None:
         yield from _over_caps(used, caps)

@@ -17,10 +17,10 @@ _ROWS = 17  # most rows printed of a table by rank
 
 
 def in_bytes(made: Examination) -> InBytes | None:
-    """Return the bytes of a schedule, under its caps.
+    """Return the memory of a schedule in bytes, with its caps.
 
     Raises:
-        PipeschedError: PS225, if caps in bytes have no model, or if there is not one per rank; PS235.
+        PipeschedError: PS225 if caps in bytes are given without a model, or not one per rank; PS235.
     """
     caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
     return None if used is None else InBytes.of(used, caps)
@@ -30,9 +30,9 @@ def in_bytes(made: Examination) -> InBytes | None:
 class InBytes(Part):
     """Peak memory of every rank for a transformer, in bytes.
 
-    model: its name. ranks: each rank's bytes of each kind at the peak. at: each rank's operation at the peak, empty for
-    a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, as text.
-    host: each rank's peak in host memory, if activations are offloaded.
+    model: its name. ranks: for each rank, the bytes by kind at its peak. at: each rank's operation at the peak, empty
+    for a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, as
+    text. host: each rank's peak in host memory, if activations are offloaded.
     """
 
     key = "bytes"

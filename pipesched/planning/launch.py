@@ -1,6 +1,6 @@
-"""The interface of trainers to plans: the choices that a trainer runs, and the files that run one.
+"""The interface between trainers and plans: the choices that a trainer can run, and the files that run a choice.
 
-interop offers the trainers by the service ``launcher``; planning knows only this interface.
+The package `interop` provides the trainers through the service ``launcher``; planning uses only this interface.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """A configuration of a trainer. files: contents by name; `check` reads the first.
+    """A configuration of a trainer. files: contents by file name; `check` reads the first file.
 
-    options: of ``pipesched check`` for that file. left_out: settings that the files leave to the user.
+    options: the options of ``pipesched check`` for that file. left_out: settings that the files leave to the user.
     """
 
     files: Mapping[str, str]
@@ -37,7 +37,7 @@ class Launch:
         return next(iter(self.files))
 
     def check(self, name: str = "") -> str:
-        """Return the command that checks the file; `name` replaces its name."""
+        """Return the command that checks the file; `name` replaces the file's name."""
         return f"pipesched check {name or self.main} {self.options}"
 
 
@@ -55,7 +55,7 @@ class Launcher(Protocol):
         """Return the reason why the trainer does not run a choice; empty if it does."""
 
     def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
-        """Return the configuration of a choice that is not refused. order: replaces its order, if the trainer can."""
+        """Return the configuration of a choice that is not refused. order: replaces its own order, if supported."""
 
     def judged(self, launch: Launch) -> str:
         """Return the first error that `check` finds in a configuration, or an empty string."""

@@ -22,7 +22,7 @@ def entries() -> list[dict[str, object]]:
 
 
 def lines() -> Iterator[str]:
-    """Yield a line per transformer, with billions of parameters."""
+    """Yield a line per transformer, with its parameters in billions."""
     yield ""
     yield "--model NAME, billions of parameters:"
     listed = entries()

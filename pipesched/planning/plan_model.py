@@ -97,7 +97,7 @@ class Model:
 
     @property
     def divided(self) -> list[tuple[int, Fraction]]:
-        """The bytes of a parameter on one rank, with its gradient and optimizer state, by stage of ZeRO."""
+        """The bytes of a parameter on one rank, with its gradient and optimizer state, by ZeRO stage."""
         a, x = self.trained
         n = state.copies(x)
         parts = (a.dtype_bytes, 3), (x.gradient_bytes, 2), (x.optimizer_bytes, 1)

@@ -1,7 +1,7 @@
 """``plan --optimize SECONDS``: the optimizer's orders for the first rows, with the stages and the cap of each row.
 
 The optimizer's extension offers the service ``order``, which divides the seconds among rows. A trainer that accepts an
-order of computes gets a CSV file; with any other trainer the row keeps its own order.
+order of compute operations gets a CSV file; with any other trainer the row keeps its own order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order found for a row, counted from 1. makespan, before: in ms, the order's and the row's own; said: the
-    optimizer's first line.
+    """An order found for a row, counted from 1. makespan, before: the makespans of this order and of the row's own
+    order, in ms; said: the optimizer's first line.
 
     order: None if the optimizer found none.
     """
@@ -71,7 +71,7 @@ def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
     """Return the optimizer's orders for the first rows that have a pipeline, each found in an equal share of seconds.
 
     Raises:
-        PipeschedError: PS225, the optimizer is not installed.
+        PipeschedError: PS225 if the optimizer is not installed.
     """
     piped = [(number, one) for number, one in enumerate(plan.rows[:MOST], 1) if one.choice.p > 1]
     return tuple(_ordered(plan, number, one, seconds / len(piped)) for number, one in piped)

@@ -58,7 +58,7 @@ _SENT = {
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """Return the request, the table with its commands, rules, explanation and assumptions; verbose: all of these."""
+    """Return the request, the table with its commands, rules, explanation, assumptions; verbose: all assumptions."""
     lines = list(facts(plan))
     if plan.best is not None:
         legend = "  ".join(f"{name} {LEGEND[name]}" for name in (*_shown(plan), "m") if name in LEGEND)
@@ -103,7 +103,7 @@ def _shown(plan: Outcome) -> list[str]:
 
 
 def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """Yield the cells of a row, each as a text and a sort key."""
+    """Yield the cells of a row, each as text with a sort key."""
     choice, tokens = one.choice, plan.request.tokens
     for name in (*_shown(plan), "m", "recompute", "zero"):
         value = choice.to_json()[name]
@@ -178,7 +178,7 @@ def by_formula(one: Prediction, tokens: int) -> Fraction:
 
 
 def commands(plan: Outcome, one: Prediction) -> dict[str, str]:
-    """Return the commands that verify, optimize and emit a row; without a pipeline there is one order."""
+    """Return the commands that verify, optimize and emit a row; without a pipeline, there is only one order."""
     choice, sizes = one.choice, " ".join(f"--{name} {size}" for name, size in one.choice.sizes.items())
     x, own = choice.training, plan.request.trained[1]
     keys = (*LETTERS.values(), "zero", "recompute", "batch", "sequence_parallel", "keep_outputs", "trainer", "kernels")
@@ -346,10 +346,10 @@ def _explained(plan: Outcome) -> dict[str, object]:
 
 
 def plot(plan: Outcome) -> str:
-    """Plot seconds of a step against the peak bytes of a rank, one series per schedule, as SVG.
+    """Plot the step time against the peak bytes of a rank, one series per schedule, as SVG.
 
     Raises:
-        PipeschedError: PS225, if the rows have no times.
+        PipeschedError: PS225 if the rows have no times.
     """
     from pipesched.views.plot import Point
     from pipesched.views.plot import plot as drawn

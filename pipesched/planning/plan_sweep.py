@@ -24,7 +24,7 @@ from pipesched.views.tables import table
 
 @dataclass(frozen=True)
 class Sweep:
-    """The plans of a sweep by value. said: the text that explains the values."""
+    """The plans of a sweep, by swept value. said: the text that explains the values."""
 
     name: str
     said: str
@@ -36,7 +36,7 @@ class Sweep:
         return max(plan.exit_status for _, plan in self.plans)
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return the table; a class of runs that is not predicted has the reason instead of times."""
+        """Return the table; if the model's class has no predicted times, it contains the reason instead."""
         heads = (self.name, "first row", "step", "tokens/s\nper GPU", "MFU", "most\nof a GPU")
         lines = [self.said, "", table(heads, self._rows(), left=(1,))]
         why = dict.fromkeys(doubt for _, plan in self.plans if (doubt := _doubt(plan)))
@@ -60,7 +60,7 @@ class Sweep:
         """Return the plot of tokens per second per GPU against the values, as SVG.
 
         Raises:
-            PipeschedError: PS225, if no value has a time.
+            PipeschedError: PS225 if no value has a time.
         """
         from pipesched.views.plot import Point, plot
 
@@ -89,7 +89,8 @@ def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:
     """Plan for each value of ``gpus=64,128``.
 
     Raises:
-        PipeschedError: PS247, an unknown size; PS246, a batch that does not grow with the GPUs; others as for `plan`.
+        PipeschedError: PS247 if the size is unknown; PS246 if the batch cannot grow with the GPUs; others as for
+        `plan`.
     """
     name, _, values = text.partition("=")
     made: list[tuple[str, Request]] = []

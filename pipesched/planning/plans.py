@@ -1,4 +1,4 @@
-"""Plans of a training step over a cluster, the fastest that fit: the request and the result.
+"""Plans of a training step over a cluster: the request, and the fastest choices that fit.
 
 model, cluster, batch ──> every choice ──> the fastest that fit, rule by rule, with the commands that check them
 """
@@ -43,11 +43,11 @@ class Plan(Outcome):
         return plan_report.to_json(self)
 
     def plot(self) -> str:
-        """Return the plot of seconds of a step against the peak bytes of a rank, as SVG."""
+        """Return the plot of step time against the peak bytes of a rank, as SVG."""
         return plan_report.plot(self)
 
     def with_order(self, seconds: float) -> Plan:
-        """Return the plan with the optimizer's orders for the first rows. seconds: the time limit of the optimizer."""
+        """Return the plan with the optimizer's orders for the first rows. seconds: the optimizer's time limit."""
         return replace(self, ordered=ordered(self, seconds))
 
     def configuration(self, path: str) -> dict[str, str]:
@@ -66,17 +66,17 @@ class Plan(Outcome):
 
 
 def plan(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Plan:
-    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
-    progress.
+    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: a function that is
+    called with progress messages.
 
     Raises:
-        PipeschedError: PS246, PS248, PS249, PS225.
+        PipeschedError: PS225, PS246, PS248 or PS249 if the request is invalid.
     """
     return Plan(**vars(outcome(request, workers, tell)))
 
 
 def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
-    """Parse ``t=4,8,p=2`` as values of sizes; several texts are combined.
+    """Parse ``t=4,8,p=2`` as values of sizes; several strings are combined.
 
     Raises:
         PipeschedError: PS247.
@@ -133,7 +133,7 @@ def request(given: Given) -> Request:
     """Build the request from a command line's options, or from keywords.
 
     Raises:
-        PipeschedError: PS225, if a required value is missing; PS247.
+        PipeschedError: PS225 if a required value is missing; PS247.
     """
     given = {**given, "device": one_device(given["device"])}
     for name in ("model", "gpus", "device"):

@@ -52,7 +52,7 @@ _TIMED = ("verify", "why", "compare", "diff", "show", "optimize")
 
 
 def _workload(option: Option, help: str | None, after: str, *verbs: str) -> Option:
-    """Return a workload option, on these verbs."""
+    """Return a workload option for these verbs."""
     return replace(option, help=help, after=after, on=verbs, into=_INTO)
 
 

@@ -21,7 +21,7 @@ def read(
     """Return the values and places by key.
 
     Raises:
-        PipeschedError: the code, at the place where the text is not TOML; PS843, reading exceeds the budget.
+        PipeschedError: the given code, at the place where the text is not TOML; PS843 if reading exceeds the budget.
     """
     try:
         with budgeted(source):
@@ -65,7 +65,7 @@ def place(key: str, places: Mapping[str, Span]) -> Span | None:
 
 
 def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Return an error with this code at a place, counted from 1; it says why the text cannot be read as `what`."""
+    """Return an error with this code at a place, counted from 1; it explains why the text cannot be read as `what`."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
     label = Label(source.span(at, min(at + 1, len(source.text))), reason)

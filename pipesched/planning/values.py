@@ -25,7 +25,7 @@ def model(value: object) -> Trained:
     """Return a model: from the path of a TOML file, the name of a built-in model, or a result of `read`.
 
     Raises:
-        PipeschedError: PS230 to PS237, PS809.
+        PipeschedError: PS230 to PS237 or PS809 if the model cannot be read.
     """
     from pipesched.planning.transformer.config import Training, Transformer
     from pipesched.planning.transformer.model_file import read
@@ -100,7 +100,7 @@ def one_device(value: object) -> Device | None:
     """Return the only device of a cluster, None if there is none.
 
     Raises:
-        PipeschedError: PS252, two kinds of devices; as for `devices.read`.
+        PipeschedError: PS252 if there are two kinds of devices; others as for `devices.read`.
     """
     several = value if isinstance(value, list | tuple) else () if value is None else (value,)
     found = {one.name: one for one in map(device, several)}

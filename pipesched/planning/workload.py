@@ -50,16 +50,17 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
     """Return the caps in bytes, by rank.
 
     Raises:
-        PipeschedError: PS225, if there is not one per rank.
+        PipeschedError: PS225 if there is not one cap per rank.
     """
     return caps_at(made.of(Workload), made.schedule.ranks)
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return the caps in bytes of each rank. zero: whether a cap may be 0.
+    """Return the caps in bytes of each rank. zero: whether a cap can be 0.
 
     Raises:
-        PipeschedError: PS225, if there is no model, some caps are in activations, or there is not one per rank.
+        PipeschedError: PS225 if there is no model, if some caps are in activations, or if there is not one cap per
+        rank.
     """
     counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
     if counted and (asked.model is None or len(counted) < len(asked.cap or ())):
@@ -71,7 +72,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
     """Return the costs of a schedule on the device of the options.
 
     Raises:
-        PipeschedError: PS225, PS235, PS244, as for `own_costs`.
+        PipeschedError: PS225, PS235 or PS244, as for `own_costs`.
     """
     schedule, asked = loaded.schedule, options.of(Workload)
     again = bool(makes(schedule.op, Result.RECOMPUTED).any())
@@ -84,9 +85,8 @@ def own_costs(
     """Return the file's costs; with a device, the model's costs on the device, and M and K of the file.
 
     Raises:
-        PipeschedError: PS225, a device without a model, or an efficiency without a device; PS235, layers cannot be
-            divided;
-            PS244, the efficiency is 0.
+        PipeschedError: PS225 if a device has no model, or an efficiency no device; PS235 if layers cannot be divided;
+            PS244 if the efficiency is 0.
     """
     model, device, efficiency = asked.model, asked.device, asked.efficiency
     if device is None and efficiency is None:

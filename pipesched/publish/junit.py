@@ -18,7 +18,7 @@ KINDS = {1: "failure", 2: "error", NOT_JUDGED: "skipped"}
 
 
 def text(reports: Sequence[Report]) -> str:
-    """Return several verdicts as one XML document; no times, since none were measured."""
+    """Return several verdicts as one XML document; it has no times, since none were measured."""
     root = Element("testsuites", {"name": "pipesched verify", **_counts(reports)})
     for source, found in groupby(reports, key=lambda report: report.source or ""):
         cases = list(found)

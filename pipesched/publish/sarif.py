@@ -43,7 +43,7 @@ def text(reports: Sequence[Report]) -> str:
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, object]:
-    """Return a finding as a result: message with notes and remedy, its place, and further ones as related locations."""
+    """Return a finding as a result: its message with notes and remedy, its place, and further related locations."""
     placed = [(label, label.span) for label in found.labels if label.span is not None]
     without = [label.message for label in found.labels if label.span is None]
     help = [] if found.help is None else [f"help: {found.help}"]

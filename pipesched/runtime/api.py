@@ -42,12 +42,12 @@ def run(
 ) -> Rehearsal:
     """Train a small model on p local processes with a schedule, and compare the run with its prediction.
 
-    samples: the number in each microbatch, if they differ. timeout: seconds without progress that count as a stall.
-    pace: milliseconds for a cost of 1. trace: record the begin and end of each instruction in `result.trace`. faults:
-    as for ``--fault``, each KIND@RANK[:N].
+    samples: the number of samples in each microbatch, if microbatches differ. timeout: seconds without progress that
+    count as a stall. pace: milliseconds for a cost of 1. trace: record the start and end of each instruction in
+    `result.trace`. faults: as for ``--fault``, each KIND@RANK[:N].
 
     Raises:
-        PipeschedError: every finding on the schedule; PS225; PS820 to PS837, the fault that ended the run.
+        PipeschedError: all findings on the schedule; PS225; PS820 to PS837 for the fault that ended the run.
     """
     given, sizes = keywords.read("run", locals())
     from pipesched.runtime import run as verb
@@ -80,7 +80,7 @@ def run_rank(
     number of stages.
 
     Raises:
-        PipeschedError: every finding on the schedule; PS225; PS820 to PS831, the fault that ended the run.
+        PipeschedError: all findings on the schedule; PS225; PS820 to PS831 for the fault that ended the run.
     """
     given, sizes = keywords.read("run", locals())
     from pipesched.runtime import rehearse as verb
@@ -94,7 +94,7 @@ def calibrate(*traces: File, digits: int = 3) -> Calibration:
     traces: written by ``run --trace``, or by torch's profiler, one file per rank.
 
     Raises:
-        PipeschedError: PS225, PS809; PS816, PS818, traces without enough data.
+        PipeschedError: PS225, PS809; PS816 or PS818 if the traces do not contain enough data.
     """
     given, _ = keywords.read("calibrate", {"digits": digits, "parameters": {}})
     from pipesched.runtime import calibrate as verb

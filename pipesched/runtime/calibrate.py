@@ -119,7 +119,8 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """Fit costs to a run.
 
     Raises:
-        PipeschedError: PS816, PS818, as `runtime.measured.measured_traces.read`; PS225, digits not in 1 to 9.
+        PipeschedError: PS816 or PS818, as for `runtime.measured.measured_traces.read`; PS225 if digits is not from 1 to
+        9.
     """
     if not 1 <= digits <= _FINEST:
         raise fail(Code.USAGE, f"{digits} significant digits are not allowed; choose 1 to {_FINEST}")
@@ -134,7 +135,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
 
 
 def rounded(value: Fraction, digits: int) -> Decimal:
-    """Round to the given number of significant digits, to at most the decimals that a cost may have."""
+    """Round to the given number of significant digits, with at most as many decimals as a cost can have."""
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     last = max(exact.adjusted() - digits + 1, -_FINEST) if exact else 0
     return exact.quantize(Decimal(1).scaleb(last), ROUND_HALF_EVEN) + 0

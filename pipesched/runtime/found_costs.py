@@ -1,4 +1,4 @@
-"""Writes the costs that a verb has computed to the file of `-o`: in the form of `--costs`, or as JSON."""
+"""Writes the costs that a verb has computed to the file given by `-o`: in the format of `--costs`, or as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMS: endings.Forms = {"costs": (".toml",), "json": (".json",)}
 
 
 class Found(Protocol):
-    """The costs that a verb has computed. toml: the costs in the form that `--costs` reads."""
+    """The costs that a verb has computed. toml: the costs in the format that `--costs` reads."""
 
     def toml(self) -> str: ...
 
@@ -21,10 +21,10 @@ class Found(Protocol):
 
 
 def output(as_json: bool, color: str, path: str | None) -> Output:
-    """Return the output for costs. path: the file of `-o`.
+    """Return the output for costs. path: the file given by `-o`.
 
     Raises:
-        PipeschedError: PS225, a file whose ending contradicts the options, or that cannot be written.
+        PipeschedError: PS225 if the file extension contradicts the options, or if the file cannot be written.
     """
     holds = endings.form(path, "json" if as_json else None, "costs", _FORMS)
     if path and path != "-":

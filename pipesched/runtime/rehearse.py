@@ -1,4 +1,5 @@
-"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and the times of its computes as costs.
+"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and the times of its compute operations
+as costs.
 
     request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
 
@@ -7,8 +8,8 @@
         return module, inputs                    inputs: one microbatch, a tensor or a tuple of them
         return module, inputs, loss              loss: a function of the last stage's output, a number
 
-Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, where rehearsals of their ranks wrote
-them, or else the costs of the nearest measured stage.
+Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, if rehearsals of those ranks wrote
+them there, or else the costs of the nearest measured stage.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _RETURNS = "return a module, (module, inputs) or (module, inputs, loss)"
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a rehearsal. factory: ``module:function``. steps: measured steps, after one that counts bytes."""
+    """A request for a rehearsal. factory: ``module:function``. steps: measured steps, after one that counts bytes."""
 
     factory: str | None = None
     rank: int = 0
@@ -199,11 +200,12 @@ class OneRank:
 
 
 def rehearse(source: Source, options: Options, request: Request) -> OneRank:
-    """Verify a schedule and run the list of one rank. Inputs come from the factory, else from the options' model.
+    """Verify a schedule and run the list of one rank. Inputs come from the factory, otherwise from the model in the
+    options.
 
     Raises:
-        PipeschedError: the verdict's findings; PS225; PS814; PS820, torch is missing; PS824, PS825, PS828, PS829 and
-            PS831, a factory or a stage that does not work.
+        the findings of the verdict; PS225; PS814; PS820 if torch is missing; PS824, PS825, PS828, PS829 or PS831 if the
+            factory or a stage does not work.
     """
     if find_spec("torch") is None:
         raise fail(
@@ -248,7 +250,7 @@ def _require_plain(stream: Stream) -> None:
 
 
 def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction | None, ...]:
-    """Return the factors of a stage in the middle of the pipeline, else of the first one that the rank holds."""
+    """Return the factors of a stage in the middle of the pipeline, or else of the first stage that the rank holds."""
     stage = next((stage for stage in sorted(found.stages) if 0 < stage < stages - 1), min(found.stages))
     one = found.stages[stage]
     measured = one.kept["F"], one.kept.get("I", 0), one.most.get("B", 0), one.most.get("I", 0)
@@ -320,7 +322,7 @@ def _part(
     """Build a stage with the factory.
 
     Raises:
-        PipeschedError: PS828, if the factory raises; PS829, if it returns anything else.
+        PipeschedError: PS828 if the factory raises; PS829 if it does not return a module.
     """
     from pipesched.runtime.execute.rehearsal import Part
 
@@ -340,7 +342,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
     """Move the module of a stage to its device.
 
     Raises:
-        PipeschedError: PS829, if `given` is not a module, or is on the meta device; PS825, if it cannot be moved.
+        PipeschedError: PS829 if `given` is not a module, or is on the meta device; PS825 if it cannot be moved.
     """
     from torch import nn
 
@@ -365,10 +367,10 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
 def _inputs(
     module: nn.Module, rest: Sequence[object], stage: int, request: Request, trained: Trained | None
 ) -> tuple[Tensor, ...]:
-    """Return the inputs of a stage, one microbatch: from the factory, else from the model.
+    """Return the inputs of a stage, one microbatch: from the factory, otherwise from the model.
 
     Raises:
-        PipeschedError: PS829, the inputs are unknown, not tensors, or on the meta device.
+        PipeschedError: PS829 if the inputs are unknown, not tensors, or on the meta device.
     """
     from torch import Tensor
 
@@ -391,7 +393,7 @@ def _inputs(
 
 
 def _of_model(trained: Trained, stage: int, module: nn.Module) -> tuple[Tensor, ...]:
-    """Return the inputs of a stage of the model, one microbatch: words, or hidden vectors of the module's dtype."""
+    """Return the inputs of a stage of the model, one microbatch: token ids, or hidden vectors in the module's dtype."""
     import torch
 
     transformer, training = trained

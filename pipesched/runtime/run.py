@@ -2,7 +2,7 @@
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process per rank ──> Outcome ──> Rehearsal
 
-Each compute takes its cost in units of `pace`.
+Each compute operation takes its cost times `pace`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _OF_ONE = ("factory", "model")
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a run. samples: the number in each microbatch, if they differ. timeout: seconds without progress
-    that count as a stall. pace: milliseconds for a cost of 1. faults: KIND@RANK[:N].
+    """A request for a run. samples: the number of samples in each microbatch, if microbatches differ. timeout: seconds
+    without progress that count as a stall. pace: milliseconds for a cost of 1. faults: KIND@RANK[:N].
     """
 
     net: str = "mlp"
@@ -85,7 +85,7 @@ def alone(given: Mapping[str, object]) -> bool:
     """Return True if the options ask for a run of one rank.
 
     Raises:
-        PipeschedError: PS225, if an option belongs to the other kind of run.
+        PipeschedError: PS225 if an option belongs to the other kind of run.
     """
     one = given["rank"] is not None
     for option in options_of("run"):
@@ -102,7 +102,8 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     """Train with a schedule, or evaluate with one that has no backward, and compare.
 
     Raises:
-        PipeschedError: the verdict's findings; PS225, PS814; PS820 to PS826, PS836, PS837, the fault of the run.
+        PipeschedError: the findings of the verdict; PS225, PS814; PS820 to PS826, PS836 or PS837 for the fault of the
+        run.
     """
     made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
@@ -133,7 +134,8 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """Return the job for the processes.
 
     Raises:
-        PipeschedError: PS225, a fault on a rank that does not exist, a pace longer than the timeout, too few samples.
+        PipeschedError: PS225 if a fault names a rank that does not exist, the pace is longer than the timeout, or
+        samples are missing.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):
@@ -177,7 +179,7 @@ def _outcome(job: Job) -> Outcome:
     """Wait for all ranks to end, and require that none failed.
 
     Raises:
-        PipeschedError: PS820 to PS826, PS836, PS837, the fault that ended the run.
+        PipeschedError: PS820 to PS826, PS836 or PS837 for the fault that ended the run.
     """
     try:
         with launch.Launcher() as launcher:

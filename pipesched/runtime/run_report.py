@@ -65,7 +65,7 @@ class Prediction:
         return cls(costs, makespan, pace, Costs({"C": given["C"]} if most(given["C"]) else {}))
 
     def computes(self, stages: int) -> dict[str, tuple[float | tuple[float, ...], ...]]:
-        """Return the seconds of each kind of compute by stage, and by microbatch if they differ."""
+        """Return the seconds of each kind of compute operation by stage, and by microbatch if they differ."""
         rows = {key: self.costs[key] for key in (*LETTERS, "FB")}
         return {key: self._seconds(row, stages) for key, row in rows.items() if row is not None and self.unit}
 
@@ -179,7 +179,7 @@ class Rehearsal(Judged):
             yield f"weight versions counted by storage [{counted}], {same}"
 
     def _prediction(self, measured: float) -> str:
-        """Return the text on the predicted time, if computes had a pace."""
+        """Return the text about the predicted time, if compute operations had a pace."""
         unit, makespan = self.predicted.unit, self.predicted.makespan
         if not unit:
             return ""

@@ -18,7 +18,7 @@ def real(value: object) -> float:
 
 
 def counts(value: object) -> tuple[int, ...]:
-    """Return positive counts from a list, ``[4, 3, 7]``, or a text, ``4,3,7``."""
+    """Return positive counts from a list, ``[4, 3, 7]``, or text, ``4,3,7``."""
     return wholes(value, "a list of counts such as 4,3,7", range(1, 10**6))
 
 

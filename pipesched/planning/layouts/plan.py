@@ -56,7 +56,8 @@ class Request:
         """Return the problem: the choices and the cluster.
 
         Raises:
-            PipeschedError: PS246, an impossible cluster or batch; PS225, PS250, an unknown trainer or release.
+            PipeschedError: PS246 if the cluster or the batch is impossible; PS225 or PS250 if the trainer or its
+            release is unknown.
         """
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:
@@ -77,8 +78,8 @@ class Request:
 @dataclass(frozen=True)
 class Outcome:
     """The fastest choices, one for each (p, t, c, d, e). counts: number of choices by outcome. refused: the number of
-    refused choices by reason. rules: rules of the literature, compared with the first choice. explained: the requested
-    explanations. ordered: the optimizer's orders for the first choices, if requested.
+    refused choices by reason. rules: rules of thumb from the literature, compared with the first choice. explained: the
+    requested explanations. ordered: the optimizer's orders for the first choices, if requested.
     """
 
     request: Request
@@ -103,11 +104,11 @@ class Outcome:
 
 
 def outcome(request: Request, workers: str | Executor = "here", tell: Tell = silent) -> Outcome:
-    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: called with
-    progress.
+    """Find the plan. workers: an executor of `concurrent.futures`, or a name for `--executor`. tell: a function that is
+    called with progress messages.
 
     Raises:
-        PipeschedError: PS246, PS248, PS249, PS225.
+        PipeschedError: PS225, PS246, PS248 or PS249 if the request is invalid.
     """
     problem = request.problem()
     with executor(pays(workers, problem.space) if isinstance(workers, str) else workers) as made:

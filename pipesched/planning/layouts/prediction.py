@@ -42,7 +42,7 @@ from pipesched.schedule_analysis import Analysis
 @dataclass(frozen=True)
 class Refused:
     """A refused choice. kind: the kind of reason. reason: text with its figures. over: bytes above the cap, on the
-    first rank over it or on the fullest rank; 0 for other reasons.
+    first rank that exceeds it or on the fullest rank; 0 for other reasons.
     """
 
     choice: Choice
@@ -53,7 +53,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Over:
-    """The reason that a rank needs more bytes than the cap; its text is made when it is read.
+    """The reason that a rank needs more bytes than the cap; its text is built only when it is read.
 
     spread: bytes of the cap that are kept free. what: the purpose of the bytes.
     """
@@ -119,7 +119,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 def least(stages: Stages, choice: Choice) -> int:
     """Return a lower bound on the time: a rank begins when its first microbatch has arrived, then runs all its work; if
-    backwards are fused, the backwards of earlier stages follow its last one.
+    backwards are fused, the backwards of earlier stages follow its last backward.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]
@@ -139,9 +139,9 @@ def least(stages: Stages, choice: Choice) -> int:
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
-    """Return the time of sends that does not overlap computes, layer by layer, after the last backward or before the
-    first forward. slots: for each compute, its distance from that border, its duration, its layers, and the duration of
-    its sends; a rank sends one message at a time.
+    """Return the time of sends that does not overlap compute, layer by layer, after the last backward or before the
+    first forward. slots: for each compute operation, its distance from that border, its duration, its layers, and the
+    duration of its sends; a rank sends one message at a time.
     """
     free = -inf
     for distance, length, layers, sent in sorted(slots, reverse=True):
@@ -159,7 +159,7 @@ def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
 @dataclass(frozen=True)
 class Prediction:
     """The time and memory of a choice that fits the cap. ends: the end of each rank's list; more: the time of sends
-    before and after the list; both in nanoseconds. bytes: each rank's bytes of each kind at the peak.
+    before and after the list; both in nanoseconds. bytes: for each rank, the bytes by kind at its peak.
     """
 
     problem: Problem
@@ -175,7 +175,7 @@ class Prediction:
 
     @cached_property
     def trust(self) -> Trust:
-        """The error bar of its time, or why no time is shown."""
+        """The error bar of the step time, or the reason why no time is shown."""
         return trust(self.problem.space.transformer, self.choice.training, self.problem.on, self.gpus)
 
     @property
@@ -205,7 +205,7 @@ class Prediction:
 
     @property
     def bubble(self) -> float:
-        """The idle time of all ranks over ranks times makespan."""
+        """The idle time of all ranks, divided by ranks times makespan."""
         return self.terms.idle * NANO / max(self.ends)
 
     @property
@@ -225,7 +225,7 @@ class Prediction:
 
     @property
     def utilisation(self) -> Fraction:
-        """The model FLOP utilisation: the model's FLOPs over the FLOPs of all devices at their peak in that time."""
+        """The model FLOP utilisation: the model's FLOPs divided by the FLOPs of all devices at peak in that time."""
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
@@ -267,7 +267,7 @@ def analysis(problem: Problem, choice: Choice) -> Analysis:
 
 
 def ends(problem: Problem, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the end of each rank's list, and the time for which its step continues after it."""
+    """Return the end time of each rank's list, and the time by which the rank's step continues after it."""
     schedule, times, once = made.schedule, made.timeline, stages_of(problem).once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -1,7 +1,7 @@
 """Rules of thumb from the literature, each compared with the predictions, and the reasons why other choices are slower
 or do not fit.
 
-A rule that the fastest choice satisfies is confirmed, unless its subject does not occur. For a broken rule, the fastest
+A rule that the fastest choice satisfies is confirmed, unless the rule does not apply. For a broken rule, the fastest
 choice that satisfies it shows why it does not hold here: how much slower that choice is, and in which terms; or that no
 such choice fits.
 """
@@ -32,8 +32,8 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of thumb. lacks: the reason why the rule does not apply. breaks: whether the fastest choice breaks it;
-    keeps: whether a choice satisfies it, given the fastest one.
+    """A rule of thumb. lacks: the reason why the rule does not apply. breaks: whether the fastest choice breaks the
+    rule; keeps: whether a choice satisfies the rule, given the fastest one.
     """
 
     text: str
@@ -66,8 +66,8 @@ class Judged:
 
 
 def slower(other: Prediction, best: Prediction) -> str:
-    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``; without times, ``stands behind
-    it …``.
+    """Return ``is 3.1 % slower: 1.20 s more idle time, 0.10 s less gradient reduction``; without times, ``ranks below
+    the plan …``.
     """
     if not best.trust.timed:
         return f"ranks below the plan in the predicted order; {best.trust.why}"

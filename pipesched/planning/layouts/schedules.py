@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A library schedule. chunks: stages per rank, None if that is v. fused: its backwards are B.
+    """A library schedule. chunks: stages per rank, None if that is v. fused: whether its backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
-        and the rank. refuses: the reason why it does not support a size, or an empty string.
+        and the rank. refuses: returns the reason why the schedule does not support these sizes, or an empty string.
     """
 
     name: str

@@ -2,9 +2,9 @@
 
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
-A choice is never expanded to a schedule if its lower bound on bytes exceeds the cap, or its lower bound on time the
-known times. The first choices are the same as if all were tried. Any executor of `concurrent.futures` does the work, in
-portions that do not depend on it: the result and the number of timed choices are the same.
+A choice is never expanded to a schedule if its lower bound on bytes exceeds the cap, or its lower bound on time exceeds
+the known times. The first choices are the same as if all were tried. Any `concurrent.futures` executor can do the work.
+The portions do not depend on the executor, so neither do the result and the number of timed choices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GLANCE: dict[str, tuple[Size, ...]] = {
 
 
 def alike(nanoseconds: int) -> int:
-    """Return the time rounded to five digits: equal rounded times count as equal, and less memory wins."""
+    """Return the time rounded to five digits: of choices with equal rounded times, the one with less memory wins."""
     unit: int = 10 ** max(0, len(str(nanoseconds)) - 5)
     return nanoseconds // unit * unit
 
@@ -65,9 +65,9 @@ def _tried(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: number refused, by kind; example: for each kind, the choice that exceeds the
-    cap by the fewest bytes. alive: choices that no bound excludes, sorted by their lower bound on time. known: results
-    of the timed choices. tell: called with the progress.
+    """The choices of a problem. reasons: the number of refused choices, by kind; example: for each kind, the choice
+    that exceeds the cap by the fewest bytes. alive: choices that no bound excludes, sorted by their lower bound on
+    time. known: results of the timed choices. tell: a function that is called with progress messages.
     """
 
     problem: Problem
@@ -140,7 +140,7 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """Return the fastest choices that fit and pass `keeps`; of choices that agree in `apart` only the first."""
+        """Return the fastest choices that fit and pass `keeps`; of choices that agree in `apart`, only the first."""
         found: dict[Hashable, tuple[int, int, int]] = {}
 
         def group(number: int) -> Hashable:
@@ -176,6 +176,6 @@ class Search:
 
 
 def pays(name: str, space: Space) -> str:
-    """Return the named executor for these choices; for a few, other processes do not pay off."""
+    """Return the named executor for these choices; for only a few, other processes do not pay off."""
     few = name == "processes" and len(list(islice(space, FEW + 1))) <= FEW
     return "here" if few else name

@@ -135,7 +135,7 @@ class Space:
     trainer: str = ""
 
     def __iter__(self) -> Iterator[Choice]:
-        """Yield all choices in a fixed order, including choices that do not divide, which `refuses` rejects."""
+        """Yield all choices in a fixed order, including choices that do not divide evenly, which `refuses` rejects."""
         batch = self.training.batch or 0
         for p, t, c in product(self._of("p", self.gpus), self._of("t", self.gpus), self._of("c", self.gpus)):
             if self.gpus % (p * t * c):
@@ -158,7 +158,7 @@ class Space:
                     yield Choice(schedule, p, v, made[own])
 
     def _cuts(self, row: Row, p: int) -> list[tuple[int, tuple[int, ...] | None]]:
-        """Return the stages of a rank with the layout of all stages, for every division of the layers."""
+        """Return the number of stages per rank with the layout of all stages, for every division of the layers."""
         return [(v, layout) for v in self._chunks(row, p) for layout in self._layouts(row, p * v)]
 
     def _recompute(self) -> list[str]:
@@ -172,7 +172,7 @@ class Space:
         return self._listed("recompute", [how for how in RECOMPUTE if how not in left])
 
     def _of(self, name: str, most: int) -> list[int]:
-        """Return the values to try that divide a number."""
+        """Return the values to try, among those that divide a number."""
         return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
@@ -191,7 +191,7 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """Return the splits that give all stages but two the same number of layers, ends counted."""
+        """Return the splits that give all stages but two the same number of layers, if the ends count as layers."""
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
@@ -248,7 +248,7 @@ def refuses(space: Space, choice: Choice) -> str:
 
 
 def _unsplit(space: Space, choice: Choice) -> str:
-    """Return the reason why the trainer of the times does not run a choice; empty for a requested ZeRO stage."""
+    """Return why the trainer of the timing model does not support a ZeRO stage; empty for a requested stage."""
     x, row = choice.training, TRAINERS.get(space.training.trainer)
     run = (row.zero if row else ((0, 1, 2, 3), (0, 1)))[choice.p > 1]
     if x.zero in run or "zero" in space.only:

@@ -71,7 +71,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Times:
-    """The nanoseconds of F, I, W and of a message, by stage, including ZeRO's messages between copies.
+    """The nanoseconds of F, I, W and a message, by stage, including ZeRO's messages between copies.
 
     parts: seconds of one microbatch on all ranks: compute, recomputation, messages over t, over c, to experts, over d.
     """
@@ -317,7 +317,7 @@ def _nano(*seconds: float) -> tuple[int, ...]:
 
 
 def stages_of(problem: Problem) -> Stages:
-    """Return the stages of a problem, cached; the last problem is returned without a comparison, which takes long."""
+    """Return the stages of a problem, cached; the last problem's stages are returned without the slow comparison."""
     if not _last or _last[0][0] is not problem:
         _last[:] = [(problem, _stages(problem))]
     return _last[0][1]

@@ -14,12 +14,13 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
 Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, counts
 if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f. Experts
-keep these, and their input and output, for each token sent to them. Context parallelism leaves s / c tokens on a rank.
+keep the same tensors, and their input and output, for each token sent to them. Context parallelism leaves s / c tokens
+on a rank.
 
-Fused kernels (Transformer Engine's or compiled) keep only these. torch's own (`kernels = "eager"`) keep more: the sum
-of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU of a
-gate; on a CPU (`kernels = "cpu"`) also dropout masks in the activations' type. Autocast computes in 16 bits between
-norms and residuals in fp32: each product keeps a copy of its input, and each microbatch a copy of every weight.
+Fused kernels (Transformer Engine's or compiled) keep only these tensors. torch's own (`kernels = "eager"`) keep more:
+the sum of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU
+of a gate; on a CPU (`kernels = "cpu"`) also dropout masks in the activations' type. Autocast computes in 16 bits
+between norms and residuals in fp32: each product keeps a copy of its input, and each microbatch a copy of every weight.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def shared_tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def boundary(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes of a message between stages: a layer's input, and behind an encoder its output as well, which
+    """Return the bytes of a message between stages: a layer's input, and after an encoder its output as well, which
     each stage of the decoder passes on (Megatron-core 0.12, schedules.py, get_tensor_shapes).
     """
     return residual(a, x) + encoded(a, x)
@@ -95,7 +96,7 @@ def edges(a: Transformer, x: Training, stages: int) -> list[Fraction]:
 
 
 def entry(a: Transformer, x: Training) -> int:
-    """Return the bytes of an entry of an activation between the norms of a layer."""
+    """Return the bytes per entry of an activation between the norms of a layer."""
     return 2 if x.autocast else a.dtype_bytes
 
 
@@ -224,7 +225,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
 def _stage(
     a: Transformer, x: Training, many: tuple[tuple[int, int], ...], joins: tuple[bool, bool], *, first: bool, last: bool
 ) -> StageBytes:
-    """Return the bytes of a stage. many: the number of its layers of each kind. joins: as `Transformer.joins`."""
+    """Return the bytes of a stage. many: the number of its layers of each kind. joins: see `Transformer.joins`."""
     of = a.at(many[0][0]) if many else a
     edge, zero, ends = boundary(of, x), Fraction(0), logits(a, x, a.dtype_bytes)
     extra = embedding(of, x) * first + embedding(a, x) * joins[1] + head(a, x) * last
@@ -246,7 +247,7 @@ def _stage(
 
 @dataclass(frozen=True)
 class _Layer:
-    """The bytes of a layer: saved from F, stored from I to W, made at most by an F, working in a B and in an I."""
+    """The bytes of a layer: saved from F, stored from I to W, the most that an F makes, working in a B and in an I."""
 
     saved: Fraction
     stored: Fraction

@@ -4,7 +4,7 @@
 
 A frozen matrix has no W, no gradient and no optimizer state; its F and I remain, since gradients pass through it. A
 matrix without an adapter keeps no input. Tensor parallelism splits B as it splits the columns of M, or A as its rows;
-the other one is on every rank. Scaling by alpha / r and dropout in front of A are not counted.
+the other one is on every rank. Scaling by alpha / r and dropout before A are not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Adapter:
 
 
 def adapters(a: Transformer, x: Training, index: int) -> tuple[Adapter, ...]:
-    """Return the matrices of a layer that have adapters; q, k and v, and a gate and its value, count apart."""
+    """Return the matrices of a layer with adapters; q, k and v, and a gate and its value, are counted separately."""
     return tuple(_adapters(a.at(index), x)) if x.lora else ()
 
 
@@ -54,7 +54,7 @@ def count(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def flops(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the FLOPs of the adapters of a layer in F; I and W have as many each."""
+    """Return the FLOPs of the adapters of a layer in F; I and W each take as many."""
     return 2 * x.lora * sum((one.tokens * (one.inner + one.outer) for one in adapters(a, x, index)), Fraction(0))
 
 

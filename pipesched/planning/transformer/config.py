@@ -60,8 +60,8 @@ class Latent:
 
 @dataclass(frozen=True)
 class Encoder:
-    """An encoder in front of the decoder, as in T5: the model's first layers. sequence: its tokens of a sequence; 0: as
-    many as the decoder's.
+    """An encoder in front of the decoder, as in T5: the model's first layers. sequence: the encoder's tokens per
+    sequence; 0 means as many as the decoder's.
 
     The other layers also attend to its output, between their attention and their feed-forward part.
     """
@@ -160,7 +160,7 @@ class Transformer:
         return f"{self.encoder.sequence:,} + {self.sequence:,}" if self.encoder else f"{self.sequence:,}"
 
     def at(self, layer: int) -> Transformer:
-        """Return the transformer that a layer, counted from 0, is part of: the encoder by itself, or the whole one."""
+        """Return the transformer that a layer, counted from 0, belongs to: the encoder alone, or the whole model."""
         return self if self.encoder is None or layer >= self.encoder.layers else _encoder(self)
 
     def joins(self, layers: range) -> tuple[bool, bool]:
@@ -177,16 +177,17 @@ def _encoder(a: Transformer) -> Transformer:
 
 @dataclass(frozen=True)
 class Training:
-    """The training of a transformer. batch: sequences of a step over all copies, None if not given.
+    """The training of a transformer. batch: sequences per step over all copies, None if not given.
 
     optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
     torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as in the trainer. trainer: a row of
     `trainers`, whose reserve and host time count; empty if not given. linears: "fp8" if the products of the layers run
-    at twice the 16-bit rate; their bytes stay as dtype says. kernels: fused, as Transformer Engine's or compiled;
+    at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
     eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups
-    of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are trained; 0: every
-    parameter is. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors on the bytes of layers.
+    of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are trained; 0 trains
+    every parameter. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors for the bytes of
+    layers.
     """
 
     microbatch: int = 1

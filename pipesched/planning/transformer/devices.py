@@ -6,8 +6,8 @@
     hbm         bytes/s of its memory, both directions together      usable      bytes that its driver offers
     multiprocessors  units over which a product's tiles are spread  gemm        the constant of its products
 
-Bandwidths are for one direction, half of the figure that vendors print. A row's network is that of the vendor's own
-node, with one adapter per device. A file has the same keys:
+Bandwidths are for one direction, half of the figure that vendors print. The network bandwidth in a row is for the
+vendor's own node, with one adapter per device. A file has the same keys:
 
     [device]
     flops = "400 TFLOP/s"        or 400e12
@@ -98,7 +98,7 @@ def _written(value: object, unit: str, rate: bool) -> Fraction | None:
 
 
 def _built_in() -> Iterator[tuple[str, Device]]:
-    """Yield the devices of devices.toml, by name; its keys are fields."""
+    """Yield the devices of devices.toml by name; the keys in the file are the fields of `Device`."""
     table = toml_of(Path(__file__).with_name("devices.toml").read_text("utf-8"))
     for name, row in cast("dict[str, dict[str, object]]", table).items():
         given = {
@@ -139,7 +139,7 @@ def read(path: str) -> Device:
     """Return the device with a name in DEVICES, or from a TOML file; ``h100,node_size=4`` changes a key.
 
     Raises:
-        PipeschedError: PS240, unknown device; PS241 to PS243, errors in the file; PS809.
+        PipeschedError: PS240, unknown device; PS241 to PS243 for errors in the file; PS809.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
     found = _named(name)
@@ -163,7 +163,7 @@ def _other(text: str) -> tuple[str, Fraction | int | str]:
 
 
 def _field(key: str) -> str:
-    """Return the field of a key of a file."""
+    """Return the field for a key in a file."""
     return "gemm" if key == "like" else key
 
 
@@ -182,7 +182,7 @@ def of_source(source: Source) -> Device:
     """Read a device from TOML text.
 
     Raises:
-        PipeschedError: PS241 to PS243, all errors.
+        PipeschedError: PS241 to PS243, with all errors in the file.
     """
     values, places = toml.read(source, _SYNTAX, toml.exact)
     if found := list(_faults(source, values, places)):

@@ -64,7 +64,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
 
 
 def products_of(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the FLOPs of a layer's products in F; keys and values of an encoder's output are of its tokens."""
+    """Return the FLOPs of a layer's products in F; keys and values from an encoder's output count its tokens."""
     a = a.at(index)
     made = 2 * tokens(a, x) * entries(a, x, index)
     if a.encoder is not None:

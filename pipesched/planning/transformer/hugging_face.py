@@ -1,8 +1,8 @@
 """A transformer from the ``config.json`` of Hugging Face: each family of models is a row.
 
 A row has the keys of sizes, properties of all its models (gate, biases, norms), and parameters that the usual layer
-lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is refused by name; features
-that change no parameter and are not counted are listed.
+lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is refused with a message
+that names it; features that change no parameter and are not counted are listed.
 
 Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; defaults of keys are those of the families.
 """
@@ -28,7 +28,7 @@ Counts: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. keys: the family's key of each of our sizes, if it differs from `_USUAL`. always: values of
+    """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: values of
     our keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
@@ -81,7 +81,7 @@ _LATENT = {
 
 
 def _projected(x: Counts) -> int:
-    """Return the entries of q, k and v of a token: the biases of these three."""
+    """Return the number of entries of q, k and v per token, which is the number of their biases."""
     return (x["heads"] + 2 * x["kv_heads"]) * x["head_size"]
 
 
@@ -226,12 +226,11 @@ def _inner(found: dict[str, object], given: Mapping[str, object], family: Family
 
 def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
     """Return the equivalent values of a model's TOML file, their places, and the omitted features. others: values given
-    beside the file, which it need not have.
+    in addition to the file, which can then omit them.
 
     Raises:
-        PipeschedError: PS230, not JSON; PS232, a size is missing; PS233, a size has a wrong value; PS251, the model has
-            a
-            feature that is not counted.
+        PipeschedError: PS230, not JSON; PS232 if a size is missing; PS233 if a size has a wrong value; PS251 if the
+            model has a feature that is not counted.
     """
     config = _parsed(source)
     kind = str(config.get("model_type"))

@@ -26,7 +26,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class Kept:
-    """The factors of a file."""
+    """The factors in a file."""
 
     path: str
     layer: Fraction = Fraction(1)
@@ -39,10 +39,10 @@ class Kept:
 
 
 def read(path: str) -> Kept:
-    """Return the factors of a file.
+    """Return the factors in a file.
 
     Raises:
-        PipeschedError: PS230, not TOML; PS233, no factors, or other values; PS809.
+        PipeschedError: PS230, not TOML; PS233 if it has no factors or an invalid one; PS809.
     """
     source = inputs.read_path(path)
     values, _ = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)

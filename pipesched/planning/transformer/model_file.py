@@ -55,7 +55,7 @@ _FOLDER = ("schedules", "models")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A requirement on a value; `read` converts a value that satisfies it."""
+    """A requirement on a value; `read` converts a value that satisfies the requirement."""
 
     what: str
     holds: Callable[[object], bool]
@@ -178,7 +178,7 @@ def read(path: str) -> Trained:
     ``NAME,tensor=8,zero=1`` changes keys of its training, ``NAME,sequence=8192`` sizes of the model.
 
     Raises:
-        PipeschedError: PS809, PS230 to PS237, PS251.
+        PipeschedError: PS809, PS230 to PS237 or PS251 if the model cannot be read.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
     return of_source(source(name), {_section_of(key): value for key, value in map(_other, others)})
@@ -216,10 +216,10 @@ def source(path: str) -> Source:
 
 
 def of_source(source: Source, others: Mapping[str, object] | None = None) -> Trained:
-    """Read a model from TOML text. others: values that replace its values.
+    """Read a model from TOML text. others: values that replace the file's values.
 
     Raises:
-        PipeschedError: PS230 to PS236, all errors; PS251.
+        PipeschedError: PS230 to PS236, with all errors in the file; PS251.
     """
     left: tuple[str, ...] = ()
     if hugging_face.recognized(source.text):

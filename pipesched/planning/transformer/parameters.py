@@ -63,13 +63,13 @@ def middle(a: Transformer, x: Training, layers: range) -> tuple[Part, ...]:
 
 
 def head(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Return the last norm, and the matrix of the logits; if tied, the last stage has a copy of the first's."""
+    """Return the last norm, and the matrix of the logits; if tied, the last stage has a copy of the embedding."""
     return (_norms(a, 1, a.more.of_head), _vocabulary("head", a, x))
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
     """Return the parts of each stage. A tied head also counts on the last stage if there are several. Stages at the
-    border of an encoder have `middle`.
+    border between an encoder and its decoder also have the parts of `middle`.
 
     Raises:
         PipeschedError: PS235.
@@ -110,7 +110,7 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the parameters that one token uses; including only the experts that it visits and the shared experts."""
+    """Return the parameters that one token uses, including only the experts that it visits and the shared experts."""
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)

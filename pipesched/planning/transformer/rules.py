@@ -1,4 +1,5 @@
-"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); layers of a stage.
+"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); and the layers of
+each stage.
 
 In a row `a` is the transformer, `x` its training, `s` the number of stages, None if no schedule is known.
 """
@@ -22,7 +23,7 @@ Says: TypeAlias = Callable[[Transformer, Training, int | None], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """A refusal at a key of the file. label: the text at the key, by default key and value."""
+    """A rule whose violation is reported at a key of the file. label: the text at the key, by default key and value."""
 
     key: str
     broken: Callable[[Transformer, Training, int | None], object]
@@ -267,7 +268,7 @@ def faults(
 
 
 def _counts(a: Transformer, stages: int) -> list[int]:
-    """Return the layers of each stage. An encoder and a decoder share several stages by their layers."""
+    """Return the layers of each stage. An encoder and a decoder share the stages in proportion to their layers."""
     if a.encoder is not None and stages > 1:
         first = min(max(round(Fraction(stages * a.encoder.layers, a.layers)), 1), stages - 1)
         one, other = _even(a.encoder.layers, first), _even(a.layers - a.encoder.layers, stages - first)
@@ -285,12 +286,12 @@ def _even(layers: int, stages: int) -> list[int]:
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """Return the layers of each stage, counted from 0.
 
-    An encoder has the first stages, and the decoder the others, in proportion to their layers. If these do not divide
-    evenly, the last stage, then the first, has one layer less, for the head and the
-    embedding, as in Llama 3.
+    An encoder has the first stages, and the decoder the others, in proportion to their layers. If the layers do not
+    divide evenly, the last stage, then the first, has one layer fewer, to make room for the head and the embedding, as
+    in Llama 3.
 
     Raises:
-        PipeschedError: PS235, the layers cannot be divided among the stages.
+        PipeschedError: PS235 if the layers cannot be divided among the stages.
     """
     if found := list(faults(transformer, training, stages, STAGES)):
         raise PipeschedError(found)

@@ -45,8 +45,8 @@ def costs(
     overlap: Fraction = Fraction(1),
     on: Machine | None = None,
 ) -> Costs:
-    """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: the
-    schedule has R. slices: the number of slices of a sequence, which take equal times.
+    """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: whether
+    the schedule has R. slices: the number of slices of a sequence, which take equal times.
 
     overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest. on: times by
     shape on this machine, instead of the flat efficiency.
@@ -114,7 +114,7 @@ def on_device(
     """Return all costs of a placement, with their assumptions.
 
     Raises:
-        PipeschedError: PS235; PS253, times of this class of models are not predicted.
+        PipeschedError: PS235; PS253 if times are not predicted for this class of models.
     """
     a, x = trained
     on = machine(device, x.trainer or DEFAULT) if efficiency is None else None
@@ -143,7 +143,7 @@ def on_device(
 
 
 def within(device: Device, x: Training, ranks: Sequence[int]) -> Device:
-    """Return the device with nodes of at most as many as the job has. ranks: the rank of each stage in the pipeline."""
+    """Return the device with nodes no larger than the job. ranks: the rank of each stage in the pipeline."""
     return replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
 
 

@@ -80,7 +80,7 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Return the bandwidth of the slowest group of adjacent ranks: of groups of 3 on nodes of 8 one spans two."""
+    """Return the bandwidth of the slowest group of adjacent ranks: of groups of 3, one spans two nodes of 8."""
     return device.node if device.node_size % ranks == 0 else device.network
 
 
@@ -94,8 +94,8 @@ def ring(device: Device, ranks: int, apart: int) -> Fraction:
 
 
 def exposed(sent: Seconds, beside: Seconds, layers: int) -> Seconds:
-    """Return the time that a compute waits for messages that overlap it layer by layer: the messages of one layer, or
-    the excess of all messages over the compute of the other layers.
+    """Return the time that a compute operation waits for messages that overlap it layer by layer: the messages of one
+    layer, or the excess of all messages over the compute of the other layers.
     """
     pieces = max(layers, 1)
     return max(sent / pieces, sent - beside * (pieces - 1) / pieces)
@@ -107,8 +107,8 @@ def waits(
     """Return the time that the messages of `each_microbatch` add to F, I, W and a whole B. alone: times of F, I and W;
     overlap: the share of messages that may overlap them.
 
-    Computes wait for parameters layer by layer. Only the next gradients wait for gradients, so only the excess of
-    gradients over the time of a microbatch adds to the time.
+    Compute operations wait for parameters layer by layer. Gradients delay only the next gradients, so only the excess
+    of their time over the time of a microbatch counts.
     """
     (gather, scatter), (forward, inputs, weights), apart = copies, alone, 1 - overlap
     first, second, whole = (exposed(overlap * gather, time, layers) for time in (forward, inputs, inputs + weights))

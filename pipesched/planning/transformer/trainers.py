@@ -36,12 +36,12 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Trainer:
-    """A trainer. parallel: its reserve if ranks share a layer; sharded: with ZeRO 3; else `reserve`. live: the
-    parameters and the gradients that ZeRO has undivided at a time, at least one matrix; 0: a layer's. host, flash,
-    between, gathers: names of constants; empty: nothing, or the rate of the link.
+    """A trainer. parallel: its reserve if ranks share a layer; sharded: its reserve with ZeRO 3; otherwise `reserve`
+    applies. live: the numbers of parameters and gradients that ZeRO keeps undivided at a time, at least one matrix; 0
+    means one layer. host, flash, between, gathers: names of constants; empty: nothing, or the rate of the link.
 
-    zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: gradients of a pipeline
-    are not divisible by ZeRO before the last backward. keep_outputs: as `Training.keep_outputs`.
+    zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: whether gradients stay
+    undivided by ZeRO until the last backward of a pipeline. keep_outputs: see `Training.keep_outputs`.
     """
 
     name: str

@@ -35,7 +35,7 @@ class Trust:
 
 
 def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
-    """Return the error bar of a time on these GPUs. on: the machine of times by shape; None with an efficiency."""
+    """Return the error bar of a time on these GPUs. on: the machine for times by shape; None with an efficiency."""
     if on is None:
         return Trust(None, "")
     kind = _kind(a, x, on, gpus)

@@ -37,7 +37,7 @@ class Bytes(Protocol):
 
     @property
     def peak(self) -> int:
-        """Largest number of bytes allocated at once since `restart`."""
+        """Largest number of bytes allocated at the same time since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
         """Set the peak to the bytes allocated now. counts: whether later host allocations count.

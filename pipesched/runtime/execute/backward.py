@@ -101,7 +101,7 @@ def for_weights(saved: Saved, module: nn.Module) -> None:
 
 
 def _split(saved: Saved, module: nn.Module, roots: list[tuple[Tensor, Tensor | None]], nodes: list[Node]) -> str | None:
-    """Run torch's backward for the input. Return the reason if it fails, else None; the graph survives that."""
+    """Run torch's backward for the input. Return the reason if it fails, otherwise None; the graph stays intact."""
     edges = [get_gradient_edge(root) for root, _ in roots]
     arrived = [torch.ones_like(r) if a is None else a for r, a in roots]
     weights = saved.weights or trained(module)
@@ -136,7 +136,7 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Return True if torch's W is right for a group: before 2.13 it counts a weight twice that is used twice."""
+    """Return True if torch's W is right for a group: before 2.13, torch counts a weight twice if it is used twice."""
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 
@@ -151,7 +151,8 @@ _WHOLE = {
 def selective() -> Iterator[list[str]]:
     """Detect selective activation checkpointing during a forward, since its backward can run only once.
 
-    It returns each saved value once and leaves no trace in the graph, so it must be detected during the forward.
+    Such checkpointing returns each saved value once and leaves no trace in the graph, so it must be detected during the
+    forward.
     """
     mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []

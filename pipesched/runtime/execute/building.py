@@ -45,8 +45,8 @@ def check_modules(
     """Require an executable stream, a module for each of the rank's stages, and a group of the stream's size.
 
     Raises:
-        RunError: PS831, an instruction or property of the stream that is not supported.
-        ValueError: missing or unexpected stages, two modules for one stage, or a group of another size.
+        RunError: PS831 if an instruction or property of the stream is not supported. ValueError: missing or unexpected
+        stages, two modules for one stage, or a group of another size.
     """
     if wrong := beyond(stream):
         help = "run a schedule without it, or run the stream on your own runtime"
@@ -168,13 +168,14 @@ def infer_boundaries(
     device: torch.device,
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
-    """Return the boundaries of each example: the model's input, and the output of every stage but the last. They are
-    given, or found by forwards from rank to rank; `known` saves the forward of a stage for a boundary seen before.
+    """Return the boundaries of each example: the model's input, and the output of every stage but the last. The
+    boundaries are given, or found by forwards from rank to rank; `known` avoids the forward of a stage for an input
+    boundary seen before.
 
     keywords: the keyword inputs of each example.
 
     Raises:
-        RunError: PS824 on every rank, if a stage fails or returns no tensors.
+        RunError: PS824 on every rank if a stage fails or returns no tensors.
         ValueError: if the example is missing, or does not have one boundary per stage.
     """
     given = [_given(example, stream.stages) for example in examples or ()]
@@ -199,7 +200,7 @@ def infer_boundaries(
 
 
 def _everywhere(made: list[Boundary] | str | None, maker: int, group: dist.ProcessGroup | None) -> list[Boundary] | str:
-    """Return on every rank the boundaries, or the error message, that rank `maker` made. A collective."""
+    """Return, on every rank, the boundaries or the error message that rank `maker` produced. A collective."""
     sent = made if isinstance(made, str | None) else [[spec.plain() for spec in row] for row in made]
     received = everybody(sent, group)[maker]
     assert received is not None
@@ -276,7 +277,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
     """Cut a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
 
     Raises:
-        ValueError: if the batch does not divide, or has another number of microbatches.
+        ValueError: if the batch does not divide evenly, or has another number of microbatches.
     """
     if isinstance(value, Tensor):
         if value.dim() == 0 or value.shape[0] % count:
@@ -294,7 +295,7 @@ def split_keywords(
     """Split keyword inputs into microbatches: tensors and lists like a batch; any other value is repeated.
 
     Raises:
-        ValueError: if no stage here takes a keyword, or a batch does not divide.
+        ValueError: if no stage on this rank takes a keyword, or a batch does not divide evenly.
     """
     given = keywords or {}
     for name in given:

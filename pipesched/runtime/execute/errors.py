@@ -34,7 +34,7 @@ _CODE = re.compile(r"PS\d{3}")
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
-    """Make a text from another process safe to print: bounded, without control characters.
+    """Make text from another process safe to print: bounded in length, without control characters.
 
     Raises:
         TypeError: if the value is not a string.
@@ -88,8 +88,8 @@ def _read(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a rank. step and instruction count from 1; 0: none. text: the instruction. waits: the message
-    that it waits for, or empty.
+    """The position of a rank. step and instruction count from 1; 0 means none. text: the instruction. waits: the
+    message that it waits for, or empty.
     """
 
     rank: int
@@ -124,7 +124,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a run. place: where it began. notes: the evidence, and the places of the other ranks."""
+    """A fault of a run. place: where the fault began. notes: the evidence, and the places of the other ranks."""
 
     code: str
     message: str
@@ -143,7 +143,7 @@ class Fault:
 
     @classmethod
     def loads(cls, text: str) -> Fault:
-        """Read a fault from a line of `dumps`. The result is safe to print, even from an untrusted sender.
+        """Read a fault from a line that `dumps` wrote. The result is safe to print, even from an untrusted sender.
 
         Raises:
             ValueError: if the text is not a fault.

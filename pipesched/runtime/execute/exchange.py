@@ -2,7 +2,7 @@
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 
-The values are JSON, since unpickling could run code of the sender. A text that is too long or not JSON is an error that
+The values are JSON, since unpickling could run code of the sender. Text that is too long or not JSON is an error that
 names the sender; the caller checks the values.
 """
 

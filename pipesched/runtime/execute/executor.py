@@ -86,8 +86,8 @@ class Runtime:
 
     instructions: the instructions of a step; during `evaluate`, its forwards and their messages. position: the index of
     the current instruction; -1 before the first step, the number of instructions after a step. losses: the losses of
-    the last step, by microbatch, for microbatches whose last stage is here. Other threads may read all of these, and
-    `waiting`.
+    the last step, by microbatch, for microbatches whose last stage is on this rank. Other threads can read all of these
+    attributes, and `waiting`.
     """
 
     def __init__(
@@ -120,23 +120,22 @@ class Runtime:
             forward without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the
             last. All microbatches have these shapes until `expect` sets others. example_keywords: the keyword inputs of
             one microbatch, where a stage takes any. group: the group of the stream's ranks, in their order; None: the
-            default one, or none for a single rank. device: the device of the modules. With NCCL it is also torch's
-            current device. before, after: called around every instruction with it and its index. optimize: the function
-            that STEP calls. Gradients are complete then, and are kept. With STEPs inside the order (a stream of version
-            3) it takes the number of the stage, steps its weights only, and gradients are cleared after it. tied:
-            groups of (stage, parameter name), the same on every rank, that are one weight in several tensors: each gets
-            the sum of their gradients. (): no weights are tied. None: unknown, and weights of two stages that begin
-            with the same values are refused. early_receives: how many receives may be posted before their place in the
-            list; each holds its buffer. They keep the order of their channel, and no post waits, so the verdict under
-            `async` does not change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner
-            is there.
-            imitated: for a rehearsal. There are no other ranks: their messages are drawn at random, and `example` is
-            what `boundaries_of` returned.
+            default group, or no group for a single rank. device: the device of the modules. With NCCL it is also
+            torch's current device. before, after: functions called around every instruction, with the instruction and
+            its index. optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs
+            inside the order (a stream of version 3), it takes the number of a stage and steps only the weights of that
+            stage, and gradients are cleared after it. tied: groups of (stage, parameter name), the same on every rank,
+            that are one weight in several tensors: each gets the sum of their gradients. (): no weights are tied. None:
+            unknown, and weights of two stages that begin with the same values are refused. early_receives: how many
+            receives can be posted ahead of their place in the list; each occupies its buffer. They keep the order of
+            their channel, and no post waits, so the verdict under `async` does not change. blocking: for tests. Every
+            SEND and RECV blocks, in list order, until its partner is there. imitated: for a rehearsal. There are no
+            other ranks: received messages are filled with random numbers, and `example` is a result of `boundaries_of`.
 
         Raises:
-            RunError: PS821, a rank has another stream; PS824, a stage does not fit its neighbours or its copy;
-                PS831 a module that is not supported (the table is in this folder's README), or weights that look tied.
-            ValueError: the modules are not the modules of this rank, or the group is not of the stream's size.
+            RunError: PS821 if a rank has another stream; PS824 if a stage does not fit its neighbours or its copy;
+                PS831 if a module is not supported (see the table in this folder's README), or if weights look tied.
+            ValueError: if the modules are not the modules of this rank, or the group does not have the stream's size.
         """
         if stream.versions and optimize is None:
             raise ValueError(
@@ -232,14 +231,14 @@ class Runtime:
             split in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
             Its gradient is the sum over these stages.
         targets: likewise, on the rank of the last stage; a microbatch's target is anything that the loss accepts.
-        keywords: keyword inputs, given to the stages of this rank that take them; each is split as a batch if it is a
-            tensor or a list, else repeated for every microbatch. No gradient flows into them.
-        Adds to ``.grad`` of every weight the same as one backward through the undivided model, for a loss that is the
-        mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if a copy or a tie is
-        exchanged, or if a DDP without `find_unused_parameters` averages replicas.
+        keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a
+            batch, any other value is repeated for every microbatch. No gradient flows into them.
+        Adds to the ``.grad`` of every weight what one backward through the undivided model would add, for a loss that
+        is the mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if a copy or a
+        tie is exchanged, or if a DDP without `find_unused_parameters` averages replicas.
 
         Raises:
-            RunError: PS824, if the output of a stage does not fit the next stage.
+            RunError: PS824 if the output of a stage does not fit the next stage.
             ValueError: if the batch does not divide into m microbatches, or is missing.
 
         After an exception the step is incomplete on all ranks, and the runtime cannot continue.
@@ -261,8 +260,8 @@ class Runtime:
         keywords: as `step` takes them.
 
         Raises:
-            RunError: PS824 on every rank, if a stage fails, or returns other tensors than for the example of
-                `Runtime(example=…)`: their number and dtypes stay.
+            RunError: PS824 on every rank if a stage fails, or returns tensors whose number or dtypes differ from the
+                example of `Runtime(example=…)`.
         """
         count = self.stream.microbatches
         cut = None if examples is None else split_batch(examples, count, "examples")
@@ -287,7 +286,7 @@ class Runtime:
         ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole step.
 
         Raises:
-            RunError: PS824, if the output of a stage does not fit the next stage.
+            RunError: PS824 if the output of a stage does not fit the next stage.
             ValueError: if the batch does not divide into m microbatches, or is missing.
         """
         modes = [(part, part.training) for stage in self._stages.values() for part in stage.module.modules()]
@@ -382,7 +381,7 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """The most versions of each stage's weights at once so far, by storage; {} without STEPs inside."""
+        """The largest number of versions of each stage's weights so far, by storage; {} without STEPs inside."""
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -570,8 +569,8 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     """Return the forwards of a list and their messages, in order; the list itself if it has no other instructions.
 
-    A list that finishes under a communication model still does: only complete messages are left out, and instructions
-    for which only these and backwards wait.
+    A list that finishes under a communication model still finishes: only complete messages are left out, and
+    instructions that only such messages or backwards wait for.
     """
     found = []
     for x in instructions:

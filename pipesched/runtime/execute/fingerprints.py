@@ -20,7 +20,7 @@ from pipesched.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The identity of a rank's stream. note: other data exchanged on this occasion."""
+    """The identity of a rank's stream. note: other data exchanged at the same time."""
 
     fingerprint: str
     title: str
@@ -31,7 +31,7 @@ class Card:
         """Read the card of a rank. The result is safe to print.
 
         Raises:
-            RunError: PS821, if the data are not a card.
+            RunError: PS821 if the data are not a card.
         """
         try:
             fingerprint, title, note = fields(data, "fingerprint", "title", "note")

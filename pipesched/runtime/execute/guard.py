@@ -37,7 +37,7 @@ _BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remo
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Wrap a loss function so that NaN or infinity raises. Reading the value waits for the GPU.
+    """Wrap a loss function so that NaN or infinity raises an error. Reading the value waits for the GPU.
 
     Raises:
         RunError: PS826, raised by the returned function.
@@ -55,7 +55,7 @@ def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def end_process(fault: Fault) -> NoReturn:
-    """Write the fault to stderr and end the process at once: the last resort."""
+    """Write the fault to stderr and end the process immediately: the last resort."""
     sys.stderr.write(f"{fault}\n")
     sys.stderr.flush()
     os._exit(1)

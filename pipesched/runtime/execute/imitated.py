@@ -1,7 +1,8 @@
 """Imitated neighbours: sent messages are dropped, and received ones are filled with random numbers.
 
-This lets one rank of a large pipeline run in one process, without a process group. It holds the same memory as in the
-pipeline: a buffer from the post of its receive, an output until its SEND. The trained weights are meaningless.
+This lets one rank of a large pipeline run in one process, without a process group. The rank holds the same memory as in
+the pipeline: a buffer from the time its receive is posted, an output until its SEND. The trained weights are
+meaningless.
 """
 
 from __future__ import annotations

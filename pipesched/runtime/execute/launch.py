@@ -131,7 +131,7 @@ class RankResult:
     """How a rank ended.
 
     status: as in ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: its
-    measurements, if any. seconds: from its start to its end.
+    measurements, if any. seconds: the time from its start to its end.
     """
 
     rank: int
@@ -189,10 +189,11 @@ class Ended(TypedDict):
 
 
 class Launcher:
-    """A supervisor that runs jobs one after another. Use it in a ``with``: leaving it ends all its processes.
+    """A supervisor that runs jobs one after another. Use it in a ``with`` statement: leaving the block ends all its
+    processes.
 
     Raises:
-        RunError: PS820, torch is not installed; PS823, the supervisor is gone.
+        RunError: PS820 if torch is not installed; PS823 if the supervisor is gone.
     """
 
     def __init__(self) -> None:
@@ -237,7 +238,7 @@ class Launcher:
         """Return the next line of the supervisor; empty if it has ended.
 
         Raises:
-            RunError: PS823, if the supervisor sent nothing for `limit` seconds; it and its ranks are killed.
+            RunError: PS823 if the supervisor sent nothing for `limit` seconds; it and its ranks are killed.
         """
         assert self._process.stdout is not None
         out = self._process.stdout.fileno()

@@ -32,7 +32,7 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The name of a message. stage: its maker. source, target: ranks. -1: the field has no meaning.
+    """The name of a message. stage: its maker. source, target: ranks. A field without a meaning is -1.
 
     communicator: the communicator that carries it; not part of its name. other: the stage that takes it, -1 for the
     neighbour.

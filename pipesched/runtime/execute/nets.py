@@ -92,10 +92,10 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model in stages, with data to train it on.
 
-    reads: the stages that a stage reads, if not the stage before it; -1 is the input. samples: the number in each
-    microbatch, if not `BATCH`.
+    reads: the stages that a stage reads, if not the stage before it; -1 is the input. samples: the number of samples in
+    each microbatch, if not `BATCH`.
 
-    In float64, errors of order exceed rounding errors by 12 digits.
+    In float64, errors from a wrong order exceed rounding errors by 12 orders of magnitude.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Offloads the tensors that autograd keeps of a forward to host memory, and copies them back.
+"""Offloads the tensors that autograd keeps for a backward to host memory, and copies them back.
 
     F   every tensor that autograd keeps is put into a box, which the graph holds
     O   the storages of the boxes, inputs and outputs of the stage are copied to host memory and freed
@@ -6,8 +6,8 @@
     B   the graph takes its tensors out of the boxes
 
 Each storage is copied once, so tensors that are views of it remain views. Tensors from before the forward are not
-moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps by its own hooks, such as
-checkpointing. The rank waits for each copy, which runs on the stream of its compute.
+moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps with its own hooks, as
+checkpointing does. The rank waits for each copy, which runs on the stream of its compute.
 """
 
 from __future__ import annotations

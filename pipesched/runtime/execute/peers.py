@@ -7,7 +7,7 @@
     key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
 Rank 0 makes the secret, and the group distributes it: an attacker who can read it there could also change gradients. If
-all ranks are on one machine they use its loopback, else the address that leads to the other machines. An unsigned
+all ranks are on one machine they use its loopback, otherwise the address that leads to the other machines. An unsigned
 message ends its connection. Messages to a stopped rank are dropped once its buffer is full, so important ones are
 repeated.
 """
@@ -123,7 +123,7 @@ class _Link:
 
 
 class Peers:
-    """The connections to the other ranks, for use by one thread; only `wake` may be called from another.
+    """The connections to the other ranks, for use by one thread; only `wake` may be called from another thread.
 
     closed: the ranks whose connection has ended, with the reason.
     """
@@ -142,7 +142,7 @@ class Peers:
             self._selector.register(link.socket, selectors.EVENT_READ, link)
 
     def say(self, text: str) -> None:
-        """Send a message to every other rank. A rank that does not read misses it."""
+        """Send a message to every other rank. A rank that does not read misses the message."""
         for rank, link in self._links.items():
             if rank not in self.closed:
                 link.say(text.encode())
@@ -159,7 +159,7 @@ class Peers:
         return texts
 
     def wake(self) -> None:
-        """Interrupt a `hear` of another thread, or the next one."""
+        """Interrupt a `hear` in another thread, or the next call of `hear`."""
         with contextlib.suppress(OSError):
             self._waker.send(b"!")
 
@@ -192,10 +192,10 @@ class Peers:
 
 
 def meet(rank: int, ranks: int, group: dist.ProcessGroup | None, timeout: float) -> Peers:
-    """Connect every rank with every other. A collective.
+    """Connect every rank with every other rank. A collective.
 
     Raises:
-        RunError: PS820, if another rank cannot be reached.
+        RunError: PS820 if another rank cannot be reached.
     """
     if ranks == 1:
         return Peers()
@@ -317,7 +317,7 @@ def _address(rank: int, cards: Sequence[Mapping[str, str]]) -> str:
     """Return the address at which this rank listens: the loopback if all ranks are on one machine.
 
     Raises:
-        RunError: PS820, if no address leads to another machine.
+        RunError: PS820 if no address leads to another machine.
     """
     if len({one["machine"] for one in cards}) == 1:
         return LOOPBACK

@@ -1,4 +1,4 @@
-"""Records the begin and end of each instruction of a rank, and its time spent waiting for messages.
+"""Records the start and end of each instruction of a rank, and its time spent waiting for messages.
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
 
@@ -10,8 +10,9 @@ O, and the I or B after an L, wait for its end.
     Path(f"rank{rank}.json").write_text(recorder.dumps())     for `pipesched show --measured` and `calibrate`
 
 Times are seconds on a clock shared by all processes of a machine, so that the ranks of a local run can be compared;
-ranks on several machines use the clocks of their machines. If computes have a pace, the clock and not the number of
-cores determines the time of a step: computes of small nets end much earlier, and a sleeping rank needs no core.
+ranks on several machines use the clocks of their machines. If compute operations have a pace, the clock and not the
+number of cores determines the time of a step: the operations of small nets end much earlier, and a sleeping rank needs
+no core.
 
 On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. The recorder therefore
 synchronizes with the GPU after every instruction and every wait, so that launches are no longer asynchronous.
@@ -40,7 +41,7 @@ def settling(device: torch.device) -> Callable[[], object]:
 
 
 class Recorder:
-    """Records the times of one rank from its next step on. Hooks set earlier are still called, but not measured.
+    """Record the start of an instruction. Hooks set earlier are still called, but not measured.
 
     steps: for each step, [index, begin, end, waited] of each instruction, in order.
     """
@@ -64,7 +65,7 @@ class Recorder:
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """Record the begin of an instruction. The runtime calls this before each one."""
+        """Record the begin of an instruction. The runtime calls this before each instruction."""
         if index == 0 and self._measures:
             self.steps.append([])
         if self._before is not None:
@@ -81,7 +82,7 @@ class Recorder:
         return taken
 
     def after(self, instruction: Instruction, index: int) -> None:
-        """Record the end of an instruction. The runtime calls this after each one."""
+        """Record the end of an instruction. The runtime calls this after each instruction."""
         self._settle()
         parts = instruction.parts or (instruction,)
         copied = (self._copied.get(_key("O" if x.op == "O" else "L", x), 0.0) for x in parts if x.op in ("O", "I", "B"))
@@ -111,7 +112,7 @@ class Recorder:
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:
-        """Return the least seconds of an instruction. A pair of F and I takes the sum of its parts."""
+        """Return the shortest duration of an instruction, in seconds. A pair of F and I takes the sum of its parts."""
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
             return self._lasting("FB", parts[0]) if self._pace else 0.0

@@ -1,4 +1,5 @@
-"""Runs one rank's list on one device with imitated neighbours: measures its memory, and the time of each compute.
+"""Runs one rank's list on one device with imitated neighbours: measures its memory, and the time of each compute
+operation.
 
     one microbatch     the bytes it keeps, and the bytes that each of its computes needs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps
@@ -42,9 +43,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The result of a rehearsal. weights: their bytes. peak: bytes, at instruction `at`. predicted: the peak computed
-    from the bytes of one microbatch. stages: bytes of one microbatch. seconds: the seconds of each kind (FB of a pair)
-    and stage.
+    """The result of a rehearsal. weights: their bytes. peak: the peak bytes, reached at instruction `at`. predicted:
+    the peak computed from the bytes of one microbatch. stages: bytes of one microbatch. seconds: the seconds by kind
+    (FB for a pair) and stage.
     """
 
     weights: int
@@ -55,7 +56,7 @@ class Rehearsed:
     seconds: Mapping[tuple[str, int], Sequence[float]]
 
     def median(self, kind: str, stage: int) -> float | None:
-        """Return the median seconds of a compute, if the list has it."""
+        """Return the median seconds of a compute operation, if the list has it."""
         found = self.seconds.get((kind, stage))
         return median(found) if found else None
 
@@ -107,7 +108,7 @@ def _forget(weights: Sequence[Tensor]) -> None:
 
 
 def _remember(weights: Sequence[Tensor]) -> None:
-    """Allocate the gradients before a compute, so that they do not count as its memory."""
+    """Allocate the gradients before a compute operation, so that they do not count as its memory."""
     for weight in weights:
         weight.grad = torch.zeros_like(weight)
 
@@ -131,7 +132,7 @@ class _Watch:
 
 
 class _Clock:
-    """A clock that records the seconds of each compute."""
+    """A clock that records the seconds of each compute operation."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._began = device, 0.0

@@ -4,11 +4,11 @@
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
     replica 1   rank 0 ── rank 1 ── rank 2
 
-DDP averages by hooks in the first backward after each forward. With m microbatches that covers only a part of the
+DDP averages with hooks in the first backward after each forward. With m microbatches that covers only a part of the
 gradient, and a split backward never triggers the hooks. Microbatches therefore bypass DDP, and their gradients add up
 on each replica. At REDUCE_GRAD, after the last backward of the stage, DDP gets a forward and a backward of its own,
-which reach every weight and add nothing: its buckets, communication hook and buffers work as usual. Averages are
-linear, so gradients may be added before or after.
+which reach every weight and add nothing: its buckets, communication hook and buffers work as usual. Averaging is
+linear, so gradients can be added before or after it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Replica:
         """Run a forward and a backward of DDP that reach all weights.
 
         Raises:
-            RunError: PS831, if DDP waits for weights that were frozen since.
+            RunError: PS831 if DDP waits for weights that have been frozen since.
         """
         wrapper = self._wrapper
         if all(weight.requires_grad for weight in self._weights):

@@ -99,7 +99,7 @@ def tensors_of(value: object, what: str) -> tuple[Tensor, ...]:
     """Return the inputs or outputs of a stage as a tuple of tensors.
 
     Raises:
-        RunError: PS824, if they are neither.
+        RunError: PS824 if they are neither a tensor nor a tuple of tensors.
     """
     made = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not made or not all(isinstance(x, Tensor) for x in made):

@@ -164,7 +164,7 @@ class Silence:
         return tuple(str(beat) for rank, beat in sorted(self.beats.items()) if without is None or rank != without.rank)
 
     def _early(self) -> Fault | None:
-        """Return PS836 if a rank has left that others need for their step."""
+        """Return PS836 if a rank that others need for their step has left."""
         for left in self._in(DONE):
             for other in self._in(RUNNING):
                 if other.steps > left.steps:

@@ -5,8 +5,8 @@
     R       recomputes what F keeps from that input
     I       frees, or takes, until W        W, B    free all
 
-A rank holds the tensors that its computes keep, the tensors received but not yet used or made but not yet sent, and the
-temporary memory of the running compute. So its peak follows from its list, without a clock.
+A rank holds the tensors that its compute operations keep, the tensors received but not yet used or made but not yet
+sent, and the temporary memory of the running operation. Its peak therefore follows from its list, without a clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ AHEAD = 2
 @dataclass(frozen=True)
 class StageBytes:
     """The bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the
-    same size. kept: after F, LOST, R and I, with the input. most: while each compute runs.
+    same size. kept: bytes kept after F, LOST, R and I, including the input. most: the largest bytes while each compute
+    operation runs.
     """
 
     entering: int
@@ -99,7 +100,7 @@ class _Rank:
         return Message.between(kind, x, maker, taker, ranks[maker], ranks[taker])
 
     def _needs(self, key: tuple[int, int], own: StageBytes, what: str) -> None:
-        """Count the memory of a compute, and the tensors that it keeps for its microbatch."""
+        """Count the memory of a compute operation, and the tensors that it keeps for its microbatch."""
         self.alive -= self._kept.pop(key, 0)
         shared = self._shared[key]
         self.peak = max(self.peak, self.alive + own.most[what] - shared)
@@ -110,7 +111,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Return the peak bytes that a rank's list holds. stages: the rank's own, by number.
+    """Return the peak bytes that a rank's list holds. stages: the stages of the rank, by number.
 
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

@@ -36,7 +36,7 @@ Keywords = Mapping[str, object]
 
 @dataclass(frozen=True, eq=False)
 class Lost:
-    """The state kept of an F until it is recomputed: its inputs, their version counters, the random state."""
+    """The state kept from an F until it is recomputed: its inputs, their version counters, the random state."""
 
     inputs: tuple[Tensor, ...]
     versions: tuple[int, ...]
@@ -79,7 +79,7 @@ class Stage:
         """Run F of any stage but the last; return the inputs of the next stage.
 
         Raises:
-            RunError: PS824, if the output does not fit the next stage.
+            RunError: PS824 if the output does not fit the next stage.
         """
         assert self.leaving is not None
         with self._noticing() as once:
@@ -94,10 +94,11 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """Run F of the last stage; return its output and its loss, a number. score: the loss of an output.
+        """Run F of the last stage; return its output and its loss, a number. score: a function that returns the loss of
+        an output.
 
         Raises:
-            RunError: PS824, if the loss is not a scalar.
+            RunError: PS824 if the loss is not a scalar.
         """
         with self._noticing() as once:
             leaves, output = self._run(microbatch, inputs, keywords)
@@ -127,7 +128,7 @@ class Stage:
             torch.clear_autocast_cache()  # clears the cached casts of weights without a gradient
 
     def boxing(self, microbatch: int, inputs: Sequence[object]) -> AbstractContextManager[object]:
-        """Return the context for an F on a rank that offloads. inputs: the model's own, which are not moved."""
+        """Return the context for an F on a rank that offloads. inputs: the model's own inputs, which are not moved."""
         own = (*self.module.parameters(), *self.module.buffers(), *inputs)
         self.boxes[microbatch] = boxes = Boxes(own)
         return boxes.packing()
@@ -145,7 +146,7 @@ class Stage:
         """Run R: repeat the forward with the same random numbers.
 
         Raises:
-            RunError: PS831, if the stage changes its input in place.
+            RunError: PS831 if the stage changes its input in place.
         """
         if microbatch not in self.lost:
             raise LookupError(f"stage {self.number} has no F of microbatch {microbatch} to recompute")
@@ -197,7 +198,7 @@ class Stage:
         return tuple(leaf for leaf in self.weights.read(microbatch).values() if leaf.requires_grad)
 
     def _as_computed(self) -> AbstractContextManager[object]:
-        """Disable autocast: a backward takes the dtypes of its forward."""
+        """Disable autocast: a backward uses the dtypes of its forward."""
         kind = self.device.type
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 

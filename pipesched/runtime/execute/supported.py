@@ -1,4 +1,5 @@
-"""Modules that a runtime would train wrongly or not at all. They are refused by name on every rank before step 1.
+"""Modules that a runtime would train wrongly or not at all. They are refused on every rank before step 1, with a
+message that names them.
 
     sharded weights      gathered in a forward and scattered in a backward, which a split schedule runs twice or never
     hooks on weights     run after each microbatch, when `.grad` is a partial sum, and never in a split backward
@@ -108,7 +109,7 @@ def check_supported(notes: Sequence[Note]) -> None:
 
 
 def check_known(stream: Stream, known: Container[str]) -> None:
-    """Require that all instructions are among the known ones.
+    """Require that all instructions are known.
 
     Raises:
         RunError: PS831 on every rank.
@@ -147,7 +148,7 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
-    """Require that every weight belongs to a single stage and not to a wrapper, as STEPs inside the order need.
+    """Require that every weight belongs to a single stage and not to a wrapper, as STEPs inside the order require.
 
     Raises:
         RunError: PS831.

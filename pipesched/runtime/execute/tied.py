@@ -57,7 +57,7 @@ class LooksTied(UserWarning):
 
 
 def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:
-    """Return a digest of a few numbers of each weight of a stage; equal digests mean equal bits."""
+    """Return a digest of a few values of each weight of a stage; equal digests mean equal bits."""
     found = {}
     for name, weight in module.named_parameters(remove_duplicate=False):
         flat = weight.detach().flatten()
@@ -88,8 +88,8 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
     notes: the reports of the ranks. warn: whether this rank warns about weights that may be tied or separate.
 
     Raises:
-        RunError: PS831 weights that look tied without a declaration; names of weights that do not exist, are not alike,
-            or differ between ranks. PS824 tied weights that begin with different values.
+        RunError: PS831 for weights that look tied without a declaration, or names of weights that do not exist, are not
+            alike, or differ between ranks. PS824 for tied weights that begin with different values.
     """
     for rank, note in enumerate(notes):
         if note["tied"] != notes[0]["tied"]:

@@ -3,9 +3,9 @@
     CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
                                                                                                │ raises: no step runs
 
-torch lowers the computes itself, adds sends and receives, and does not check the result. The lowered order is therefore
-read back and verified before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of ZB-V and
-DualPipeV into the wrong buffers without an error.
+torch lowers the compute operations itself, adds sends and receives, and does not check the result. The lowered order is
+therefore read back and verified before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of
+ZB-V and DualPipeV into the wrong buffers without an error.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def torch_runtime(
 ) -> _PipelineScheduleRuntime:
     """Load an order into torch's runtime, whose ``step()`` works as for any other schedule of torch.
 
-    order: the path of a torch CSV, with or without messages, or a stream, of which only the computes are used. stages:
-    the stages of this rank. verify: called with the program that torch will run, as the text of a CSV with messages; it
-    raises if the program is wrong (`pipesched.torch_runtime` passes our own checks). options: options of torch's class,
-    such as ``scale_grads=False``.
+    order: the path of a torch CSV, with or without messages, or a stream, of which only the compute operations are
+    used. stages: the stages of this rank. verify: called with the program that torch will run, as the text of a CSV
+    with messages; it raises if the program is wrong (`pipesched.torch_runtime` passes our own checks). options: options
+    of torch's class, such as ``scale_grads=False``.
 
     Raises:
-        ValueError: if torch cannot run the stream: a stage has two copies, or does not read only the one before it.
-        Exception: any exception of `verify` and of torch.
+        ValueError: if torch cannot run the stream: a stage has two copies, or reads a stage other than the previous
+        one. Exception: any exception that `verify` or torch raises.
     """
     made: Callable[..., _PipelineScheduleRuntime] = _PipelineScheduleRuntime
     runtime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)
@@ -67,11 +67,11 @@ def lowered(runtime: _PipelineScheduleRuntime) -> str:
 
 
 def computes(stream: Stream) -> str:
-    """Return the computes of a stream as the text of a torch CSV.
+    """Return the compute operations of a stream as the text of a torch CSV.
 
     Raises:
-        ValueError: if the stream has two copies of a stage, while torch's engine has one; or a stage reads
-            others than the one before it, and torch's stages are a chain.
+        ValueError: if the stream has two copies of a stage, while torch's engine has one; or if a stage reads a stage
+            other than the previous one, while torch's stages are a chain.
     """
     if stream.reads:
         raise ValueError(

@@ -23,7 +23,7 @@ Steps = Sequence[Sequence[Sequence[float]]]
 def dumps(stream: Stream, ranks: Mapping[int, Steps], *, base: int = 0) -> str:
     """Return the trace of some ranks as JSON, one event per line, with times relative to the first instruction of all.
 
-    base: nanoseconds of its first instruction on a clock that several files share.
+    base: nanoseconds of the first instruction on a clock that several files share.
     """
     about = {"version": 1, "name": stream.name, "fingerprint": stream.fingerprint}
     head = {"displayTimeUnit": "ms", "otherData": about, **({"baseTimeNanoseconds": base} if base else {})}
@@ -47,7 +47,7 @@ def _events(stream: Stream, rank: int, steps: Steps, zero: float) -> Iterator[di
 
 
 def _span(begin: float, end: float) -> dict[str, float]:
-    """Return the begin and the length in microseconds, to the nanosecond; both ends are rounded, so that separate
+    """Return the start and the length in microseconds, to the nanosecond; both ends are rounded, so that separate
     slices stay separate.
     """
     low, high = round(begin * 1e6, 3), round(end * 1e6, 3)

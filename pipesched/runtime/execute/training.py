@@ -123,7 +123,7 @@ def _device(job: Job, rank: int) -> torch.device:
     """Return the device of a rank's stages: ranks share the GPUs if there are more ranks than GPUs.
 
     Raises:
-        RunError: PS820, if the backend or the device is missing, or nccl needs more GPUs.
+        RunError: PS820 if the backend or the device is missing, or nccl needs more GPUs.
     """
     if not dist.is_backend_available(job.backend):
         raise RunError(Fault(NEEDS, f"this torch lacks the backend {job.backend}", help="--backend gloo runs anywhere"))

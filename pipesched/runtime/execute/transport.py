@@ -6,7 +6,7 @@
             one process group per channel (two ranks, own stream), so that channels do not block each other; if a
             communicator carries batches, one group of all ranks for all its messages, including single ones
 
-A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call of
+A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call to
 batch_isend_irecv per communicator in it. A post never waits, and only later posts of its channel wait for it. This is
 the model `async`, under which a receive may be posted earlier within its channel without changing the verdict. If a
 process group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
@@ -65,7 +65,7 @@ OTHERS = Transport(tagged=False, host=False)  # also correct on a backend with t
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message in transit; its tensors live as long as the handles. left: a lock of the thread that waits."""
+    """A message in transit; its tensors live as long as the handles. left: a lock that the waiting thread holds."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -111,14 +111,14 @@ class Channels:
     def waiting(self) -> Message | None:
         """The message that this rank is waiting for, for a watchdog to read.
 
-        If a wait only orders the queues of the GPU (`queues`), the first message in these queues.
+        If a wait only orders the queues of the GPU (`queues`), this is the first message in these queues.
         """
         queued = (message for message, works in list(self._queued) if not done(works))
         return self._waiting or next(queued, None)
 
     @property
     def queues(self) -> bool:
-        """True if a wait returns at once, and instructions are enqueued behind the message."""
+        """True if a wait returns immediately, and instructions are enqueued behind the message."""
         return not self._transport.host
 
     @property
@@ -204,7 +204,7 @@ class Channels:
             posted.works.append(_kept(work))
 
     def _as_batch(self, together: Mapping[Message, _Posted]) -> None:
-        """Post all messages in one call. Some backends return one handle per tensor, others one for all."""
+        """Post all messages in one call. Some backends return one handle per tensor, others one handle for all."""
         calls, owners = [], []
         for message, posted in together.items():
             call, group = dist.isend if message.source == self.rank else dist.irecv, self._groups[self._label(message)]
@@ -281,10 +281,10 @@ class Channels:
     def _process_groups(self, channels: Collection[Channel]) -> dict[Label, dist.ProcessGroup | None]:
         """Create the process groups of this rank. With tags, communicator 0 uses the program's own group.
 
-        torch requires every process of the job in every `new_group`, in the same order: a process that skips one
-        numbers the next ones differently, and if NCCL splits communicators off the default one (``device_id``) the
-        others wait for it. gloo needs only the members. The first operation on a communicator waits for the other
-        ranks, so all are used once here: creation can never be part of a cycle later.
+        torch requires every process of the job to take part in every `new_group`, in the same order: a process that
+        skips one numbers the next groups differently, and if NCCL splits communicators off the default one
+        (``device_id``) the others wait for it. gloo needs only the members. The first operation on a communicator waits
+        for the other ranks, so all are used once here: creation can never be part of a cycle later.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {

@@ -123,7 +123,7 @@ class Watch(threading.Thread):
         self._peers.say(json.dumps({"beat": beat.plain(), "fault": fault}, separators=(",", ":")))
 
     def _take(self, rank: int, text: str) -> None:
-        """Read a message of a rank. An unreadable one does not count as a sign of life."""
+        """Read a message from a rank. An unreadable message does not count as a sign of life."""
         try:
             said = json.loads(text)
             beat, fault = Beat.of(said["beat"]), said["fault"]

@@ -5,8 +5,8 @@
     STEP       moves the weights to new storage if a later operation reads the old version, else works in place
 
 With `latest` the optimizer always works in place: a backward then reads the newest weights, and the activations that
-its forward has kept. Leaves are made by `.data`: those of `.detach()` share the version counter of the weights, and
-torch would refuse the backward of an older version.
+its forward has kept. Leaves are made by `.data`: leaves made by `.detach()` would share the version counter of the
+weights, and torch would refuse the backward of an older version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Leaves = dict[str, Tensor]
 class Weights:
     """The weights of a stage, of a stream with `versions`.
 
-    batch: the number of the STEP that takes each microbatch. most: the most versions at once so far, by storage.
+    batch: the number of the STEP that takes each microbatch. most: the largest number of versions so far, counted by
+    storage.
     """
 
     def __init__(self, module: nn.Module, rule: str, batch: Mapping[int, int]) -> None:

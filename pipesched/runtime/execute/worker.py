@@ -1,8 +1,8 @@
 """The supervisor of `launch.Launcher`, and the ranks that it forks.
 
-It imports torch and starts no thread, so a forked rank is ready at once. A rank ends by itself in all cases that the
-watchdog detects. For other cases, such as a stopped rank, the supervisor has a deadline: when one rank has failed or
-ended without a result, the others have a few seconds. An empty line every second is its own sign of life.
+It imports torch and starts no thread, so a forked rank is ready immediately. A rank ends by itself in all cases that
+the watchdog detects. For other cases, such as a stopped rank, the supervisor has a deadline: when one rank has failed
+or ended without a result, the others have a few seconds. An empty line every second is its own sign of life.
 """
 
 from __future__ import annotations

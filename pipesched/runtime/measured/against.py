@@ -43,7 +43,7 @@ _LEAST = 32
 
 
 class _Shared(Layout):
-    """A layout on a shared clock: each slot gets columns as long as the slots of the plan fit."""
+    """A layout on a shared clock: each slot is scaled as if only the slots of the plan had to fit."""
 
     clock: Axis
     coarse: bool
@@ -61,7 +61,7 @@ def text(chart: Chart, run: Against, how: Text | None = None) -> str:
     """Draw two rows per rank, and report where the run deviates from the plan.
 
     Raises:
-        PipeschedError: PS225, a width below 32 columns, or a viewport without time.
+        PipeschedError: PS225 if the width is below 32 columns, or if the viewport contains no time.
     """
     how = how or Text()
     if how.width < _LEAST:
@@ -143,7 +143,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
     """Draw plan and run as one SVG document, one above the other.
 
     Raises:
-        PipeschedError: PS225, PS815, as `svg.render`.
+        PipeschedError: PS225 or PS815, as for `svg.render`.
     """
     how = how or Svg()
     plan, ran = measured(chart, run)
@@ -199,7 +199,7 @@ def decimal(value: Fraction) -> str:
 
 
 class _Clocked(Chart):
-    """A chart with other times than the plan's, in ticks of 1 / a_unit."""
+    """A chart with times other than the plan's, in ticks of 1 / a_unit."""
 
     ran: Timeline = field(kw_only=True)
     a_unit: int = field(kw_only=True)

@@ -54,7 +54,7 @@ class Late:
 
 class Against(Record):
     """A run compared with its plan. start, end: when the work of each operation of the plan starts and ends, in
-    nanoseconds from the begin of the step.
+    nanoseconds from the start of the step.
 
     unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: the length of every step,
     in nanoseconds. allowance: the largest delay that is not late, in units: half a mean slot.
@@ -81,7 +81,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
     """Compare a run with the plan of its schedule.
 
     Raises:
-        PipeschedError: PS817, if the run is of another schedule; the caller has ruled out a deadlock (PS306).
+        PipeschedError: PS817 if the run belongs to another schedule; the caller has ruled out a deadlock (PS306).
     """
     at = _matched(schedule, measured.schedule)
     seen = running(measured)
@@ -121,7 +121,7 @@ def _typical(lengths: Ints) -> int:
 
 
 def _matched(plan: Schedule, ran: Schedule) -> Ints:
-    """Return the index in the run of each operation of the plan.
+    """Return, for each operation of the plan, its index in the run.
 
     Raises:
         PipeschedError: PS817.
@@ -143,7 +143,7 @@ def _matched(plan: Schedule, ran: Schedule) -> Ints:
 
 
 def _require_same(rank: int, planned: list[Compute], did: list[Compute] | None) -> None:
-    """Require that a rank ran the plan. did: the computes of the rank that ran the same first operation."""
+    """Require that a rank ran the plan. did: the compute operations of the rank that ran the same first operation."""
     if did is None:
         raise _differ(f"no rank began with {planned[0]}, as rank {rank} of the schedule does")
     if did != planned:

@@ -40,7 +40,7 @@ class Measured(Record):
     """A measured run. begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
 
     waited: the time that an operation waited for a message, or None if it was not measured. kernels: whether GPU
-    kernels ran on after these times.
+    kernels continued to run after these times.
     """
 
     schedule: Schedule
@@ -58,8 +58,8 @@ class Running(Record):
     """The arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
 
     start: when the work begins, after any wait. end: when the operation ends. produced: when the input from another
-    rank was made, or the operation's begin if it has no such input. waiting: whether the operation began before that.
-    recorded: whether waits are known.
+    rank was made, or the start of the operation if it has no such input. waiting: whether the operation began before
+    its input was made. recorded: whether waits are known.
     """
 
     start: Ints
@@ -125,7 +125,7 @@ class Fit:
 
     @property
     def spread(self) -> float:
-        """The distance of the quartiles, as a fraction of the value."""
+        """The distance between the quartiles, as a fraction of the value."""
         return float((self.high - self.low) / self.value) if self.value else 0.0
 
 

@@ -50,8 +50,8 @@ def read(sources: Sequence[Source]) -> Measured:
     """Read a run from its traces: one file for all ranks, or one per rank.
 
     Raises:
-        PipeschedError: PS816, no trace, or no pipeline operations in it; PS818, operations are missing, occur
-            more often than others, or on two ranks; PS843, reading exceeds its budget.
+        PipeschedError: PS816 if there is no trace, or no pipeline operation in it; PS818 if operations are missing,
+            occur more often than others, or on two ranks; PS843 if reading exceeds its budget.
     """
     found = [_records(source, number) for number, source in enumerate(sources)]
     with budgeted("the trace"):
@@ -63,7 +63,7 @@ def files(given: Iterable[object]) -> list[Source]:
     """Return the files of a measured run; files that end in ``.gz``, as torch's profiler writes them, are unpacked.
 
     Raises:
-        PipeschedError: PS809, a file that is missing, wrongly packed, or not text.
+        PipeschedError: PS809 if a file is missing, wrongly packed, or not text.
     """
     paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
     return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
@@ -109,7 +109,7 @@ def _json(source: Source) -> object:
     """Parse a file.
 
     Raises:
-        PipeschedError: PS816; PS843, reading exceeds its budget.
+        PipeschedError: PS816; PS843 if reading exceeds its budget.
     """
     if not source.text.strip():
         raise fail(RuntimeCode.TRACE, f"{source.name} is empty", help=f"give {_WHERE}")
@@ -146,7 +146,7 @@ def _found(events: Sequence[object], rank: int, base: int) -> Iterator[Record]:
 
 
 def _named(text: str) -> tuple[Entry, ...]:
-    """Return the computes in an action's name; none for sends, receives and other actions."""
+    """Return the compute operations in an action's name; none for sends, receives and other actions."""
     entries = read_cell(text, NEWEST)
     if isinstance(entries, Bad):
         raise _Unusable(f"{_PREFIX}{text} is not an action of torch's pipeline runtime")
@@ -168,7 +168,7 @@ def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
 
 
 def _span(event: Mapping[str, object], base: int) -> tuple[int, int]:
-    """Return the begin and the end in nanoseconds."""
+    """Return the start and the end in nanoseconds."""
     begin, length = (_nanoseconds(event.get(key), 1000) for key in ("ts", "dur"))
     if begin is None or length is None or length < 0:
         raise _Unusable(f"an operation without `ts` and `dur`: {_short(event)}")
@@ -218,7 +218,7 @@ def together(records: Sequence[Record]) -> Measured:
     """Combine slots to a run.
 
     Raises:
-        PipeschedError: PS818, operations are missing, occur more often than others, or on two ranks.
+        PipeschedError: PS818 if operations are missing, occur more often than others, or on two ranks.
     """
     slots = _slots(records)
     steps = _steps(slots)
