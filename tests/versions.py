@@ -1,4 +1,4 @@
-"""Tries the versions that pyproject.toml allows: the lower bounds, and every verb with them.
+"""Tries the lowest versions that pyproject.toml allows, with every verb.
 
     python -m tests.versions lowest         what pip is to install: the lower bound of each; `newest`: without a bound
     python -m tests.versions try            every verb with what is installed here

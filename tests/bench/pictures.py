@@ -1,4 +1,4 @@
-"""Measure how whole processes of `pipesched show`, `why`, `compare` and `diff` scale, against their limits.
+"""Measure how `pipesched show`, `why`, `compare` and `diff` scale, as whole processes, against their limits.
 
     python -m tests.bench.pictures
     python -m tests.bench.pictures --runs 5

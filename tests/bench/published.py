@@ -1,4 +1,4 @@
-"""Compare published training runs with the plan, and fit the plan's constants to them.
+"""Compare published training runs with the plan, and fit the plan's constants to these runs.
 
     python -m tests.bench.published [FILE.json]           every row: predicted, measured, difference; classes, ranks
     python -m tests.bench.published fit                   fits the constants, and writes constants.toml again

@@ -1,4 +1,4 @@
-"""Measure how whole processes of `pipesched verify` and `emit` scale, against torch 2.13 on the same order.
+"""Measure how `pipesched verify` and `emit` scale, as whole processes, against torch 2.13 on the same order.
 
     python -m tests.bench.scale                 all rows: minutes, most of them torch's
     python -m tests.bench.scale --runs 5 --only "verify interleaved"

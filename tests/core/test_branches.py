@@ -1,4 +1,4 @@
-"""For stages that do not read the previous stage, times, memory, messages and verdicts match a simulation.
+"""For stages that read stages other than the previous one, times, memory, messages and verdicts match a simulation.
 
 The oracle (`oracles/branches.py`) knows names and sets alone; files are written as text (`makers/branches.py`).
 """

@@ -1,5 +1,4 @@
-"""Laws of the verdict as a whole: some changes do not affect it, and it depends on costs and release rules as
-stated."""
+"""The verdict as a whole is unaffected by some changes, and depends on costs and release rules in the stated ways."""
 
 from __future__ import annotations
 

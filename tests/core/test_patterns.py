@@ -1,4 +1,4 @@
-"""No regular expression needs a feature that `re` of an older Python gets wrong.
+"""No regular expression needs a feature that the `re` module of an older Python gets wrong.
 
 Python 3.11 before 3.11.5 backtracks into possessive quantifiers (CPython issue 106052) and so takes texts that do not
 match: what such a pattern guards is then wrong on some machines and right on others.

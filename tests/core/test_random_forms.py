@@ -1,5 +1,5 @@
 """Random programs with all forms of the language agree with an interpreter written from the reference: both accept or
-refuse them, and emitted programs are read again.
+both refuse them, and emitted programs are read again.
 
 `python -m tests.core.test_random_forms --cases 20000` is the nightly run; `--first 5000` begins at that seed.
 """

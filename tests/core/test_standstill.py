@@ -1,5 +1,5 @@
-"""A deadlock is drawn up to the point where it stops under the failing model, in every picture and not by colour
-alone.
+"""Every picture draws a deadlock up to the point where execution stops under the failing model, and does not mark it
+by colour alone.
 
 What runs is what the explorer of all interleavings, or one random run of its machines, can finish; cycles are walked.
 """

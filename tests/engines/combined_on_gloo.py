@@ -1,4 +1,4 @@
-"""``python -m tests.engines.combined_on_gloo [FOLDER]`` runs Megatron-core's combined 1F1B itself on real processes.
+"""``python -m tests.engines.combined_on_gloo [FOLDER]`` runs Megatron-core's own combined 1F1B on real processes.
 
     theirs   schedules, p2p_communication, combined_1f1b, model_chunk_schedule_plan, ScheduleNode, parallel_state; torch
     ours     the model: a stage is layers of attention and experts, one expert on each of two peers; CUDA's streams and

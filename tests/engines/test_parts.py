@@ -1,4 +1,4 @@
-"""Times that follow from parts, and communication that does not overlap with compute, equal a slow simulation part
+"""Times that follow from parts, and communication that does not overlap with compute, equal a slow simulation, part
 by part."""
 
 from __future__ import annotations

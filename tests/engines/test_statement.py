@@ -1,4 +1,4 @@
-"""Random programs with `parts` in the schedule file and with pairs take as long as in a simulation of every tick."""
+"""Random programs with pairs, and with `parts` in the schedule file, take as long as in a simulation of every tick."""
 
 from __future__ import annotations
 

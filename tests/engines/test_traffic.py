@@ -1,4 +1,4 @@
-"""As communication grows, each point of the plot is the makespan with parts that are scaled by hand."""
+"""As communication grows, each point of the plot equals the makespan with parts that were scaled by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs every schedule class at a grid of sizes in one process, in a Python with torch, and prints the orders and
-three errors as JSON.
+"""Runs every schedule class of torch at a grid of sizes in one process, and prints the orders and three errors as
+JSON.
 """
 
 from __future__ import annotations

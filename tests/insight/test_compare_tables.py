@@ -1,4 +1,4 @@
-"""The CSV, Markdown and LaTeX of a comparison have the numbers of its JSON and the cells of its text."""
+"""The CSV, Markdown and LaTeX forms of a comparison have the numbers of its JSON and the cells of its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`diff` finds the fewest moves between two orders; they are applied, and for small orders compared with all
+"""`diff` finds the fewest moves between two orders, checked by applying them and, for small orders, by trying all
 subsets.
 """
 

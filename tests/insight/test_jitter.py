@@ -1,4 +1,4 @@
-"""When times vary, each draw of the makespan equals a run of its own, and the slack of a message is exact."""
+"""When times vary, each draw of the makespan equals a separate run, and the slack of a message is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The period of an order is the largest ratio of a cycle in its kernel, and the growth of makespans in the long run."""
+"""The period of an order is the largest ratio of a cycle in its kernel, and equals the growth of makespans in the
+long run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The causes of idle time add up exactly to the idle time, and the critical path to the makespan.
+"""The idle times by cause add up exactly to the total idle time, and the critical path to the makespan.
 
 The oracle is the simulation of `tests.oracles.simulate`: dicts of fractions, in which every gap is walked back by hand.
 """

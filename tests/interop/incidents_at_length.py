@@ -1,4 +1,4 @@
-"""Measures on generated incidents how often the first rank that the incident desk names is the rank that failed.
+"""Measures on generated incidents how often the first rank that the incident desk names is the rank that failed first.
 
 python -m tests.interop.incidents_at_length 200        the count, and optionally the first seed
 """

@@ -1,4 +1,4 @@
-"""A schedule that code makes is read as its order in any accepted form, and every mistake in the code is a finding.
+"""A schedule that code produces is read as its order in any accepted form, and every mistake in the code is a finding.
 
 The generators are in `generators/slips.py`; the oracle for their orders is the library's own gpipe.
 """

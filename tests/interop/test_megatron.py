@@ -1,4 +1,4 @@
-"""For each release of Megatron-core, the program that is recorded is the program that its pipeline code runs.
+"""For each release of Megatron-core, the recorded program is the program that the pipeline code runs.
 
 The oracles are the library's published orders, real processes, and facts that were recorded once. Executing it needs a
 release: the installed one, or those in the folders of PIPESCHED_MEGATRON, separated by ``:``. Verdicts on recorded

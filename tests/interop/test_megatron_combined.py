@@ -1,4 +1,4 @@
-"""The passes of Megatron-core's combined 1F1B, when it is executed, are the overlaps of `interleaved_overlap`.
+"""When Megatron-core's combined 1F1B is executed, its passes are the overlaps of `interleaved_overlap`.
 
 Every size of p 2 to 8, v 2 to 4, m in p, 2p and 4p, by hand, some 20 s a release: `python -m
 tests.interop.test_megatron_combined FOLDER ...`, where FOLDER has a package megatron.

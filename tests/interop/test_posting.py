@@ -1,4 +1,4 @@
-"""When code that posts its own messages is traced on tokens, the recorded operations, pairs and messages are the ones
+"""When code that posts its own messages is traced on tokens, the recorded operations, pairs and messages are those
 that it requests.
 
 The traced schedules (``generators/posted``) are small ones in the calling styles of DualPipe, Colossal-AI and forks of

@@ -1,4 +1,4 @@
-"""Settings of torchtitan are errors exactly if torch's schedule constructors refuse them."""
+"""A setting of torchtitan is an error exactly if torch's schedule constructors refuse it."""
 
 from __future__ import annotations
 

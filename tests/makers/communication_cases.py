@@ -1,4 +1,4 @@
-"""Published programs that hang and that do not, with the verdict under every model.
+"""Published programs that hang, and published programs that do not, with the verdict under every model.
 
 Each case gives the source of its verdict: a maintainer's statement, a run on gloo, or, for a model without one, a
 derivation by hand. Nothing here comes from the code under test.

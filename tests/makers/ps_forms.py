@@ -1,4 +1,4 @@
-"""Random files with all forms of the language, right and wrong; each is written from a random run in varied forms.
+"""Random files with all forms of the language, right and wrong, written from random runs in varied forms.
 
     a model ──> a run of it, word by word ──> loops, choices, lets, functions, expressions ──> text in any layout
 

@@ -1,4 +1,4 @@
-"""Random files for the prover, of complete orders with right and wrong claims.
+"""Random files of complete orders with right and wrong claims, for the prover.
 
 A warm-up of some length, a steady part, and a cool-down; each part in one of several forms; W at once, in the cool-down
 or drained; ranks in order, in reverse or by parity of the rank. Claims are those of 1F1B and of GPipe with the warm-up

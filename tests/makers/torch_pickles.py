@@ -1,5 +1,4 @@
-"""Pickles in the form in which torch's C++ writes the flight recorder's dumps, with references only to repeated
-strings."""
+"""Pickles as torch's C++ code writes them for the flight recorder's dumps, with references only to repeated strings."""
 
 from __future__ import annotations
 

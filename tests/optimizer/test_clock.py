@@ -1,5 +1,5 @@
-"""A search is timed in steps: events come in one order and end at one time, however processes are delayed, and
-bounds are counted too.
+"""A search is timed in steps: events come in one order and end at one time, however processes are delayed, and the
+computation of bounds is counted.
 """
 
 from __future__ import annotations

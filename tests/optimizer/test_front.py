@@ -1,4 +1,4 @@
-"""The front has the least makespan for every peak, over all placements, and agrees with questions at single caps.
+"""The front has the least makespan for every peak, over all placements, and agrees with the answers at single caps.
 
 every order of slots, by hand ──> the least makespan at each cap ──> the points that no other beats
 `optimize --front`            ──> its points                     ──> the same, and each passes `verify`

@@ -1,5 +1,5 @@
-"""`optimize --lost R` orders the remaining ranks; placements and optima are compared with code that shares nothing
-with it.
+"""`optimize --lost R` orders the remaining ranks; the results are compared with placements and optima from code that
+shares nothing with it.
 
 python -m tests.optimizer.test_lost      each rank of 3 and 4 pipelines lost in turn: proofs, ReCycle's file, gloo
 """

@@ -1,5 +1,5 @@
-"""Windows of an order that CP-SAT reorders are valid, never longer, and the same for a seed; a window over the whole
-order is optimal."""
+"""When CP-SAT reorders a window of an order, the result is valid, not longer, and the same for a seed; for a window
+over the whole order it is optimal."""
 
 from __future__ import annotations
 

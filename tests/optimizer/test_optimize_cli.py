@@ -1,4 +1,5 @@
-"""`optimize` reports mistakes, edge cases and interrupts with a code and an exit status, and never a wrong `proved`.
+"""`optimize` reports mistakes, edge cases and interrupts with a code and an exit status, and never wrongly reports
+`proved`.
 
 Every answer, with --json, is one object of a published schema.
 """

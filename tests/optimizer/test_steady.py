@@ -1,4 +1,4 @@
-"""With --jitter an answer has the same makespan as without, and `verify --jitter` reports no larger p95 for it."""
+"""With --jitter an answer has the same makespan as without it, and its p95 in `verify --jitter` is not larger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Simulates stages that do not read the previous stage by hand, with names, sets and repeated sweeps.
+"""An independent simulator of stages that read stages other than the previous one, with names, sets and repeated
+sweeps.
 
 A step is named by its letter, its stage and its microbatch. What it waits for:
 

@@ -1,4 +1,4 @@
-"""An interpreter of orders with STEPs inside that keeps real versions of the weights: objects in a graph.
+"""An interpreter of orders with STEPs inside that keeps real versions of the weights, as objects in a graph.
 
 A list of a rank has ("F" | "I" | "B" | "W", stage, microbatch) and ("STEP", stage). Nothing here is derived in
 advance: an operation takes the object that its rule names, a gradient remembers the objects that its operations took,

@@ -1,5 +1,5 @@
-"""A CSV with the verdict `ok` is loaded by torch and runs as pipesched reads it; the files are torch's, with a mistake
-in a row.
+"""torch's files with a mistake in one row: a CSV with the verdict `ok` is loaded by torch and runs as pipesched reads
+it.
 
 By hand, 10,000 slips:  python -m tests.orders.test_csv_slips --cases 10000
 """

@@ -1,4 +1,4 @@
-"""For each quantity in the table of the literature, the command prints the value of the formula."""
+"""For each quantity in the table of the literature, the command prints the value that the formula gives."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""LoRA models have the published numbers of trained parameters, torch's own count of FLOPs, and no optimizer states
-for frozen parameters."""
+"""LoRA models have the published numbers of trained parameters, torch's own count of FLOPs, and the right states for
+frozen parameters."""
 
 from __future__ import annotations
 

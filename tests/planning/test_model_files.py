@@ -1,4 +1,4 @@
-"""A wrong model file gets its code, at the wrong line, and no traceback."""
+"""A wrong model file gets its code, at the line of the mistake, and no traceback."""
 
 from __future__ import annotations
 

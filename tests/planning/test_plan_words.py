@@ -1,4 +1,5 @@
-"""The text of a plan outside its table: legend, parameters, FLOP/s, a model by itself, sweeps, and refusals by name."""
+"""The parts of a plan's text outside its table: legend, parameters, FLOP/s, a model by itself, sweeps, and refusals
+by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes that real torch modules keep on a CPU, independent of the plan, agree with what a plan counts for them.
+"""The bytes that real torch modules keep on a CPU agree with the bytes that a plan counts for them.
 
 A forward runs under hooks that see every tensor saved for its backward. Each storage counts once; storages of
 parameters and buffers do not count.

@@ -1,4 +1,5 @@
-"""Numbers in base p have the same values as integers: sums, quotients and comparisons at points equal Python's."""
+"""Numbers in base p have the same values as integers: sums, quotients and comparisons at sample points equal
+Python's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """No false property is proved: after one word in an order or a claim is changed, `prove` agrees with `verify` at small
-sizes and random costs, and refutes false properties at their smallest size.
+sizes and random costs, and refutes a false property at its smallest size.
 
 `python -m tests.prover.test_prove_mutants --cases 500` is the long run, over every claim and every line of every order
 of the library: sizes up to p = 6, m = 24. With `--random` the files are those of `tests/makers/ps_theorems.py`.

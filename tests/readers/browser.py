@@ -1,4 +1,4 @@
-"""Drives a headless Chromium over its DevTools protocol, with JSON messages on two pipes that end in a zero byte.
+"""Drives a headless Chromium over its DevTools protocol, with JSON messages on two pipes, each ended by a zero byte.
 
 Real input events go in, and every request, console message and uncaught error comes out. The browser has an empty
 profile and no background traffic of its own. Protocol: https://chromedevtools.github.io/devtools-protocol

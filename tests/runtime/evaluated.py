@@ -1,4 +1,4 @@
-"""A rank that evaluates with the modules that it trains; their modes and gradients are kept."""
+"""A rank that evaluates with the modules that it trains, and keeps their modes and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the time of a step from the measured times of its instructions, if messages were free.
+"""Computes the time that a step would take with free messages, from the measured times of its instructions.
 
 An instruction of a busy machine takes longer than it should, on every rank and in every run otherwise. The rest of a
 step's time is added by the runtime: late messages, and waits that the order does not need.

@@ -1,5 +1,5 @@
-"""Models whose stages do not all read the previous stage, and a step of such a stage on a rank; the oracle is the
-same model, undivided.
+"""Models whose stages read stages other than the previous one, and a step of such a stage on a rank; the oracle is
+the same model, undivided.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures outside the terminal: on any background, as PDF and PNG, and on a phone."""
+"""Figures look right on any background, as PDF and PNG, and on a phone."""
 
 from __future__ import annotations
 

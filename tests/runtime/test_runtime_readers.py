@@ -1,5 +1,5 @@
-"""With stages that do not read the previous stage, real gloo processes train like the undivided model, with the
-predicted memory.
+"""With stages that read stages other than the previous one, real gloo processes train like the undivided model, with
+the predicted memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Models whose stages share weights, and steps of one on a rank; the oracle is the undivided model with one tensor."""
+"""Models whose stages share weights, and steps of such a model on a rank; the oracle is the undivided model with one
+tensor."""
 
 from __future__ import annotations
 

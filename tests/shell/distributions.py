@@ -1,5 +1,5 @@
-"""Checks the metadata of a wheel or an sdist by the rules of `twine check --strict`, so that an index accepts it and
-shows its text.
+"""Checks the metadata of a wheel or an sdist by the rules of `twine check --strict`, so that an index accepts and
+displays it.
 
     python -m tests.shell.distributions FILE...
 

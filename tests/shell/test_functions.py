@@ -1,4 +1,5 @@
-"""Every command is also a function, with the same options, defaults and answers, and the same codes if it refuses."""
+"""Every command is also a function, with the same options, defaults and answers, and with the same codes for
+refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every block of every README is executed: ```console lines are run and compared, ```python blocks are doctests.
+"""Every block in every README is executed: `console` blocks are run and compared, and `python` blocks are doctests.
 
 ``ps`` and ``text`` blocks of the language reference and of the gallery, ``json`` blocks, ``py`` scripts and ``toml``
 files have tests of their own; ``sh`` lines are run by .ci/run. Tables between ``<!-- name -->`` and

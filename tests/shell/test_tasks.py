@@ -1,4 +1,4 @@
-"""A script around pipesched can make its decisions from JSON, files and the exit status alone."""
+"""A script that calls pipesched can make its decisions from JSON, files and the exit status alone."""
 
 from __future__ import annotations
 

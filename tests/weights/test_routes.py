@@ -1,4 +1,5 @@
-"""Families of routes, placement by microbatch, stages that are omitted, and SYNC of any number of copies."""
+"""Versions of weights with families of routes, placement by microbatch, omitted stages, and SYNC of any number of
+copies."""
 
 from __future__ import annotations
 
