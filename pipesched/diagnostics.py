@@ -208,7 +208,7 @@ def of_the_caller(error: PipeschedError) -> PipeschedError:
 
 @contextmanager
 def budgeted(file: Source | str) -> Iterator[None]:
-    """Limit the work of reading a file inside the block; file: its name, if it has no text.
+    """Limit the work of reading a file inside the block; file: the file, or its name if there is no text.
 
     Raises:
         PipeschedError: PS843: reading exceeds the budget (`pipesched.support.budget`).

@@ -35,7 +35,7 @@ class Lazy(Generic[Given]):
         return cast("Given", getattr(modules.get(f"pipesched.{module}") or import_module(f"pipesched.{module}"), name))
 
     def makes(self, value: object) -> bool:
-        """Return True if a value is of the class that the path names; import nothing."""
+        """Return True if a value is of the class that the path names, without importing anything."""
         return f"{type(value).__module__}:{type(value).__qualname__}" == f"pipesched.{self.path}"
 
 
@@ -127,7 +127,7 @@ class Option(Row):
 
     @property
     def many(self) -> bool:
-        """True if it may be given several times."""
+        """True if the option may be given several times."""
         return self.default == ()
 
 
@@ -266,7 +266,7 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
 
 
 class Reader(Row):
-    """A kind of text. title: its name for people. ending: the extension of its files, None for any.
+    """A kind of text. title: its display name. ending: the extension of its files, None for any.
 
     known: recognizes such a text from its first meaningful line and from the whole text. read: returns its contents, or
     a further text to be read. takes: the options of `read`, by name. verify: returns the verdict on such a text, from a

@@ -40,7 +40,7 @@ OVERLAPS = (("F", "B"), ("F", "I"), ("F", "W"), ("I", "W"))
 """The kinds of the parts of an OVERLAP."""
 
 DEFAULTS: Mapping[str, int] = {"other": -1, "communicator": 0}
-"""The fields that are omitted if they have this value."""
+"""Fields that are omitted if they have the given value."""
 
 NEIGHBOUR: Mapping[str, int] = {
     **dict.fromkeys(("SEND_F", "RECV_B", "WAIT_SEND_F"), 1),

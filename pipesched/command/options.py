@@ -124,7 +124,7 @@ def of(command: str) -> tuple[Option, ...]:
 
 
 def reader(option: Option, *, typed: bool = False) -> Reading:
-    """Return the function that reads an option. typed: the value is text from the command line."""
+    """Return the function that reads an option. typed: whether the value is text from the command line."""
     found = (option.typed if typed else None) or option.read or text
     return found.load() if isinstance(found, Lazy) else found
 

@@ -119,7 +119,7 @@ def combinations(grid: Mapping[str, Several], listed: Collection[str] = ()) -> I
 
 
 def one(command: str, grid: Mapping[str, Several]) -> dict[str, Value]:
-    """Return the sizes for a command that takes one at a time; several values of another parameter are a list.
+    """Return the sizes for a command that takes one size at a time; several values of any other parameter form a list.
 
     Raises:
         PipeschedError: PS225: a parameter has several values.

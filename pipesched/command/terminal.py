@@ -118,7 +118,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """The width of the terminal that shows the results, None if they do not go to one."""
+        """The width of the terminal that shows the results, None if they do not go to a terminal."""
         return None if self._file or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     def result(self, found: Found, **how: object) -> int:

@@ -104,7 +104,7 @@ def cap(value: object) -> Fraction:
 
 
 def caps(value: object, each: Callable[[object], Fraction] = cap) -> tuple[Fraction, ...]:
-    """Return ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: the reader of one value."""
+    """Parse ``K``, or ``K0,K1,…`` by rank: numbers such as 4, 5.5 or 11/2. each: the reader of one value."""
     if isinstance(value, str):
         return tuple(each(part.strip()) for part in value.split(","))
     return tuple(map(each, listed(value, FROM_0) if isinstance(value, Iterable) else [value]))

@@ -223,7 +223,7 @@ class Lanes(Record):
         return Lanes(self.of, self.variables, self.schedule[kept], at)
 
     def boolean(self, node: ast.Expression) -> Bools:
-        """Return the truth of an expression in each case."""
+        """Return whether an expression is true in each case."""
         found = self.term(node)
         assert isinstance(found, Values)
         return np.broadcast_to(np.asarray(found.of, dtype=np.bool_), len(self.schedule))
@@ -235,7 +235,7 @@ class Lanes(Record):
         return found
 
     def term(self, node: ast.Expression) -> Term:
-        """Return the value of an expression, or its truth."""
+        """Return the value of an expression, a number or a boolean."""
         match node:
             case ast.Number(value=value):
                 return Number(one(value.numerator), _ONE if value.denominator == 1 else one(value.denominator))

@@ -131,7 +131,7 @@ def value(name: str, reader: Callable[[Raw], Made], given: Raw) -> Made:
 
 
 def file(command: str, target: object, given: Given, own: dict[str, Value]) -> tuple[Source, Options]:
-    """Return the source of a target, and how to read it."""
+    """Return the source of a target, and the options to read it."""
     source, own = sources.named(target, own)
     return source, options.compile_options(command, given, own)
 

@@ -46,7 +46,7 @@ def sized(
 ) -> Schedule | None:
     """Return a .ps file at the given sizes that it takes as parameters, None if it does not accept them.
 
-    placed: returns True for an acceptable placement; an order with another placement is not expanded.
+    placed: returns True for an acceptable placement; orders with other placements are not expanded.
     """
     try:
         file = checked(source)

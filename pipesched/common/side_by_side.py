@@ -86,7 +86,7 @@ def settle(made: Iterable[Examination]) -> None:
 
 
 def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> Iterator[Kept]:
-    """Yield the items, after deriving the facts of their examinations together. of: an item's examination, or None."""
+    """Yield the items after deriving the facts of their examinations together. of: returns an examination or None."""
     few, operations = list[Kept](), 0
     for one in chain(asked, [None]):
         if one is None or operations > AT_ONCE:
@@ -171,7 +171,7 @@ class Together(Record):
         return np.concatenate([getattr(one, name) for one in self.each])
 
     def sizes(self, name: str, ends: Ints) -> Ints:
-        """Return a size of the schedule of each entry. ends: where the entries of each schedule begin."""
+        """Return, for each entry, a size of its schedule. ends: where the entries of each schedule begin."""
         return np.repeat([getattr(one, name) for one in self.each], np.diff(ends))
 
     @property
@@ -277,7 +277,7 @@ _JUDGED = frozenset(f"PS{x}" for x in (301, 302, 303, 304, 305, 306, 307, 310, 3
 
 
 def _right(made: Analysis, there: Bools) -> bool:
-    """Return True if no code of `_JUDGED` applies to the joined schedule. there: as in `whole`."""
+    """Return True if no finding with a code in `_JUDGED` applies to the joined schedule. there: as in `whole`."""
     if not whole(made.schedule, made.dependencies, there) or not made.finished or made.program is None:
         return False
     wrong = [x for check in (check_dataflow, check_placement, check_channels) for x in check(Subject(made))]

@@ -59,7 +59,7 @@ def source(target: object) -> Source:
     """Return the text of a file, of a library schedule, or of an order in memory.
 
     Raises:
-        PipeschedError: PS809, PS810: it cannot be read or found; PS225: the target is anything else.
+        PipeschedError: PS809, PS810: the target cannot be read or found; PS225: the target is anything else.
     """
     if isinstance(target, Source):
         return target
@@ -100,7 +100,7 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 
 
 def known_parameters(source: Source) -> tuple[str, ...] | None:
-    """Return the parameters of a file; None if it takes any, or if it cannot be read (loading it reports why)."""
+    """Return the parameters of a file; None if it accepts any parameter, or cannot be read (loading it reports why)."""
     if reader_of(source) is not PS:
         return None if source.origin else ("p", "m")
     try:

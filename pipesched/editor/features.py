@@ -1,7 +1,7 @@
 """The features of the language server, as functions of a text and a place.
 
-Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Only `language` and
-`formats` cache anything for a text.
+Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Nothing is cached here;
+`language` and `formats` cache their results for a text.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _sizes(source: Source, given: Mapping[str, Value]) -> Iterator[dict[str, Val
 
 
 def meaning(source: Source, offset: int, given: Mapping[str, Value]) -> str | None:
-    """Explain the name or word at a place, as Markdown: a name's definition and value, or a word's row."""
+    """Explain the name or word at a place, as Markdown: a name's definition and value, or a word's meaning."""
     words = re.finditer(r"[A-Za-z_][A-Za-z0-9_]*", source.text)
     word = next((one[0] for one in words if one.start() <= offset <= one.end()), "")
     with suppress(PipeschedError):
@@ -90,7 +90,7 @@ def meaning(source: Source, offset: int, given: Mapping[str, Value]) -> str | No
 def _described(source: Source, found: Definition, given: Mapping[str, Value]) -> str:
     """Return a definition as written, its kind, and its value at the size of the findings."""
     line = source.line(found.name.span.line).strip()
-    said = f"```ps\n{line}\n```\n{found.kind} of line {found.name.span.line}"
+    said = f"```ps\n{line}\n```\n{found.kind} in line {found.name.span.line}"
     with suppress(PipeschedError):
         size = _verified(source, given)[1]
         unit = load(source, Options(parameters=size, max_ops=LIMIT)).unit

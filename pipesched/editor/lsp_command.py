@@ -14,7 +14,7 @@ OPTIONS = SIZES
 @click.command
 @flags.options("lsp")
 def lsp(**given: object) -> int:
-    """Serve an editor on stdin and stdout, by the Language Server Protocol.
+    """Serve an editor on stdin and stdout, through the Language Server Protocol.
 
     \b
     It shows the findings of `verify` at the given sizes; if p or another parameter has no value, it uses the first of

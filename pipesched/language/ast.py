@@ -97,7 +97,7 @@ Expression: TypeAlias = Number | Boolean | Name | Call | Entry | Unary | Binary 
 
 
 class Let(Node):
-    """A ``let x = e`` (parameters is None) or ``let f(k) = e``; at top level too."""
+    """A ``let x = e`` (parameters is None) or ``let f(k) = e``, also at top level."""
 
     name: Name
     parameters: tuple[Name, ...] | None
@@ -126,7 +126,7 @@ class Drain(Node):
 
 
 class Step(Node):
-    """``STEP``, of every stage of the rank, or ``STEP[c]``."""
+    """``STEP`` for every stage of the rank, or ``STEP[c]``."""
 
     chunk: Expression | None
 
@@ -243,7 +243,7 @@ class Rank(Node):
 class Cost(Node):
     """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
 
-    values: an expression, or a tuple with one per stage. of: the names of the stage and the microbatch.
+    values: an expression, or a tuple with one expression per stage. of: the names of the stage and the microbatch.
     """
 
     name: str
@@ -287,7 +287,7 @@ Item: TypeAlias = Require | Let | Stages | Frozen | Slices | Versions | Rank | C
 
 
 class File(Node):
-    """A ``schedule name "title" (parameters) "documentation"`` and its items. title: the name for people."""
+    """A ``schedule name "title" (parameters) "documentation"`` and its items. title: the display name."""
 
     name: Name
     parameters: tuple[Parameter, ...]

@@ -1,4 +1,4 @@
-"""Evaluates a file at given sizes to a schedule.
+"""Evaluates a file at given sizes into a schedule.
 
     parameters -> lets and requires -> placement -> the program of every rank -> columns
                                            \\__ costs
@@ -67,7 +67,7 @@ class Unit(Extended):
 def at_size(
     checked: Checked, parameters: Mapping[str, Value], *, max_ops: int = MAX_OPS, deciding: Costs | None = None
 ) -> Unit:
-    """Run a checked file at a size. deciding: the costs that a rule uses instead of the costs in the file.
+    """Evaluate a checked file at a size. deciding: the costs that a rule uses instead of the costs in the file.
 
     Raises:
         PipeschedError: PS2xx: the evaluation fails, with the place and the bindings.
@@ -110,7 +110,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds as frozen stages run them, and a mask of the kept operations: all that name a microbatch."""
+    """Return the kinds as frozen stages run them, and the operations to keep: all needed or named ones."""
     compute = computes(op)
     wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]

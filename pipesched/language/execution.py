@@ -114,7 +114,7 @@ class Names:
         self.values[f"v_{name}"] = value
 
     def get(self, name: str) -> object:
-        """Return the value of a name of the file; None if it has none."""
+        """Return the value of a name of the file; None if the name has no value."""
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression, *of: int) -> int:

@@ -210,7 +210,7 @@ class Expansion:
     """Executes the statements of a program over lanes.
 
     sites: the operation that ends at each offset of the text. weights: the cost of an iteration of a loop, by id.
-    spent: the total cost of all runs. second, drains: the sites of second parts of pairs, and of `drain W`.
+    spent: the total cost of all runs. second: the sites of the second parts of pairs; drains: the sites of `drain W`.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:

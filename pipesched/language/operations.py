@@ -34,7 +34,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
 
-    slices: the slices per sequence; the last slice comes first. named: the turns of microbatches already run by name.
+    slices: the number per sequence; the last slice comes first. named: the turns of microbatches already run by name.
     """
 
     low: int
@@ -115,7 +115,7 @@ class Pending:
 
 
 class Rule(NamedTuple):
-    """A line of `greedy`: the next operation of a kind and a chunk, if the condition holds."""
+    """A line of `greedy`: the next operation of a kind and a chunk, if the condition is true."""
 
     site: int
     op: Op
@@ -221,7 +221,7 @@ class Emitter:
 
     def _limited(self) -> None:
         if len(self.sites) >= self.limit:
-            message, help = f"a rank writes more than {self.limit} operations", "--max-ops raises the limit"
+            message, help = f"the program of a rank has more than {self.limit} operations", "--max-ops raises the limit"
             raise Halt(Code.TOO_MANY_OPERATIONS, message, "one too many", help)
 
     def key(self, entry: Entry) -> int:

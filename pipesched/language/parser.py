@@ -164,7 +164,7 @@ PARTS: dict[str, Callable[[Children], object]] = {
     "of": lambda c: (c[1],),
     **dict.fromkeys(("size", "condition", "chunk", "microbatch"), _inner),
 }
-"""The value of a part, by the part's rule; a part without children is omitted."""
+"""The value of a part, by its grammar rule; a part without children is omitted."""
 
 NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]] = {
     "parameter": (ast.Parameter, lambda c: (c[0], c[3] if len(c) > 2 else None, _value(c[1]))),

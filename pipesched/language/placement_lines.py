@@ -61,7 +61,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
 
     Raises:
         PipeschedError: PS210: there are more operations than max_ops; PS215, PS216, PS223: the placement is invalid.
-        Halt, ZeroDivisionError: an expression without a value.
+        Halt, ZeroDivisionError: if an expression has no value.
     """
     found = _routes(checked, names, max_ops)
     _require_families(found)
@@ -127,7 +127,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
 
 
 def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
-    """Return PS215 for a rank with a program but no stage."""
+    """Return the finding PS215 for a rank with a program but no stage."""
     held = np.unique(placement.rank_of).tolist()
     where = ("rank " if len(held) == 1 else "ranks ") + ranges(held[:_HELD]) + ", …" * (len(held) > _HELD)
     lines = checked.items(ast.Stages)
@@ -284,7 +284,7 @@ def _stages(routes: list[Route]) -> int:
 
 
 def _ranges(routes: list[Route], m: object) -> list[tuple[int, int]]:
-    """Return the microbatches of each route; together they must be 0 .. m, each exactly once."""
+    """Return the range of microbatches of each route; the ranges must cover all microbatches exactly once."""
     microbatches = m if type(m) is int and all(x.name != "m" for x in routes) else None  # no list or route named m
     first, unknown = routes[0].span, Code.MICROBATCHES_UNKNOWN
     if microbatches is None and any(route.microbatches is None for route in routes):

@@ -36,7 +36,7 @@ class Programs:
     """The programs of a file at one size.
 
     sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
-    the schedule, unless all are. moved: for each rank, the positions of its operations in its list as written, if a
+    the schedule, None if all are. moved: for each rank, the positions of its operations in its list as written, if a
     rule moved them.
     """
 

@@ -48,7 +48,7 @@ class Columns(Record):
 class Chunks(Record):
     """The chunks of consecutive ranks, one rank after another.
 
-    first: the index of each rank's first chunk; low, end: the microbatches of each; key: stage * microbatches.
+    first: the index of each rank's first chunk; low, end: the microbatches of each chunk; key: stage * microbatches.
     """
 
     first: Ints
@@ -219,7 +219,7 @@ class Arrays:
 
 
 _TURNS = np.array([op.kind.makes[0] if op in COMPUTES and op not in OLDEST else len(Result) for op in Op])
-"""By kind, its result: kinds with one result share a sequence of microbatches. `len(Result)`: it has no sequence."""
+"""The result of each kind; kinds with the same result share a sequence of microbatches. `len(Result)`: no sequence."""
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:

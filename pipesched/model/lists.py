@@ -1,7 +1,7 @@
 """The base of schedules and programs: a list of operations per rank, and the origin of each operation.
 
-A million operations carry no spans. The order keeps only the data to find the place of an operation for a diagnostic:
-a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
+There may be a million operations, so they carry no spans. The order keeps only the data to find the place of an
+operation for a diagnostic: a line of a .ps file with the loop bindings, a cell of a CSV file, or nothing.
 
 Extensions provide the pictures, graphs and tables of an order.
 """
@@ -122,7 +122,7 @@ class RankLists:
         raise NotImplementedError
 
     def order(self, rank: int) -> list[Compute]:
-        """Return the operations of a rank as records for people; code uses the columns."""
+        """Return the operations of a rank as records, for display; code uses the columns."""
         alone = self.computes
         return [alone[i] for i in range(int(alone.start[rank]), int(alone.start[rank + 1]))]
 
@@ -148,12 +148,12 @@ class RankLists:
 
 
 def column(records: Sequence[Compute | Instruction], name: str) -> Column:
-    """Return a column of records' fields."""
+    """Return one field of all records as a column."""
     return np.array([getattr(x, name) for x in records], dtype={"op": np.int8, "second": np.bool_}.get(name, np.int32))
 
 
 def known(name: str) -> bool:
-    """Return True if an extension makes a fact with this name."""
+    """Return True if an extension provides a fact with this name."""
     return any(row.name == name for row in rows(Drawing))
 
 

@@ -96,7 +96,7 @@ _ROUNDS_UP = Fraction(9995, 10000)  # relative to 1 of a unit
 
 
 def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
-    """Require at least one rank, one stage per rank and one microbatch; other parameters are free.
+    """Require at least one rank, one stage per rank and one microbatch; other parameters are not restricted.
 
     Raises:
         PipeschedError: PS225: p, v or m is below 1, or a list.

@@ -65,7 +65,7 @@ class Kind:
 
     result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or receives
     that result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in
-    addition, or instead if there is no other stage. makes: the results of a compute. words: its name for people.
+    addition, or instead if there is no other stage. makes: the results of a compute. words: its name in prose.
     colour: its class in pictures. shape: a message with only the shape of the result, which the receiver needs to
     allocate a buffer.
 
@@ -211,7 +211,7 @@ def overlap(first: Op, second: Op) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """An operation of a schedule, for people. second: True for the second part of an overlap pair."""
+    """An operation of a schedule as a record, for display. second: True for the second part of an overlap pair."""
 
     op: Op
     stage: int
@@ -224,7 +224,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction of a program, for people; -1 if a field has no meaning.
+    """An instruction of a program as a record, for display; -1 if a field has no meaning.
 
     `stage` is the stage of this rank, for RECV_F and SEND_B too, as in torch. `peer` is the other rank of a message or
     a SYNC. Consecutive instructions of a rank with the same `group` >= 0 are one fused batch. `other` is the stage at

@@ -59,9 +59,9 @@ class Steps(Record):
 class Schedule(RankLists):
     """A compute order.
 
-    op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its name for
-    people, if not `name`. program: its messages, if it was read from a file that has them; None for a derived schedule.
-    steps: None if the weights change only after all operations.
+    op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its display name,
+    if not `name`. program: its messages, if it was read from a file that has them; None for a derived schedule. steps:
+    None if the weights change only after all operations.
     """
 
     name: str
@@ -217,7 +217,7 @@ class Program(RankLists):
         )
 
     def instructions(self, rank: int) -> list[Instruction]:
-        """Return the instructions of a rank as records for people; code uses the columns."""
+        """Return the instructions of a rank as records, for display; code uses the columns."""
         return [self[i] for i in range(int(self.start[rank]), int(self.start[rank + 1]))]
 
     @cached_property

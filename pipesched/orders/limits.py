@@ -7,13 +7,13 @@ import numpy as np
 from pipesched.model.columns import NEIGHBOUR, Column
 
 LARGEST = 10_000_000
-"""Largest number of a stage or microbatch."""
+"""The largest allowed number of a stage or microbatch."""
 
 SPARE = 1_000_000
-"""Limit on the entries of the table rank[stage, microbatch], plus four per operation of the file."""
+"""Limit on the entries of the table rank[stage, microbatch]; each operation in the file adds four."""
 
 SHOWN = 8
-"""Limit on the reported places of one kind."""
+"""Limit on the number of reported places for one kind of finding."""
 
 
 def other_stage(op: Column, stage: Column) -> Column:

@@ -31,7 +31,7 @@ from pipesched.support.source import Source
 from pipesched.views.places import Sited
 
 MOST = 1 << 17
-"""Operations of the largest entries."""
+"""The largest number of operations in an entry."""
 RANKS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
 STAGES = (2, 3, 4)
 MICROBATCHES = (1, 2, 3, 4, 8)

@@ -233,7 +233,7 @@ _NO_TIME = {
 
 
 def activations(count: Fraction) -> str:
-    """Return a peak next to peaks in bytes: ``5.5 activations``."""
+    """Return a peak as shown next to peaks in bytes: ``5.5 activations``."""
     return f"{digits(count)} activation{'s' * (count != 1)}"
 
 

@@ -74,7 +74,7 @@ class Report(Judged):
     and time. In a broken one some parts are unknown: `report.time` then raises PipeschedError, and `report.parts.time`
     is None. subject: the analysis, for the picture in a notebook. forward_only: there is no backward, so nothing is
     trained. frozen: the stages that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the
-    answer's entries that were not checked. title: the schedule's name for people, if not `name`. notes: remarks on how
+    answer's entries that were not checked. title: the schedule's display name, if not `name`. notes: remarks on how
     a framework made it. recorded: the recorded runs that were compared with the schedule.
     """
 

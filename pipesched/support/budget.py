@@ -29,7 +29,7 @@ SEXAGESIMAL = WRITTEN + b":"
 """The digits of YAML numbers, which may be hours, minutes and seconds."""
 _DOTS = b"." * (PARTS + 1)
 _NO_DOTS = bytes(sign for sign in range(256) if sign not in b".,=[]{}#")
-"""The characters that may be between two dots of one key."""
+"""The characters that may be between two dots of a dotted key."""
 
 Value = TypeVar("Value")
 

@@ -26,7 +26,7 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 class NotText(ValueError):
-    """A file is not text."""
+    """Raised if a file is not text."""
 
 
 def read(path: str) -> bytes:
@@ -43,7 +43,7 @@ def read(path: str) -> bytes:
 
 
 def _first(pipe: int) -> bytes:
-    """Read the first bytes of a pipe within a short time, if any; a named pipe may wait for its writer.
+    """Read the first bytes of a pipe if they arrive within a short time; a named pipe may still wait for its writer.
 
     Raises:
         OSError: if no bytes arrive.

@@ -7,9 +7,9 @@ A control character is replaced by its shadow, the character of the private plan
 effect on a terminal, and survives when text is joined, split, quoted in a message or wrapped. On output (`safe`) a
 shadow is shown as a mark; JSON contains the original character, escaped.
 
-Values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and similar calls
-elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark` their own
-fields. Python values stay marked; `real` returns the original text.
+Foreign values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and similar
+calls elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark`
+their own fields. Python values stay marked; `real` returns the original text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NewType, cast
 from pipesched.support import budget
 
 Foreign = NewType("Foreign", str)
-"""A text without control characters, which only `foreign` makes; classes that keep foreign text require it."""
+"""Text without control characters, made only by `foreign`; classes that store foreign text require it."""
 
 STEERING = (
     (0x00, 0x1F),  # C0, with tab and line ends

@@ -29,7 +29,7 @@ class Record:
 
 
 class Value(Record):
-    """A record that is equal to one of its class with equal fields."""
+    """A record that is equal to any record of its class with equal fields."""
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, type(self)) else NotImplemented

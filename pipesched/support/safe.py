@@ -116,5 +116,5 @@ FORMS: dict[Form, Callable[[str], str]] = {
 
 
 def safe(text: str, form: Form) -> str:
-    """Return the text in a form."""
+    """Return the text, escaped for an output form."""
     return FORMS[form](text)

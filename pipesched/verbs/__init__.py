@@ -1,1 +1,1 @@
-"""The verbs of the core: for each verb, its work without a terminal, and its command."""
+"""The verbs of the core: for each verb, a module for its work without a terminal, and one for its command."""

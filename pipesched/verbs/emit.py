@@ -28,7 +28,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Emission:
-    """An order to write, and the verdict on it; without an order if the verdict is an error."""
+    """An order to write, and the verdict on it; the order is None if the verdict is an error."""
 
     report: Report
     target: str
@@ -37,7 +37,7 @@ class Emission:
     version: TorchVersion = DEFAULT
 
     def pieces(self) -> Iterator[str]:
-        """Return the text, a rank at a time."""
+        """Return the text, one rank at a time."""
         return iter(()) if self.order is None else compile.emit(self.order, self.target, self.head)
 
     def by_rank(self) -> Iterator[str]:

@@ -39,7 +39,7 @@ from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
-"""The largest number of operations that is drawn without --force: 10 MB, at which viewers stall."""
+"""The largest number of operations that is drawn without --force: about 10 MB, at which viewers stall."""
 
 _LETTER = 7  # width of a letter in the shortest slot, if the picture then stays narrower than
 _WIDEST = 2400

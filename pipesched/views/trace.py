@@ -220,7 +220,7 @@ def _json(value: object) -> str:
 
 
 ARRIVAL = 1
-"""The drawn microseconds of an arrival, and of a message that takes no time."""
+"""The drawn length of an arrival, and of a message that takes no time, in microseconds."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def test_a_name_is_explained_found_and_renamed(client: Client) -> None:
     uri = "file:///mine.ps"
     assert client.type(uri, TEXT) == []
     said = client.ask("textDocument/hover", client.at(uri, TEXT, "m - warmup"))
-    assert "parameter of line 1, 8 at p=4 m=8" in said["contents"]["value"]
+    assert "parameter in line 1, 8 at p=4 m=8" in said["contents"]["value"]
     place = client.ask("textDocument/definition", client.at(uri, TEXT, "warmup", 2))
     assert place["range"]["start"] == {"line": 5, "character": 6}
     edit = client.ask("textDocument/rename", {**client.at(uri, TEXT, "k in 0", 1), "newName": "i"})

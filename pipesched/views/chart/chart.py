@@ -41,7 +41,7 @@ class Chart(Record):
 
     @property
     def title(self) -> str:
-        """The name for people."""
+        """The display name."""
         return self.name or self.schedule.title or self.schedule.name
 
     @cached_property

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 GRAPHML = "graphml"
 
 COLUMNS = 80
-"""The width of a text that does not go to a terminal."""
+"""The width of text that does not go to a terminal."""
 
 
 @dataclass(frozen=True)
