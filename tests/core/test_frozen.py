@@ -282,7 +282,7 @@ AGAIN = (  # likewise, of R
     ("", "rank r { R[0] repeat m { F[0] F[1] } }\n", "PS213", 4, "every F of stage 0 so far already has its R"),
     ("", ONE % "R[1] R[1]", "PS213", 4, "every F of stage 2 so far already has its R"),
     ("", ONE % "R[2]", "PS212", 4, "rank 0 holds chunks 0 to 1"),
-    ("", ONE % "R", "PS217", 4, "which one is this R of?"),
+    ("", ONE % "R", "PS217", 4, "which one is this R for?"),
     ("", ONE % "R[0](9)", "PS220", 4, "R of microbatch 9"),
     ("", "rank r { R[0](0) repeat m { F[0] F[1] } }\n", "PS305", 4, "R0.0 runs before F0.0 on rank 0, and needs it"),
     ("", ALL.replace("B[0]", "B[0] R[0]"), "PS305", 4, "B0.0 runs before R0.0"),
@@ -307,7 +307,7 @@ AWAY = (  # likewise, of O and L
     ("", ONE % "O[1] L[1] L[1]", "PS213", 4, "every O of stage 2 so far already has its L"),
     ("", ONE % "L[0]", "PS213", 4, "every O of stage 0 so far already has its L"),
     ("", ONE % "O[2]", "PS212", 4, "rank 0 holds chunks 0 to 1"),
-    ("", ONE % "L", "PS217", 4, "which one is this L of?"),
+    ("", ONE % "L", "PS217", 4, "which one is this L for?"),
     ("", ONE % "O[0](9)", "PS220", 4, "O of microbatch 9"),
     (
         "",

@@ -363,7 +363,7 @@ def test_gradients_of_slices_come_from_those_behind(order: str, wrong: list[str]
 def test_of_one_microbatch_no_gradient_is_divided() -> None:
     """The message about a reduction names the factor m if it matters: at m = 1 the gradients are not too large."""
     program = compiler.lower(pipesched.load("1f1b", p=3, m=1))
-    for times, said in ((0, "summed over no data-parallel copies"), (2, "summed over data-parallel copies twice")):
+    for times, said in ((0, "not summed over data-parallel copies"), (2, "summed over data-parallel copies twice")):
         lists = [program.instructions(rank) for rank in range(program.ranks)]
         reduction = take(lists, 2, "2REDUCE_GRAD")
         for _ in range(times):
