@@ -230,7 +230,7 @@ class Checker:
         costs = part(self.certificate.name, own, "costs", dict, here)
         whole = all(key in COSTS.values() and type(x) is int and x >= 0 for key, x in costs.items())
         if not whole or {**size, **question.given} != size or not takes(self._checked, size):
-            raise self.damaged(here, "a cost is not a whole number, or the size does not belong to this answer")
+            raise self.damaged(here, "a cost is not a whole number, or the size is not covered by this answer")
         small = Small(self.certificate.schedule, question.given, question.model.varying)
         if name == _ORDER:
             faults = (x for x in small.report(size, {}).diagnostics if x.severity == "error")

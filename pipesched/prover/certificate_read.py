@@ -68,7 +68,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
     """
     value = of.get(key)
     if type(value) is not kind:
-        words = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+        words = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
         raise damaged(name, before + key, f"it is not {words[kind]}" if key in of else "it is missing")
     return value
 
@@ -101,5 +101,5 @@ def _real(tree: object) -> object:
         case list():
             return [*map(_real, tree)]
         case int() if abs(tree) > LARGEST:
-            raise damaged("", "", f"a number is larger than {LARGEST}")
+            raise damaged("", "", f"it contains a number larger than {LARGEST}")
     return tree

@@ -39,7 +39,7 @@ class Fails(Unsettled):
 
     def __init__(self, costs: Costs, size: dict[str, int]) -> None:
         where = " ".join(f"{name}={value}" for name, value in size.items())
-        super().__init__(f"at {shown(costs)} it does not hold at {where}")
+        super().__init__(f"with {shown(costs)} the claim is false at {where}")
         self.costs, self.size = costs, size
 
 
@@ -104,9 +104,9 @@ class Proof:
 
     @property
     def where(self) -> str:
-        """The costs to which the proof is limited, as text; empty if it covers the claim's whole condition."""
+        """The costs to which the proof is limited, as text; empty if the proof covers the claim's whole condition."""
         if not self.applies:
-            return "its condition holds at no size"
+            return "the claim's condition holds at no size"
         if self.counted:
             return "at tM == 1"
         found = [f"t{pair} == t{pair[0]} + t{pair[1]}" for pair in self._summed]
@@ -146,7 +146,7 @@ class Proof:
         if claim.release not in (None, "W"):
             raise Unsettled(f"`release {claim.release}`")
         if not isinstance(claim.claim, ast.Binary) or not (self.sized or claim.claim.operator in _COMPARES):
-            raise Unsettled("it is not a `==`, `<=` or `>=`")
+            raise Unsettled("the claim is not a `==`, `<=` or `>=`")
         if self.counted or self.sized:
             return claim.claim
         node = _quotient(claim.claim) if self._even else claim.claim
@@ -154,7 +154,7 @@ class Proof:
         found = set().union(*(degrees(x, _DEGREE) for x in of_costs))
         sizes = {degree(x, _DEGREE) for x in of_sizes}
         if 1 not in found or not found <= ({1} if of_sizes else {0, 1}) or not sizes <= {0, None}:
-            raise Unsettled("its sides are not linear in costs")
+            raise Unsettled("the claim's sides are not linear in the costs")
         self.unit = 0 in found
         return node
 
@@ -163,9 +163,9 @@ class Proof:
         file, names = self.question.file, ast.names_in(self.claim.claim)
         own = {x.name.id for x in file.parameters} | {x.name.id for x in file.items if isinstance(x, ast.Let)}
         if shadowed := own & (COSTS.keys() | set(FIGURES)):
-            raise Unsettled(f"`{min(shadowed)}` is a name of the file")
+            raise Unsettled(f"the file defines `{min(shadowed)}` as a name of its own")
         if unknown := names & ({"host", *(row.name for row in rows(ClaimName))} - own):
-            raise Unsettled(f"`{min(unknown)}` is not known here")
+            raise Unsettled(f"`prove` does not support `{min(unknown)}`")
 
     @property
     def sized(self) -> bool:
@@ -178,7 +178,7 @@ class Proof:
         scope = model.sized(model.space, None)
         for part in parts(self.claim.condition, scope):
             if len(part.forms) > FORMS:
-                raise Unsettled("it has too many conditions on costs")
+                raise Unsettled("the claim has too many conditions on costs")
             ranks = tuple(x for x in part.sizes if not ast.names_in(x).isdisjoint(_variables(self.question)))
             question = self.question.narrowed(tuple(x for x in part.sizes if x not in ranks))
             if self.sized:
@@ -206,7 +206,7 @@ class Proof:
         letters = self.question.settled(lambda: self.question.timeline.letters)
         names = [*dict.fromkeys((*letters, "C", *sorted(used))), *unit]
         if len(names) > VARY or used & _MEMORY:
-            raise Unsettled("it mentions too many costs")
+            raise Unsettled("the claim mentions too many costs")
         return names
 
 
@@ -242,7 +242,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
                 return ast.Binary(node.span, "==", idle, node.right)
             if isinstance(node.right, ast.Binary) and node.right.operator == "/":
                 return ast.Binary(node.span, "==", ast.Binary(span, "/", idle, whole), node.right)
-    raise Unsettled("a bubble is known as equal to a quotient, or to 0")
+    raise Unsettled("a claim on a bubble must state that it is equal to a quotient or to 0")
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
@@ -308,7 +308,7 @@ class _Part:
             for rank in _variables(self.question):
                 scope.values[rank] = self.facts.space.named("r")
             if self.even and not self.facts.alike(f"work at {shown(costs)} is that of all ranks", self._work(costs)):
-                raise Unsettled("ranks have unequal work, so that the bubble is not idle / makespan")
+                raise Unsettled("ranks have unequal work, so the bubble is not idle / makespan")
             holds = self._holding(scope, costs.get(UNIT))
             for condition in self.ranks:
                 holds = holds.union(scope.holding(evaluate(condition, scope)).complement())
@@ -364,7 +364,7 @@ class _Part:
         if name == "work":
             return [self._work(costs) for costs in self.generators]
         if name not in ("makespan", "span", "idle", "span_idle"):
-            raise Unsettled(f"`{name}` is not known here")
+            raise Unsettled(f"`prove` does not support `{name}`")
         times = self.question.times([_times(costs) for costs in self.generators])
         whole = facts.makespans(times) if name in ("makespan", "idle") else facts.spans(times)
         if "idle" not in name:
@@ -402,7 +402,7 @@ class _Part:
             holds = self.question.evidence.holds
             if holds(f"{what}: not more", stages, below) and holds(f"{what}: not fewer", below, stages):
                 return chunks
-        raise Unsettled("peak: the number of stages is not a multiple of that of ranks")
+        raise Unsettled("peak: the number of stages is not a multiple of the number of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
         """Return a figure at one generator, by its name in claims."""
@@ -416,7 +416,7 @@ class _Part:
             varies = any(x.involves_dims(isl().dim_type.in_, 0, 1) for x in self.facts.space.digits(place))
             own = ranks.intersect(place.eq_set(r)).params()
             if varies or not self.question.evidence.holds("there is a rank of this number", ranks.params(), own):
-                raise Unsettled("it names a rank that does not exist, or varies")
+                raise Unsettled("the claim names a rank that does not exist, or that varies")
             return self._at(of[at], ranks.intersect(place.eq_set(r)))
 
         def largest() -> Value:
@@ -428,7 +428,7 @@ class _Part:
                 )
             what = f"one rank has the most at {' and '.join(map(shown, self.generators))}"
             if not self.question.evidence.holds(what, ranks.params(), witness.params()):
-                raise Unsettled("at costs in between another rank may have the most")
+                raise Unsettled("at costs in between, another rank may have the largest value")
             return self._at(of[at], witness.lexmin())
 
         return Figure(of_rank, largest)

@@ -99,7 +99,7 @@ class Facts:
         found = guess.intersect_domain(self.rel.model.ranks)
         every = isl().UnionSet.from_set(self.rel.model.ranks)
         if not self.rel.holds(f"{what} is known everywhere", every, self.ranked(found).domain()):
-            raise Unsettled(f"{what} is not known everywhere")
+            raise Unsettled(f"{what} is not known at every size")
         return found
 
     def ranked(self, of: PwAff) -> UnionMap:
@@ -162,7 +162,7 @@ class Facts:
             }
             most, exact = self._most(values, f"peak{at}")
             if not self.rel.holds(f"peak{at}: at most this is held", self.rel.reached(own), self.up_to(most)):
-                raise Unsettled("peak: more is held somewhere")
+                raise Unsettled("peak: some rank holds more at some time")
             rank = rank.intersect_domain(own.intersect(self.rel.rank.apply_range(self.ranked(most))).domain())
             found.append(most)
         known = (
@@ -171,7 +171,7 @@ class Facts:
             else self.rel.holds("peak: this is held at some time on some rank", every.params(), rank.range().params())
         )
         if not known:
-            raise Unsettled("peak: less is held everywhere")
+            raise Unsettled("peak: no rank ever holds this much")
         return found
 
     @cached_property
@@ -207,7 +207,7 @@ class Facts:
             counts = {x.name: one.add(self._ran(x, taking)).sub(self._ran(x, freeing)) for x in taking}
         if not rel.model.placing.frozen.is_empty():
             if len(rel.model.placing.chunks) > 1:
-                raise Unsettled("peak: a rank may have frozen stages and others")
+                raise Unsettled("peak: a rank may have both frozen and trained stages")
             frozen = rel.model.lifted(rel.model.frozen_ranks[0])
             counts = {name: case(frozen, one, x) for name, x in counts.items()}  # an F there keeps nothing
         sizes = [costs["M"] for costs in generators]
@@ -224,11 +224,11 @@ class Facts:
         rel, one = self.rel, self.rel.space.number(1)
         taking, freeing, again = self._of("F"), self._of("BW"), self._of("R")
         if self.space.width > 1 or any("K" not in costs for costs in generators):
-            raise Unsettled("peak: what an F that runs again keeps")
+            raise Unsettled("peak: the memory kept by an F that runs again is not known")
         forward, ranks = rel.made("F"), rel.reached_by(again)
         own, twice = rel.rank.intersect_range(ranks).domain(), forward.apply_range(rel.made("R").reverse()).domain()
         if not rel.holds("peak: a rank runs all F again, or none", own.intersect(forward.domain()), twice):
-            raise Unsettled("peak: a rank runs some of its F again")
+            raise Unsettled("peak: a rank runs only some of its F again")
         there = rel.model.lifted(ranks.extract_set(rel.model.ranks.get_space()))
         made: list[dict[str, Value]] = [{} for _ in generators]
         for x in (*taking, *again):
@@ -282,7 +282,7 @@ class Facts:
         none = freed.intersect_range(isl().UnionSet.read_from_str(rel.model.context, f"{{ [{zeros}] }}")).domain()
         tight = before.intersect(turns.apply_range(last).apply_range(freed.reverse())).range()
         if not rel.holds("peak: what was freed is known everywhere", rel.points(taking), freed.domain()):
-            raise Unsettled("peak: the freed activations are not known everywhere")
+            raise Unsettled("peak: the freed activations are not known at every size")
         if not rel.holds("peak: no more was freed", before.apply_domain(turns).apply_range(freed), less):
             raise Unsettled("peak: more was freed")
         if not rel.holds("peak: no less was freed", rel.points(taking), tight.union(none)):
@@ -309,14 +309,14 @@ class Facts:
             high = self.ranked(most)
             what = f"makespan at {shown(timed.costs)}"
             if not self.alike(f"{what}: it is that of all ranks", most):
-                raise Unsettled(f"{what}: it differs from rank to rank")
+                raise Unsettled(f"{what}: the value differs between ranks")
             if not self.rel.holds(f"{what}: nothing ends later", self.rel.reached(timed.end), self.up_to(most)):
                 raise Unsettled(f"{what}: an operation ends later")
             last = last.intersect(timed.end.intersect(self.rel.rank.apply_range(high)).domain())
             found.append(most)
         between = " and ".join(shown(timed.costs) for timed in times.at)
         if not self.rel.holds(f"makespan at {between}: something ends last at all", every, last.params()):
-            raise Unsettled("makespan: at costs in between another operation may end last")
+            raise Unsettled("makespan: at costs in between, another operation may end last")
         return found
 
     def alike(self, what: str, of: PwAff) -> bool:
@@ -343,7 +343,7 @@ class Facts:
         first, last = self._extremes
         what = f"span at {' and '.join(shown(timed.costs) for timed in times.at)}: ends are tight at all"
         if not self.rel.holds(what, first.range().union(last.range()), times.justified):
-            raise Unsettled("span: at costs in between another operation may be waited for")
+            raise Unsettled("span: at costs in between, a rank may wait for another operation")
         made = []
         for timed in times.at:
             begin, end = self._single(first.apply_range(timed.begin)), self._single(last.apply_range(timed.end))

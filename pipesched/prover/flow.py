@@ -43,7 +43,7 @@ def complete(rel: Relations) -> str:
     """
     keys = rel.union(rel.keys.values())
     if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):
-        raise Unsettled("complete: an operation belongs to no stage of its rank")
+        raise Unsettled("complete: an operation does not belong to any stage of its rank")
     every, frozen = every_key(rel), rel.model.placing.frozen
     trained = every.subtract(frozen.insert_dims(isl().dim_type.set, 1, rel.space.width))
     letters = {x.letter for x in rel.statements}
@@ -56,10 +56,10 @@ def complete(rel: Relations) -> str:
         if not (rel.holds(what, keys, found) and rel.holds(f"{what}, and no other", found, keys)):
             raise Unsettled(what)
         if not rel.holds(f"{what} once", *_twice(made)):
-            raise Unsettled(f"complete: {name} of a stage and microbatch once")
+            raise Unsettled(f"complete: {name} may run twice for a stage and microbatch")
     once = "complete: R of each stage and microbatch at most once"
     if "R" in letters and (asked == ["F"] or not rel.holds(once, *_twice(rel.made("R")))):
-        raise Unsettled("complete: R of a stage and microbatch at most once")
+        raise Unsettled("complete: R may run twice for a stage and microbatch")
     return ", ".join(x for x in "FBIWR" if x in letters)
 
 

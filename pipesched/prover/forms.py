@@ -65,7 +65,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
             made = [[*_compared(condition.operator == "==", a, b, scope)] for a, b in bounds]
             both = [_all(chosen) for chosen in product(*made)]
         case _:
-            raise NotAffine(condition.span, "this condition on costs has no such form")
+            raise NotAffine(condition.span, "this condition on costs is not of a supported form")
     if len(both) > PARTS:
         raise NotAffine(condition.span, "this condition on costs has too many cases")
     return both
@@ -184,7 +184,7 @@ def _extremes(name: str, given: Sequence[list[tuple[list[Form], Form]]]) -> Iter
 def _number(node: ast.Expression, scope: Scope) -> Fraction:
     value = evaluate(node, scope)
     if not isinstance(value, (int, Fraction)):
-        raise NotAffine(node.span, "the weight of a cost varies with sizes")
+        raise NotAffine(node.span, "the weight of a cost depends on the sizes")
     return Fraction(value)
 
 

@@ -100,7 +100,9 @@ class Model:
         """The placement of the stages."""
         for item in self.file.items:
             if isinstance(item, ast.Costs) and any(entry.values is not None for entry in item.entries):
-                raise NotAffine(item.span, "it has a cost for each stage, so the number of stages is one")
+                raise NotAffine(
+                    item.span, "these costs are a list with one entry per stage, so the number of stages is fixed"
+                )
         return placing(self.file, self.sized, Space(self.context, self.parameters, ("s",)), self.space_of("s"))
 
     def sized(self, space: Space, context: Set | None) -> Scope:
@@ -116,7 +118,7 @@ class Model:
             return 1
         count = evaluate(lines[0].count, self.names(self.space_of()))
         if not isinstance(count, int) or count < 1 or len(lines) > 1 or self.routes:
-            raise NotAffine(lines[0].span, "the number of slices of a sequence varies, or there are routes")
+            raise NotAffine(lines[0].span, "the number of slices per sequence varies, or there are routes")
         if self.digits:
             raise NotAffine(lines[0].span, "slices in base p")
         space = self.space_of("s")
@@ -148,7 +150,7 @@ class Model:
         held = [each.range().intersect_params(self.sizes) for each in self.placing.home]
         most = [each.dim_max_val(0) for each in held if not each.is_empty()]
         if not most or not all(each.is_int() for each in most):
-            raise NotAffine(self.file.name.span, "how many ranks there are varies")
+            raise NotAffine(self.file.name.span, "the number of ranks varies")
         return 1 + max(int(each.to_python()) for each in most)
 
     @cached_property
@@ -211,11 +213,11 @@ class Model:
         domain, chunk = statement.domain, statement.chunk
         if chunk is None and (statement.letter != "W" or len(chunks) == 1):
             if len(chunks) > 1 and not domain.is_disjoint(chunks[1]):
-                raise NotAffine(statement.span, "it names no chunk, and its rank has several")
+                raise NotAffine(statement.span, "this operation names no chunk, and its rank has several chunks")
             chunk = 0
         if chunk is None:
             if not self.placing.frozen.is_empty():
-                raise NotAffine(statement.span, "it names no chunk, and some stages are frozen")
+                raise NotAffine(statement.span, "this operation names no chunk, and some stages are frozen")
             yield statement
             return
         left = domain
@@ -228,7 +230,7 @@ class Model:
                 name = f"{statement.name}_{number}"
                 yield replace(statement, name=name, chunk=number, domain=trained.coalesce())
         if not left.is_empty():
-            raise NotAffine(statement.span, "at some sizes it names a chunk that its rank does not have")
+            raise NotAffine(statement.span, "at some sizes this operation names a chunk that its rank does not have")
 
     @cached_property
     def frozen_ranks(self) -> tuple[Set, ...]:
@@ -244,5 +246,7 @@ class Model:
         frozen = self.lifted(self.frozen_ranks[chunk])
         known = statement.letter in "IBW" and statement.microbatch is None and statement.pair < 0
         if not known and not points.is_disjoint(frozen):
-            raise NotAffine(statement.span, "an R, an overlap, or a named microbatch of a frozen stage")
+            raise NotAffine(
+                statement.span, "a frozen stage has an R, an overlap, or an operation that names its microbatch"
+            )
         return points.subtract(frozen)

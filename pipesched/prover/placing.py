@@ -73,7 +73,7 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
         name = item.route.id if item.route else ""
         low, high = (evaluate(end, names(space, None)) for end in item.family[1:]) if item.family else (0, 1)
         if not (isinstance(low, int) and isinstance(high, int) and 0 < high - low <= CHUNKS):
-            raise NotAffine(item.span, f"how many routes `{name}` has varies, or there are more than {CHUNKS}")
+            raise NotAffine(item.span, f"the number of routes in `{name}` varies, or is above {CHUNKS}")
         if members.setdefault(name, (low, high)) != (low, high):
             raise NotAffine(item.span, f"two lines place different members of `{name}`")
         for k in range(low, high):
@@ -102,7 +102,7 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
         if before is not None and not found.domain().is_disjoint(
             alone[route] if node.high is None else before.domain()
         ):
-            raise NotAffine(node.span, "a stage is placed twice at some sizes")
+            raise NotAffine(node.span, "at some sizes a stage is placed twice")
         if node.high is None:
             alone[route] = alone[route].union(found.domain())
             reads = [each.subtract_domain(found.domain()) for each in reads]
@@ -175,10 +175,10 @@ def _require_routes(home: list[Map], ends: list[Ends | None], file: ast.File, sc
             raise NotAffine(at, "a route does not say which microbatches it takes")
         low, high = map(scope.lifted, each.of(scope))
         if not whole.is_subset(low.eq_set(last).intersect(low.le_set(high))):
-            raise NotAffine(at, "the microbatches of routes do not follow each other at some sizes")
+            raise NotAffine(at, "at some sizes the microbatches of the routes are not consecutive")
         last = high
     if not whole.is_subset(last.eq_set(scope.lifted(evaluate(ast.Name(at, "m"), scope)))):
-        raise NotAffine(at, "a microbatch takes no route at some sizes")
+        raise NotAffine(at, "at some sizes a microbatch takes no route")
 
 
 def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:
@@ -187,7 +187,9 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
     inner = stages.subtract(stages.lexmax())
     inside = read.intersect_domain(stages)
     if several or not inside.is_subset(before) or not inner.is_subset(inside.range()):
-        raise NotAffine(file.name.span, "each stage must read earlier stages, and be read by one")
+        raise NotAffine(
+            file.name.span, "each stage must read earlier stages only, and another stage must read each but the last"
+        )
 
 
 def _line(of: Line, scope: Scope) -> tuple[Map, list[Map]]:
@@ -218,7 +220,9 @@ def _chunks(home: list[Map], file: ast.File, context: Context) -> tuple[Map, ...
     chunks: list[Map] = []
     while not left.is_empty():
         if len(chunks) >= CHUNKS:
-            raise NotAffine(file.name.span, f"a rank has more than {CHUNKS} stages, or as many as there are ranks")
+            raise NotAffine(
+                file.name.span, f"a rank has more than {CHUNKS} stages, or their number depends on the number of ranks"
+            )
         first = left.lexmin()
         chunks.append(first.coalesce())
         left = left.subtract(first)

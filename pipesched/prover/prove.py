@@ -42,14 +42,14 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     """Prove the properties of a file. parameters: given ones are fixed; p and m vary unless they are given.
 
     Raises:
-        PipeschedError: the file is not a .ps file, or is wrong at every size; PS225, its order has
-            one size; PS820, islpy is not installed.
+        PipeschedError: the file is not a .ps file, or is wrong at every size; PS225 if the order has one size; PS820 if
+        islpy is not installed.
     """
     isl()
     if reader_of(source).name != "ps":
         raise fail(
             Code.USAGE,
-            f"{source.name} is an order of a single size: proofs need a .ps file",
+            f"{source.name} is an order for a single size: proofs need a .ps file",
             help="`pipesched verify` checks it completely",
         )
     known = checked(source)
@@ -57,7 +57,7 @@ def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
     require_parameters(known, {**dict.fromkeys(sizes, 1), **parameters})
     given = {name: value for name, value in parameters.items() if isinstance(value, int)}
     if lists := [name for name in parameters if name not in given]:
-        help = "leave it out: everything that does not depend on it is proved"
+        help = "leave it out: everything that does not depend on the list is proved"
         raise fail(Code.LIST, f"`{lists[0]}` is a list, whose length is fixed, but a proof covers all sizes", help=help)
     question = asked(file, given)
     if not question.model.varying:
@@ -134,7 +134,7 @@ class _Prover:
         sizes = self.small.judged()
         if not sizes:
             most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
-            return f"there is no size up to {most} that the file accepts and that is small enough to try"
+            return f"no size up to {most} is accepted by the file and small enough to try"
         most = " ".join(f"{name}={max(size[name] for size in sizes)}" for name in self.question.model.varying)
         return f"right at all {len(sizes)} sizes up to {most}"
 
@@ -252,7 +252,7 @@ def in_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found
         Unsettled: a case is not settled; its text names it.
     """
     if not question.cases or not question.settled(question.covered):
-        raise Unsettled("the sizes are not divided into cases of m")
+        raise Unsettled("the sizes cannot be divided into cases of m")
     found = []
     for case in question.cases:
         try:

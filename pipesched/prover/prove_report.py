@@ -16,7 +16,7 @@ from pipesched.support.source import Source
 FORMAT, VERSION = "pipesched-proof", 1
 NOT_SETTLED = 3  # exit status
 _INDENT = " " * 15
-_EVEN = "assumed: a cost is the same for every stage and microbatch; messages do not queue"
+_EVEN = "assumed: each cost is the same for every stage and microbatch; messages do not queue"
 
 
 @dataclass(frozen=True)

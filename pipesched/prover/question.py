@@ -77,9 +77,9 @@ class Question:
             quoted = shorten(error.span.text, _WIDE, placeholder=" …")
             raise Unsettled(f"line {error.span.line}: `{quoted}`: {error.reason}") from None
         except isl().Error:
-            raise Unsettled("isl does not decide it") from None
+            raise Unsettled("isl cannot decide the question") from None
         except Stuck:
-            raise Unsettled("at a small size the order does not run") from None
+            raise Unsettled("the order does not run at a small size") from None
 
     @cached_property
     def affine(self) -> bool:
@@ -108,7 +108,7 @@ class Question:
         """The relations for order and data flow."""
         found = sizes(self.model) if self.evidence.known is None else ()
         if self.evidence.known is None and not found:
-            raise Unsettled("no size in its domain is small enough to guess from")
+            raise Unsettled("no size in the domain is small enough to guess from")
         return Relations(self.model, Sample(self.model, found))
 
     @cached_property
@@ -179,7 +179,7 @@ class Question:
     def complete(self) -> str:
         """The letters of the kinds that every stage and microbatch runs exactly once."""
         if self.model.sizes.is_empty():
-            raise Unsettled("its requirements hold at no size")
+            raise Unsettled("the file's requirements hold at no size")
         return complete(self.relations)
 
     @cached_property

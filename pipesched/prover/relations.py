@@ -197,7 +197,7 @@ class Relations:
         what = f"the count of {words(of)}"
         names = f"the count of {' '.join(x.name for x in of)}"
         if not self.holds(f"{names} is known everywhere", self.points(of), turn.domain()):
-            raise Unsettled(f"{what} is not known everywhere")
+            raise Unsettled(f"{what} is not known at every size")
         less = self.related(self.space.below())
         if not self.holds(f"{names} grows along the order", self.order.apply_domain(turn).apply_range(turn), less):
             raise Unsettled(f"{what} does not grow along the order")
@@ -242,7 +242,7 @@ class Relations:
         ran, freed = (self.reached(self.valued(self.turns(of))) for of in (made, taken))
         what = f"as many W as I until {drain.name}"
         if not (self.holds(f"{what}: not fewer", ran, freed) and self.holds(f"{what}: not more", freed, ran)):
-            raise Unsettled("the count of W that are drained")
+            raise Unsettled("the number of W that are drained is not known")
 
     # Keys
 
@@ -257,7 +257,7 @@ class Relations:
         for of in self._grouped(_class):
             named = {x.microbatch is not None for x in of}
             if len(named) > 1:
-                raise Unsettled(f"{words(of)}: some name their microbatch, and others take the next one")
+                raise Unsettled(f"{words(of)}: some operations name their microbatch, and others take the next one")
             turns = {x.name: x.microbatch for x in of} if True in named else self.turns(of)
             for x in of:
                 found[x.name] = self._key(x, turns[x.name], named=True in named)
@@ -280,7 +280,7 @@ class Relations:
     def _oldest(self, letter: str) -> list[list[Statement]]:
         groups = self._grouped(lambda x: letter if x.letter == letter else None)
         if len(groups) > 1 and any(x.chunk is None for of in groups for x in of):
-            raise Unsettled(f"{letter} of any chunk beside {letter} of one")
+            raise Unsettled(f"some {letter} take any chunk, and other {letter} name their chunk")
         return groups
 
     def _key(self, x: Statement, turn: Value, *, named: bool) -> Map:
@@ -308,7 +308,7 @@ class Relations:
     def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
         """Return the keys of statements whose k-th instance takes the microbatch of the k-th instance of its source."""
         if any(x.microbatch is not None for x in of):
-            raise Unsettled(f"{words(of)} names its microbatch")
+            raise Unsettled(f"`prove` does not support {words(of)} that names its microbatch")
         if source == "F" and self.model.slices > 1:
             raise Unsettled(f"{words(of)} of slices")
         sources = [x for x in self.statements if x.letter == source and _alike(x, of[0])]

@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "second_opinion",
         flag,
-        "Also ask Z3 whether a certificate holds.",
+        "Also check a certificate with Z3.",
         default=False,
         on=("verify",),
         after="require_proof",

@@ -118,7 +118,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
             try:
                 return _binary(node, left, right, scope)
             except Uncarried:
-                raise NotAffine(node.span, "its carries have no bound") from None
+                raise NotAffine(node.span, "the carries of this number have no bound") from None
         case ast.Conditional():
             return _conditional(node, scope)
         case ast.Entry():
@@ -155,7 +155,7 @@ def _name(node: ast.Name, scope: Scope) -> Value:
         raise NotAffine(node.span, f"`{node.id}` depends on earlier operations")
     found = scope.definitions.get(node.id)
     if found is None or found.parameters is not None:
-        raise NotAffine(node.span, f"`{node.id}` has no one value")
+        raise NotAffine(node.span, f"`{node.id}` does not have a single value")
     scope.values[node.id] = value = evaluate(found.value, scope)
     return value
 
@@ -233,7 +233,7 @@ def _binary(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
         return _product(node, left, right, scope)
     if name == "/":
         if not isinstance(right, _NUMBER):
-            raise NotAffine(node.span, "it is a quotient of values that vary")
+            raise NotAffine(node.span, "this is a quotient of values that vary")
         return left.scale_down_val(scope.space.value(right))
     if name in ("//", "%"):
         return _divided(node, scope.lifted(left), right, scope)
@@ -257,7 +257,7 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
             return number.space.times_p(other.last.scale_val(scope.space.value(turns)))
     if scope.space.width == 1 and (found := _by_pieces(left, right, scope)) is not None:
         return found
-    raise NotAffine(node.span, "it is a product of two values that vary")
+    raise NotAffine(node.span, "this is a product of two values that vary")
 
 
 def _by_pieces(left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:

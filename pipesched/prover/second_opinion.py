@@ -36,7 +36,7 @@ class SecondOpinion:
 
     def __str__(self) -> str:
         if not self.open:
-            return "second opinion: Z3 agrees on each of them"
+            return "second opinion: Z3 agrees on every inclusion"
         many = f"{self.agreed} of {self.agreed + len(self.open)}"
         return f"second opinion: Z3 agrees on {many}; undecided within its limit of steps: {_listed(self.open)}"
 

@@ -73,7 +73,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
     if source is None or reader_of(source).name != "ps":
         raise fail(
             Code.USAGE,
-            "--smallest needs a .ps file: a CSV, an order or a stream has one size",
+            "--smallest needs a .ps file: a CSV, an order or a stream has only one size",
             help="leave it out, or give the file that produced the order",
         )
     why = _not_sought(report, source)
@@ -86,13 +86,13 @@ def _not_sought(report: Report, source: Source) -> str:
     """Return the reason not to search for a smaller size; "" if there is none."""
     codes = {code for code, _ in faults(report)}
     if not codes:
-        return "nothing fails at this size, and smaller ones were not tried; `pipesched prove` covers every size"
+        return "nothing fails at this size, and smaller sizes were not tried; `pipesched prove` covers every size"
     if codes & _NOT_JUDGED or report.exit_status == 2:
-        return "no smaller size was tried, since the file cannot be checked at this one"
+        return "no smaller size was tried, since the file cannot be checked at this size"
     try:
         checked(source)
     except PipeschedError:
-        return "no smaller size was tried, as this is wrong at every size"
+        return "no smaller size was tried, since the file is wrong at every size"
     return ""
 
 
@@ -189,22 +189,22 @@ class _Search:
     def _head(self, size: Size) -> str:
         order = " + ".join(self.most)
         return (
-            f"{render.sizes(size)} has the least {order} of the sizes up to {render.sizes(self.most)} with this failure"
+            f"{render.sizes(size)} has the least {order} of all sizes up to {render.sizes(self.most)} with this failure"
         )
 
     def _all(self, tried: int) -> str:
         if not tried and not self.long:
-            return "the file does not allow a smaller one"
+            return "the file does not allow a smaller size"
         said = (
-            f"all {tried} smaller ones that the file allows were tried"
+            f"all {tried} smaller sizes that the file allows were tried"
             if tried != 1
-            else "the only smaller one was tried"
+            else "the only smaller size was tried"
         )
-        return (f"{tried} smaller ones were tried" if self.long else said) + self._others()
+        return (f"{tried} smaller sizes were tried" if self.long else said) + self._others()
 
     def _others(self) -> str:
         """Report the sizes that fail in another way, and the number of untried sizes."""
-        said = f"; {self.long} take too many steps" if self.long else ""
+        said = f"; {self.long} sizes take too many steps" if self.long else ""
         if not self.otherwise:
             return said
         (size, code), more = self.otherwise[0], len(self.otherwise) - 1
@@ -237,7 +237,7 @@ class _Search:
         for shift in range(1, max(size.values()).bit_length() + 1):
             while (found := self._less(size, shift)) is not None:
                 size, report = found
-        tested = f"none of the {tried} allowed sizes with {' + '.join(size)} < {total} has it{self._others()}"
+        tested = f"none of the {tried} allowed sizes with {' + '.join(size)} < {total} fails this way{self._others()}"
         return (
             report,
             f"{render.sizes(size)} has this failure, found by halving; {tested}; other smaller sizes were not tried",

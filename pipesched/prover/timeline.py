@@ -212,7 +212,7 @@ class Timeline:
             if self.rel.holds(f"{what}: a way leads there", found, fewer):
                 return found
             found = fewer
-        raise Unsettled("start times: which operations wait for each other is not found")
+        raise Unsettled("start times: it is not known which operations wait for each other")
 
 
 def _line(x: Statement) -> str:

@@ -57,7 +57,7 @@ class Certified(Report):
         if self.theorems is None:
             return "\n\n".join(found)
         head = f"{self._word}  {render.clean(self.source or '')}  {self._about()}"
-        said = "    every inclusion is decided again by isl; nothing is fitted, sampled or scheduled"
+        said = "    isl decides every inclusion again; nothing is fitted, sampled or scheduled"
         lines = [head, said]
         if self.opinion is not None:
             lines.append(f"    {self.opinion}")
@@ -97,9 +97,11 @@ def verify(source: Source, options: Options) -> Report:
     """
     asked = options.of(Opinion)
     if replace(options, owned=(), max_ops=Options().max_ops) != Options():
-        help = "leave them out; to check its schedule at one size, verify the .ps file"
+        help = "leave these options out; to check the schedule at one size, verify the .ps file"
         raise fail(
-            Code.USAGE, f"{source.name} is a certificate for all sizes and costs: it takes no such options", help=help
+            Code.USAGE,
+            f"{source.name} is a certificate for all sizes and costs: it does not accept options for schedules",
+            help=help,
         )
     certificate = read(source)
     theorems, shown = check(certificate, keeps=asked.second_opinion)
@@ -125,7 +127,7 @@ def verify(source: Source, options: Options) -> Report:
 
 def _own(finding: Finding) -> Finding:
     """Return a finding with our own wording if the certificate leaves it open."""
-    return replace(finding, detail="the certificate does not prove it") if finding.outcome == OPEN else finding
+    return replace(finding, detail="the certificate does not prove this") if finding.outcome == OPEN else finding
 
 
 def _changed(certificate: Certificate) -> list[Diagnostic]:
@@ -141,7 +143,7 @@ def _changed(certificate: Certificate) -> list[Diagnostic]:
         return []
     lines = zip(text.split("\n"), [*others[0].split("\n"), None], strict=False)
     at = next((k for k, (one, other) in enumerate(lines, 1) if one != other), 1)
-    message = f"{name} is not the text of which {certificate.name} is a certificate: line {at} differs"
+    message = f"{name} is not the text that {certificate.name} certifies: line {at} differs"
     help = f"prove it again: `pipesched prove {name} --json -o {certificate.name}`"
     return [Diagnostic(ProverCode.OTHER_TEXT, message, help=help)]
 

@@ -154,7 +154,7 @@ def test_sizes_that_take_too_many_steps_are_counted() -> None:
     """A loop that is long at p = 1 alone."""
     loop = "for i in 0 .. (if p == 1 then 150000 else 0) { if i * i % 7 == 9 { F } }\n  repeat warmup     { F }"
     found = smallest(MINE.replace("repeat warmup     { F }", loop) + "claim peak <= 2 * tM\n", p=4, m=5)
-    assert found.parameters["p"] == 3 and "3 smaller ones were tried; 5 take too many steps" in said(found)
+    assert found.parameters["p"] == 3 and "3 smaller sizes were tried; 5 sizes take too many steps" in said(found)
 
 
 def test_hostile_files_end(monkeypatch: pytest.MonkeyPatch) -> None:
