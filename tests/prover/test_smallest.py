@@ -101,7 +101,7 @@ def test_a_list_is_cut() -> None:
     ("text", "what"),
     [
         (MINE, "nothing fails at this size"),
-        (MINE.replace("m >= p", "m >= 99"), "cannot be checked at this one"),
+        (MINE.replace("m >= p", "m >= 99"), "cannot be checked at this size"),
         (MINE.replace("stage s", "stage stage"), "wrong at every size"),
         ("schedule one(n = 3)\nstage 0 on rank 0\nrank 0 { repeat n { F B } repeat n { B } }\n", ""),
     ],
