@@ -73,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     Statement("Parts", Lazy("engines.read:stated"), Lazy("engines.read:lines"), owner=_OWNER),
     CostModel(Lazy("engines.costs:costs"), owner=_OWNER, place=-1),
     Check(
-        "calls of expert peers agree, and no calls wait in a cycle",
+        "expert peers make the same calls, and calls do not wait in a cycle",
         ("PS407", "PS408"),
         Lazy("engines.launched:check"),
         place=85,

@@ -27,7 +27,7 @@ TORCH_CSV = Reader(
 ROWS: tuple[Row, ...] = (
     Codes(Lazy("orders.codes:OrdersCode")),
     Check(
-        "each WAIT follows its send or its reduction; for torch, torch's rules hold",
+        "each WAIT follows its send or reduction; programs for torch follow torch's rules",
         ("PS406",),
         Lazy("orders.check.waits:check_waits"),
         Needs.OWN,
