@@ -40,7 +40,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
         Lazy("check.complete:check_complete"),
     ),
     Check(
-        "each operation runs after its inputs on its rank; overlapped parts are independent; the compute order has no cycle",
+        "each operation runs after its inputs on its rank; overlapped parts are independent; the order has no cycle",
         ("PS305", "PS306", "PS307"),
         Lazy("check.dataflow:check_dataflow"),
     ),
