@@ -1,5 +1,5 @@
-"""File formats. READERS (`readers`): the reader of each kind of text; TARGETS (`targets`): the forms that are written.
+"""File formats. READERS (`readers`): a reader for each kind of text; TARGETS (`targets`): the forms that are written.
 
 stream_write   the published form
-numbered       writes many lines that differ in one number each at once
+numbered       writes many lines at once that differ in one number each
 """

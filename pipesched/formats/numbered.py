@@ -27,13 +27,13 @@ def parts(op: Column, second: Bools) -> Column:
 
 
 def brackets(group: Column) -> tuple[Bools, Bools]:
-    """Return masks of where the batches of a rank begin and end: neighbours with the same group."""
+    """Return masks of the entries where a rank's batches begin and end; neighbours with equal groups are a batch."""
     edge = np.diff(group, prepend=-1, append=-1) != 0
     return edge[:-1] & (group >= 0), edge[1:] & (group >= 0)
 
 
 def distinct(*columns: Column) -> tuple[list[int], Column]:
-    """Return the first index of each distinct row of integer columns, and the number of its row for each entry."""
+    """Return the first index of each distinct row of integer columns, and for each entry the number of its row."""
     key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         low, size = int(column.min(initial=0)), int(column.max(initial=0)) - int(column.min(initial=0)) + 1

@@ -42,9 +42,9 @@ IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 
 @dataclass(frozen=True)
 class Loaded(Extended):
-    """The contents of a file. unit: the unit of a .ps file. torch: it is a torch CSV. notes: an extension's remarks.
+    """The contents of a file. unit: the unit of a .ps file. torch: True for a torch CSV. notes: remarks of extensions.
 
-    comm: the communication model of the runtime that wrote it, if known. owned: values of extensions.
+    comm: the communication model of the runtime that wrote the file, if known. owned: values of extensions.
     """
 
     source: str
@@ -67,11 +67,11 @@ class Loaded(Extended):
 
     @property
     def own_costs(self) -> Costs:
-        """The costs that the file gives."""
+        """The costs in the file."""
         return self.unit.costs if self.unit else NOT_GIVEN
 
     def costs(self, asked: Costs | None) -> Costs:
-        """Return the costs in effect: the requested costs, over the costs of the file."""
+        """Return the costs in effect: the requested costs, which override the file's costs."""
         return self.own_costs if asked is None else asked.over(self.own_costs)
 
 
@@ -81,7 +81,7 @@ def readers() -> list[Reader]:
 
 
 def reader_of(source: Source) -> Reader | Names:
-    """Return the reader of a text, chosen by its origin, the ending of its name, or its first meaningful line."""
+    """Return the reader for a text, chosen by its origin, its file extension, or its first meaningful line."""
     if source.origin:
         return next(row for row in rows(Names) if row.name == source.origin)
     known = readers()
@@ -101,19 +101,19 @@ def _first_line(text: str) -> str:
 
 
 def checked(source: Source, max_ops: int = MAX_OPS) -> Checked:
-    """Return a .ps file after checking names and types.
+    """Parse a .ps file, and check its names and types.
 
     Raises:
-        PipeschedError: PS1xx and PS2xx; only PS842 for a text of another known kind.
+        PipeschedError: PS1xx and PS2xx; only PS842 if the text is of another known kind.
     """
     return read_by("ps", source, partial(check_text, words=max(WORDS, max_ops // OPS_A_WORD)))
 
 
 def read_by(kind: str, source: Source, read: Callable[[Source], Read]) -> Read:
-    """Read a text by the reader of a kind.
+    """Read a text with the reader of its kind.
 
     Raises:
-        PipeschedError: the findings, as the hints for that kind explain them.
+        PipeschedError: the findings, with the hints for that kind of text.
     """
     try:
         return read(source)
@@ -144,7 +144,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     A torch CSV has a B for every stage; the B is dropped if no I is needed.
 
     Raises:
-        PipeschedError: PS225, a file that names frozen stages, or a torch CSV with messages; PS803, no such stage.
+        PipeschedError: PS225 if the file names frozen stages, or has torch's messages; PS803 for an unknown stage.
     """
     schedule, program = loaded.schedule, loaded.program
     if schedule.placement.frozen == stages:
@@ -167,7 +167,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
 
 
 def _as_frozen(order: AnyOrder, placement: Placement, *, dropped: bool) -> AnyOrder:
-    """Turn every B into the kind that the placement needs; dropped: omit the Bs that it does not need."""
+    """Turn every B into the kind of backward that the placement needs. dropped: omit each B that is not needed."""
     whole = among(order.op, [op for op in COMPUTES if op.parts])
     full = np.flatnonzero(whole & (order.stage >= 0) & (order.stage < placement.stages))
     op = order.op.copy()

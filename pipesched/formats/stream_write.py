@@ -1,4 +1,4 @@
-"""Writes a program as a stream (``emit/README.md``), rank by rank: columns to lines, without an object per instruction.
+"""Writes a program as a stream (``emit/README.md``), rank by rank, from columns, without an object per instruction.
 
 An instruction's line is determined by its operation, stage, route and peer, except for the microbatch. Each kind of
 line is therefore made once, by `pipesched.stream` itself, with a gap for the microbatch; the result is byte-equal to
@@ -31,10 +31,10 @@ _BATCH, _ = instruction_text(Instruction("BATCH"), 1).split("[]")
 
 
 def pieces(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
-    """Yield the text of a stream, a rank at a time. Lines are made twice: the fingerprint precedes them.
+    """Yield the text of a stream, one rank at a time. Lines are made twice, since the fingerprint precedes them.
 
     Raises:
-        PipeschedError: PS814, an operation that a stream cannot express.
+        PipeschedError: PS814 if a stream cannot express an operation.
     """
     head, mark = _head(program, parameters)
     yield from text(head, ([_rank(program, rank)] for rank in range(program.ranks)), mark)
@@ -44,7 +44,7 @@ def by_rank(program: Program, parameters: Mapping[str, int]) -> Iterator[str]:
     """Yield the text of each rank's own file: its instructions, with the fingerprint of the whole stream.
 
     Raises:
-        PipeschedError: PS814, an operation that a stream cannot express.
+        PipeschedError: PS814 if a stream cannot express an operation.
     """
     stream, mark = _head(program, parameters)
     head, _, _ = "".join(text(stream, [], mark)).rpartition('  "ranks": [')
@@ -70,7 +70,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
     """Return the routes, each with one range of microbatches.
 
     Raises:
-        PipeschedError: PS814, if the microbatches of a route are not a range.
+        PipeschedError: PS814 if the microbatches of a route are not a range.
     """
     routes = []
     for number, ranks in enumerate(placement.rank_of.tolist()):

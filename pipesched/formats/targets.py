@@ -3,8 +3,8 @@
     name       ending  holds                                             for
     stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
 
-Output for a runtime is verified first; a target that is not `judged` writes even an order with errors. A writer
-is imported on request.
+Output for a runtime is verified first; a target that is not `judged` writes even an order with errors. A writer is
+imported on first use.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Head(Record):
 
 
 class Writer(ABC):
-    """Writes an order, a rank at a time."""
+    """Writes an order, one rank at a time."""
 
     @abstractmethod
     def require(self, schedule: Schedule, program: Program | None) -> None:
-        """Raise PipeschedError, PS814, for features that it cannot express."""
+        """Raise PipeschedError, PS814, if the form cannot express the order."""
 
     @abstractmethod
     def pieces(self, order: Order, head: Head) -> Iterator[str]:
-        """Return the text, a rank at a time."""
+        """Return the text, one rank at a time."""
 
     def by_rank(self, order: Order, head: Head) -> Iterator[str]:
-        """Return each rank's own file: its piece, unless text surrounds all ranks."""
+        """Return each rank's own file: its piece of the text, unless other text surrounds the ranks."""
         return self.pieces(order, head)
 
     def settings(self, order: Order, path: str, version: TorchVersion) -> list[str]:
-        """Return lines for the user: settings of the program that reads the file."""
+        """Return lines for the user: settings for the program that reads the file."""
         return []
 
     def actions(self, program: Program, version: TorchVersion) -> Program:
@@ -60,7 +60,7 @@ class Writer(ABC):
         return program
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Return an order with the operations that the target requires in addition to the file's."""
+        """Return the order with the operations that the target requires in addition to those in the file."""
         return schedule
 
 

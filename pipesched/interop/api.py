@@ -31,12 +31,12 @@ def check(
     """Check a trainer's configuration, as ``pipesched check`` does. Errors in the file are part of the result.
 
     file: the path of a TOML, YAML or JSON file, or of a script with a command line; a `Source`; or the words of a
-    command, as expanded by a shell. trainer: its name and release, ``torchtitan==0.2.2``. p: ranks, if the file does
-    not give them. processes: the processes of all replicas. variables: variables of a script that are set from outside.
-    dry_run_script: execute the script, with its programs replaced by recorders.
+    command, as expanded by a shell. trainer: its name and release, such as ``torchtitan==0.2.2``. p: the number of
+    ranks, if the file does not specify it. processes: the number of processes in all replicas. variables: values for
+    variables of a script. dry_run_script: execute the script, with its programs replaced by recorders.
 
     Raises:
-        PipeschedError: PS225, an invalid option; PS809, there is no such file.
+        PipeschedError: PS225 if an option is invalid; PS809 if there is no such file.
     """
     given, _ = keywords.read("check", locals() | {"parameters": {}})
     from pipesched.interop import check as verb
@@ -58,7 +58,7 @@ def _read(path: object) -> Source:
     """Read the file at a path.
 
     Raises:
-        PipeschedError: PS809; PS225, not a path.
+        PipeschedError: PS809 if the file cannot be read; PS225 if `path` is not a path.
     """
     if not isinstance(path, str | PathLike):
         raise fail(Code.USAGE, f"a value of type {type(path).__name__} is not a file", help="give its path")

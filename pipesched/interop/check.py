@@ -1,4 +1,4 @@
-"""The check of a trainer's configuration: applies every rule of its trainer, verifies its CSV, and names its schedule.
+"""Checks a trainer's configuration: applies every rule of the trainer, verifies the CSV, and names the schedule.
 
     text ──read──> settings ──trainer?──> case ──rules──> facts, notes, diagnostics ──> Checked, with the next command
 
@@ -38,9 +38,9 @@ _EXPANDED = "let your shell read it: pipesched check -- COMMAND and its argument
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's statements about a configuration; None: not given. trainer: with its release, as in ``a==1.0``.
+    """The user's statements about a configuration, None if not given. trainer: its name and release, as in ``a==1.0``.
 
-    p: ranks of the pipeline. processes: all processes of the job. variables: variables of its script.
+    p: the number of ranks. processes: the number of processes in the job. variables: variables of the script.
     """
 
     trainer: str | None = None
@@ -54,7 +54,7 @@ def check(source: Source, asked: Asked) -> Checked:
     """Check a configuration. Errors are part of the result, not raised.
 
     Raises:
-        PipeschedError: PS225, if an option has a wrong value.
+        PipeschedError: PS225 if an option has a wrong value.
     """
     if asked.variables and texts.kind_of(source) != "shell":
         raise fail(Code.USAGE, f"-D sets a variable of a script, but {source.name} is {texts.kind_of(source)}")
@@ -65,7 +65,7 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
     """Check a command that a shell has expanded.
 
     Raises:
-        PipeschedError: PS225, if an option has a wrong value.
+        PipeschedError: PS225 if an option has a wrong value.
     """
     if asked.variables:
         raise fail(Code.USAGE, "-D sets a variable of a script, but the shell has already expanded this command")
@@ -77,7 +77,7 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     """Check a file. run: the file is a script, which is executed with recorders instead of its programs.
 
     Raises:
-        PipeschedError: PS225, an option has a wrong value; PS809, there is no such file; PS820, bash is not installed.
+        PipeschedError: PS225 if an option has a wrong value; PS809 if there is no such file; PS820 without bash.
     """
     if not run:
         return check(read_path(path), asked)
@@ -171,7 +171,7 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
 
 
 def _require_text(row: Trainer, settings: Settings) -> None:
-    """Raise PipeschedError, PS871, if the trainer reads no text of this kind."""
+    """Raise PipeschedError, PS871, if the trainer does not read texts of this kind."""
     if settings.kind not in row.texts:
         kinds = " and ".join(row.texts)
         message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"

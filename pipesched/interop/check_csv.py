@@ -17,7 +17,7 @@ _CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: Chunke
 
 
 def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str, str | None] | None:
-    """Return why a CSV does not fit its settings, and so is not verified, with the remedy; None if it fits."""
+    """Return the reason why a CSV does not fit the settings and is not verified, and the remedy; None if it fits."""
     if schedule.program is not None:
         message = f"{path} contains messages; {case.trainer} loads only computes"
         return message, f"pipesched emit {path} --target torch-csv"

@@ -14,11 +14,11 @@ _SHOWN = 6  # most shown settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: ``release`` or ``torch``, if assumed.
+    """The report on a configuration. assumed: the names, ``release`` or ``torch``, of what is assumed.
 
-    not_judged: settings that no rule knows. possible: errors in some releases only. command: the command that verifies
-    the schedule, or the reason why there is none. commands: reports on the commands of a script that has several; then
-    the diagnostics are those of all commands, and all other fields are empty.
+    not_judged: settings that no rule covers. possible: errors that apply only to some releases. command: the command
+    that verifies the schedule, or the reason why there is none. commands: reports on the commands of a script that has
+    several; then the diagnostics are those of all commands, and all other fields are empty.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Checked(Judged):
         return "\n\n".join([*parts, "\n".join([*lines, self._last()])])
 
     def _noted(self) -> list[str]:
-        """Return the texts of the notes, the possible errors, and the settings that no rule knows."""
+        """Return the texts of the notes, the possible errors, and the settings that no rule covers."""
         possible = [f"possible, in {x.where}: {_placed(x.found)} [{x.found.code}]" for x in self.possible]
         names = [name[:60] for name in self.not_judged[:_SHOWN]]
         names += [f"{len(self.not_judged) - _SHOWN} more"] if len(self.not_judged) > _SHOWN else []

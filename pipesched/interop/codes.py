@@ -6,7 +6,7 @@ from pipesched.diagnostics import NOT_JUDGED, AnyCode
 
 
 class InteropCode(AnyCode):
-    """Kinds of findings of interop."""
+    """The kinds of findings that interop reports."""
 
     TORCH_LAST_STAGE = "PS804"
     TORCH_SHARDING = "PS805"

@@ -13,7 +13,7 @@ from pipesched.common.values import texts
 
 @dataclass(frozen=True)
 class Run:
-    """The option for a recorded run. recorded: the folder with the records of its ranks; empty without the option."""
+    """The option for a recorded run. recorded: the folder with the records of the ranks; empty without the option."""
 
     recorded: str = ""
 

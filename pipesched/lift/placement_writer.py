@@ -44,7 +44,7 @@ def in_ranges(placement: Placement) -> Placement:
     """Split the routes of a placement into ranges of microbatches.
 
     Raises:
-        PipeschedError: PS814, if a stage has no rank, the last rank has no stage, or there is no microbatch.
+        PipeschedError: PS814 if a stage has no rank, the last rank has no stage, or there is no microbatch.
     """
     _sayable(placement)
     parts = [(route, len(list(part))) for route, part in groupby(placement.route_of.tolist())]

@@ -58,7 +58,7 @@ def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, i
     by_chunk: every W names its chunk. in_series: each series of microbatches becomes a letter.
 
     Raises:
-        PipeschedError: PS814, if the language cannot express an operation.
+        PipeschedError: PS814 if the language cannot express an operation.
     """
     columns = _Columns(schedule, placement)
     next_ones = columns.next_ones()

@@ -54,7 +54,7 @@ def write(
     statements, in canonical form.
 
     Raises:
-        PipeschedError: PS814, if the language cannot express a part.
+        PipeschedError: PS814 if the language cannot express a part of the schedule.
         ValueError: if it is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):

@@ -51,7 +51,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 class _DeepSpeed(Finder):
-    """The finder that replaces all other modules of DeepSpeed by Fakes and does not change other packages."""
+    """A finder that replaces all other modules of DeepSpeed by Fakes and does not affect other packages."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return super().find_spec(name, path, target) if name.partition(".")[0] == "deepspeed" else None
@@ -59,7 +59,7 @@ class _DeepSpeed(Finder):
 
 @cache
 def _schedule() -> ModuleType:
-    """Import the file with the schedules; its instructions remember the line that created them."""
+    """Import the file with the schedules; each instruction remembers the line that created it."""
     package = find_spec("deepspeed")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
@@ -80,7 +80,7 @@ def _schedule() -> ModuleType:
 
 
 def _class(schedule: ModuleType, name: str) -> type:
-    """Find a schedule class: a name in that file, or `module:Class` for any subclass of `PipeSchedule`."""
+    """Find a schedule class by its name in that file, or as `module:Class` for any subclass of `PipeSchedule`."""
     base = schedule.PipeSchedule
     kinds = {
         key: x for key, x in vars(schedule).items() if inspect.isclass(x) and issubclass(x, base) and x is not base

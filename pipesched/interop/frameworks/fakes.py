@@ -23,7 +23,7 @@ from typing import NoReturn
 
 
 class Undecided(Exception):
-    """The code needs the value of a Fake. The argument is its name."""
+    """Raised if the code needs the value of a Fake. The argument is the name of the Fake."""
 
     help = "the order depends on code that is not executed: omit the option that selects this code"
 
@@ -32,7 +32,7 @@ class Undecided(Exception):
 
 
 class Fake(ModuleType):
-    """A replacement for a module, or for an object in a module. inert: a call is allowed and does nothing."""
+    """A replacement for a module, or for an object in a module. inert: calls are allowed and do nothing."""
 
     def __init__(self, name: str, *, inert: bool = True) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Restricts the code of a framework: it may change files only in one folder, and use limited memory.
+"""Restricts a framework's code: it can change files only in one folder, and use only limited memory.
 
     hooks      Python's audit events, in the process itself: an action is refused at the line that attempts it
     Landlock   Linux 5.13 and later: the kernel refuses it, also for C code, sqlite, shells and all child processes
@@ -40,7 +40,7 @@ _SCOPES = 0b11  # from version 6: abstract sockets of other processes, signals t
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:
-    """Confine this process permanently. refuse: called with a text for a forbidden action of Python code; raises."""
+    """Confine this process permanently. refuse: raises an error for a forbidden action of Python code."""
     _limit()
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep
@@ -75,7 +75,7 @@ def _named(path: object) -> str:
 
 
 def _database(name: object) -> str | None:
-    """Return the file of a database name as sqlite3 interprets it, None for a database in memory."""
+    """Return the file that sqlite3 opens for a database name, None for a database in memory."""
     text = _named(name)
     path = text[5:].partition("?")[0] if text.startswith("file:") else text
     return None if path in ("", ":memory:") or "mode=memory" in text else path
@@ -94,7 +94,7 @@ def _limit() -> None:
 
 
 def _landlock(folder: str) -> bool:
-    """Make the kernel refuse this process and its children changes outside of `folder`; return True if it does."""
+    """Make the kernel forbid this process and its children changes outside of `folder`; return True on success."""
     if not sys.platform.startswith("linux"):
         return False
     with suppress(OSError, AttributeError):

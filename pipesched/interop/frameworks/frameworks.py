@@ -1,4 +1,4 @@
-"""FRAMEWORKS: a row for each source of schedules other than files: ``FRAMEWORK:NAME``, with options by ``-D``.
+"""FRAMEWORKS: a row for each source of schedules other than files: ``FRAMEWORK:NAME``, with options given by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
     megatron:interleaved        Megatron-core's own pipeline code, on stand-ins for tensors
@@ -24,9 +24,9 @@ from pipesched.support.source import Source
 @dataclass(frozen=True)
 class Framework:
     """A framework that generates schedules. title: a description of the code that is executed. package: the package
-    that must be installed, or empty. recorder: our module that runs it. tried: tested versions, as the beginnings of
-    their numbers. names: names that may follow the colon. options: options of ``-D`` besides p, v and m, each with its
-    meaning. open: the recorder takes further options.
+    that must be installed, or empty. recorder: our module that runs it. tried: prefixes of the tested version numbers.
+    names: names that can follow the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open:
+    True if the recorder takes further options.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Call(Source):
 
 
 def call(target: str) -> Call | None:
-    """Parse a target as a call; return None if it does not name a framework."""
+    """Parse a name such as ``torch:GPipe`` as a call; return None if it does not name a framework."""
     name, colon, _ = target.partition(":")
     return Call(target, target) if colon and name in FRAMEWORKS else None
 

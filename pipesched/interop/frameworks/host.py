@@ -61,8 +61,8 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
     """Record the schedule that a call names. path: a folder of packages, or an environment.
 
     Raises:
-        PipeschedError: PS850, the framework is not installed; PS851, its code raised an error; PS852, it took too long;
-            PS853, it returned no order; PS854, the fence refused an action; PS855, unknown name or option.
+        PipeschedError: PS850 if the framework is not installed; PS851 if its code raised an error; PS852 if it took
+            too long; PS853 without an order; PS854 if the fence refused an action; PS855 for an unknown name or option.
     """
     command, asked = _request(call, options, path, limit)
     head, body = _run(command, asked, limit)
@@ -104,7 +104,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
     """Return the folders to search before the installed packages, and the command line. path: as in `record`.
 
     Raises:
-        PipeschedError: PS850, `path` is not a folder.
+        PipeschedError: PS850 if `path` is not a folder.
     """
     command = child.command(_MODULE)
     if path is None:
@@ -119,7 +119,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
 
 
 def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]:
-    """Run the process; return its end status and its answer."""
+    """Run the process; return its exit status and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
         try:
@@ -177,7 +177,7 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
     """Parse the answer of a process.
 
     Raises:
-        PipeschedError: PS852, the process took too long; PS853, its answer is too large or missing.
+        PipeschedError: PS852 if the process took too long; PS853 if its answer is too large or missing.
     """
     here, printed = Label(call.span(0, len(call.text)), "this is executed"), _printed(head["said"])
     ended = head["ended"]

@@ -38,7 +38,7 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
-    """Yield PS865 for the first microbatch of each rank that overwrites another one. kept: the buffers, by rank."""
+    """Yield PS865 for the first microbatch on each rank that overwrites another one. kept: the buffers, by rank."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
         early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]

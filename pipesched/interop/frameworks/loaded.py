@@ -1,4 +1,4 @@
-"""Loads a framework's answer to a call like a file; each word has the line that created it."""
+"""Loads a framework's answer to a call like a file; each word records the line of code that created it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _POSTED = "it computes between posts and waits, so the model is one-stream unles
 
 @dataclass(frozen=True)
 class Framework:
-    """Options of frameworks. framework_path: a folder of packages, or an environment. framework_time: seconds for the
-    framework's process.
+    """Options of frameworks. framework_path: a folder of packages, or an environment. framework_time: time limit for
+    the framework's process, in seconds.
     """
 
     framework_path: str | None = None
@@ -55,7 +55,7 @@ def read(
     """Run a framework in a separate process, and load the schedule that it returns.
 
     Raises:
-        PipeschedError: PS85x, if the framework returns no schedule; as `answered`.
+        PipeschedError: PS850 to PS855 if the framework returns no schedule; as `answered`.
     """
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "max-ops": max_ops}
@@ -68,7 +68,7 @@ def answered(source: Call, answer: Recorded, parameters: Mapping[str, Value], ma
     """Load the order that a framework returned for a call, with the reader of its format.
 
     Raises:
-        PipeschedError: PS853, the answer is not an order; PS8xx, the errors of that reader.
+        PipeschedError: PS853 if the answer is not an order; PS8xx as raised by that reader.
     """
     text, version = _written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}
@@ -108,7 +108,7 @@ def _written(call: Source, answer: Recorded) -> tuple[Source, TorchVersion | Non
     """Convert an answer to a source; return it with the version of torch, None if the version is not one of torch.
 
     Raises:
-        PipeschedError: PS853, the rows are neither an order nor a torch CSV.
+        PipeschedError: PS853 if the rows are neither an order nor a torch CSV.
     """
     try:
         text = as_text(answer.rows)

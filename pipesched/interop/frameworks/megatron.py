@@ -79,11 +79,11 @@ class Module:
         return []
 
     def set_input_tensor(self, tensor: list[object]) -> None:
-        """Take the input of the next plan."""
+        """Set the input of the next plan."""
         self.input = tensor[0]
 
     def build_schedule_plan(self) -> None:
-        """Mark the module as one with plans, which our `forward_step_func` makes."""
+        """Mark the module as having plans, which our `forward_step_func` makes."""
 
 
 class _Version(tuple[int, ...]):
@@ -178,7 +178,7 @@ def _setting(core: Core, name: str, value: object) -> object:
 
 
 def _layers(said: object, stages: int) -> Callable[[int], int]:
-    """Return the layers of a stage, from one number for all, or from a layout such as ``Ett+t++L`` (``t``: a layer)."""
+    """Return the number of layers by stage, from one number or a layout such as ``Ett+t++L`` (``t``: a layer)."""
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
         raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, with one t per layer")

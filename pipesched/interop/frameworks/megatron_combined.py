@@ -33,21 +33,21 @@ Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its computes that are not recorded yet. both: whether it is an overlap."""
+    """The current pass of a rank. waiting: its computes that are not recorded yet. both: True for an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
         self.done = False
 
     def begin(self, labels: list[Label], *, empty: bool) -> None:
-        """Begin a pass of these computes. empty: whether it is without layers."""
+        """Begin a pass of these computes. empty: True for a pass without layers."""
         self.done = self.done or bool(self.rank.issued)
         self.waiting, self.both = [] if empty else labels, len(labels) == 2
         if empty:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node, and with a pass's first node its computes. of: the pass's stage and microbatch."""
+        """Record a node, and with the first node of a pass its computes. of: the stage and microbatch of the pass."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []
@@ -58,7 +58,7 @@ class Passes:
 
 
 class _Node:
-    """A part of a layer. on: enters its stream, as the release does for its own nodes. of: its stage and microbatch."""
+    """A part of a layer. on: enters its stream, as the release's own nodes do. of: its stage and microbatch."""
 
     def __init__(self, passes: Passes, name: str, layer: str, of: str, on: Entering, *, delayed: bool) -> None:
         self._passes, self._name, self._layer, self._of = passes, name, layer, of

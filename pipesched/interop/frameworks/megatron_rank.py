@@ -1,6 +1,6 @@
-"""torch.distributed of one rank, on tokens: records each post, wait and compute with the line that made it. A tensor is
-a token that gets its label when it is used, so the record shows the message for which the schedule *uses* a tensor, not
-the message that arrives. The record is then written in the order notation, one word per event.
+"""torch.distributed for one rank, on tokens: records each post, wait and compute with the line that made it. A tensor
+is a token that gets its label when it is used, so the record shows the message for which the schedule *uses* a tensor,
+not the message that arrives. The record is then written in the order notation, one word per event.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed of one rank, which records its calls. issued: the parts of its first combined pass."""
+    """torch.distributed for one rank; it records calls. issued: the parts of the rank's first combined pass."""
 
     folder: str
     ranks: int
@@ -193,7 +193,7 @@ class Rank:
         self.streams.synchronize()
 
     def take(self, tensor: object, label: tuple[str, int, int]) -> None:
-        """Label the tensor that a compute uses, which must not have another label."""
+        """Label the tensor that a compute uses, which must not have a different label."""
         if tensor is None:
             return
         if not isinstance(tensor, Token):

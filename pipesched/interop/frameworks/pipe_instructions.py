@@ -42,7 +42,7 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction of DeepSpeed. phase: 0 or 1, the stage of its rank in DualPipeV. word: its index in the row."""
+    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index of its word in the row."""
 
     name: str
     buffer: int
@@ -192,7 +192,7 @@ def _word(one: _One, stage: _Stage) -> str:
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
     """Yield, for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
 
-    alone: whether the engine has only one buffer for all losses and one for all received gradients.
+    alone: True if the engine has only one buffer for all losses and one for all received gradients.
     """
     spans: dict[tuple[str, int], tuple[int, int, int, int]] = {}
     for step, one in enumerate(stage.own):

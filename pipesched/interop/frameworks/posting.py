@@ -45,7 +45,7 @@ class Store(Protocol):
 
 
 class Tensor(Token):
-    """A stand-in for a tensor. made: its module, and that module's input. weight: whether it is a parameter."""
+    """A stand-in for a tensor. made: the module that made it, and that module's input. weight: True for a parameter."""
 
     made: tuple[Module, Tensor | None] | None = None
     requires_grad = True
@@ -102,7 +102,7 @@ class Module(Base):
         self.halves: set[int] = set()  # microbatches with an I
 
     def set_input_tensor(self, tensor: object) -> None:
-        """Take the input of the next forward, as Megatron's models do."""
+        """Set the input of the next forward, as Megatron's models do."""
         self.input = tensor[0] if isinstance(tensor, list | tuple) and tensor else tensor
 
     def forward(self, *inputs: object) -> Tensor:
@@ -140,7 +140,7 @@ class Module(Base):
         return [made], criterion0(made, *labels0) if criterion0 is not None else None
 
     def half(self, wanted: Sequence[Tensor], stage: int, microbatch: int) -> None:
-        """Record a backward, or the half of it that gives the wanted gradients."""
+        """Record a backward, or the half that computes the wanted gradients."""
         store = self.weights if self.weights is not None and self.weights.enabled else None
         if wanted and all(x.weight for x in wanted):
             self.rank.compute(("W" if microbatch in self.halves else "B", stage, microbatch))
@@ -200,13 +200,13 @@ class At:
 
 def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
     """Run a step for p ranks, one after another, and return the order of all ranks. packages: packages and single
-    modules that run as they are.
+    modules that run unchanged.
 
-    Reductions are assumed after the step, for every stage.
+    A reduction after the step is assumed for every stage.
 
     Raises:
         Unknown: if there is no such package, or Python is older than 3.10.
-        Undecided, Nonsense: if the code needs a value, or uses a token as another message than it is.
+        Undecided, Nonsense: if the code needs a value, or uses a token as a different message.
     """
     if not hasattr(sys, "stdlib_module_names"):
         raise Unknown("tracing messages requires Python 3.10 or later")
@@ -290,7 +290,7 @@ def _mapped(call: Callable[[object], object], tree: object) -> object:
 
 
 def _flat(tree: object) -> tuple[list[object], object]:
-    """Return the leaves of a tree, and the tree, which has its structure."""
+    """Return the leaves of a tree, and the tree itself as its structure."""
     leaves = list[object]()
     _mapped(leaves.append, tree)
     return leaves, tree

@@ -71,7 +71,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Return a function's parameters, True if required; and True if it takes any further option (`**`)."""
+    """Return a function's parameters, each True if required, and True if the function takes any option (`**`)."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -82,7 +82,7 @@ def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
 
 
 def _recorded(order: object, version: str, most: int) -> Recorded:
-    """Convert a function's result to rows of texts."""
+    """Convert a function's result to rows of strings."""
     if isinstance(order, Recorded):
         return replace(order, version=version)
     rows: list[str | list[str]] = []

@@ -76,11 +76,11 @@ class Request(TypedDict):
 class Recorded:
     """The result of a recorder.
 
-    rows: one per rank, words of the order notation or cells of torch's CSV, as a text or as a list. places: for each
+    rows: one per rank, words of the order notation or cells of torch's CSV, as a string or as a list. places: for each
     word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets count as
-    words. version: the version of the framework; empty if it has none. notes: assumptions, as texts. kept: buffers in
-    which the framework keeps microbatches, by rank. later: a rank computes between a post and its wait. calls: the
-    lines of a file of calls on engines, if parts were recorded; called: the places of the words of each line.
+    words. version: the version of the framework; empty if it has none. notes: assumptions, as strings. kept: buffers in
+    which the framework keeps microbatches, by rank. later: True if a rank computes between a post and its wait. calls:
+    the lines of a file of calls on engines, if parts were recorded; called: the places of the words of each line.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`
@@ -183,7 +183,7 @@ def keep(folder: str) -> None:
 
 
 def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
-    """Wait for a recorder; return its end status, its answer, and the last bytes of its output."""
+    """Wait for a recorder; return its exit status, its answer, and the last bytes of its output."""
     until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
     pipes = select.poll()
     for descriptor in (0, answer, said):
@@ -213,7 +213,7 @@ def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, byt
 
 
 def _end(recorder: int) -> None:
-    """Kill the recorder and every process that it started; orphans are found too, as children of the keeper."""
+    """Kill the recorder and every process that it started; orphans are found as children of the keeper."""
     for _ in range(1000):
         with suppress(OSError):
             os.killpg(recorder, signal.SIGKILL)
@@ -253,7 +253,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _record(request: Request, folder: str, answers: int) -> NoReturn:
-    """Run the recorder: write one answer, then exit at once, without the exit handlers of other modules."""
+    """Run the recorder: write one answer, then exit immediately, without the exit handlers of other modules."""
     refused: list[Refusal] = []
     status, mine = 1, os.getpid()
     try:

@@ -1,5 +1,5 @@
-"""CUDA streams and events of one rank on tokens: records which call waits for which, by the records and waits of the
-code.
+"""CUDA streams and events of one rank on tokens: records which call waits for which, as the code records events and
+waits for them.
 
 A stream runs its calls in order. An event stores the calls that a stream has issued so far; a stream that waits for the
 event begins later calls only when these have ended. A message is posted from the current stream: it begins after the
@@ -24,7 +24,7 @@ OWN, COMM, POSTED = "compute", "comm", "p2p"
 
 @dataclass(eq=False)
 class Issued:
-    """A call that a rank has issued. after: the calls that its stream waited for. message: its post, if it is one."""
+    """A call that a rank has issued. after: the calls that its stream waited for. message: for a message, its post."""
 
     name: str
     stream: str
@@ -69,7 +69,7 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """A CUDA event. past: the calls that its latest record stored."""
+    """A CUDA event. past: the calls that the latest record stored."""
 
     streams: Streams
     past: list[Issued] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Streams:
 def calls(ranks: Sequence[tuple[Streams, Sequence[str]]], pipelines: int) -> list[tuple[str, list[Lines]]]:
     """Return the lines of a file of calls, each with the places of its words.
 
-    ranks: the ranks of all pipelines, one pipeline after another; for each message of a rank, in order, its name.
+    ranks: the ranks of all pipelines, one pipeline after another, each with the names of its messages in order.
     """
     if not ranks:
         return []

@@ -4,9 +4,9 @@
                                          with ``-D lowered=false`` only its computes, `pipeline_order`
     1F1B, GPipe                          the class has its own loop, which is run for every rank: its posts
 
-The class is constructed as a trainer does it, with its own options (such as `defer_pp_recv`), but without devices,
-processes and process groups: it reads only numbers from its stages. Each action has the line that created it; a receive
-that was moved has the line of the pass that moved it.
+The class is constructed as in a trainer, with its own options (such as `defer_pp_recv`), but without devices, processes
+and process groups: it reads only numbers from its stages. Each action records the line that created it; a receive that
+was moved records the line of the pass that moved it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _Loop(_Stage):
 
 
 class _Message:
-    """The end of a message (send or receive): a P2POp, its own tensor, and the Work to wait for."""
+    """One end of a message (send or receive): it serves as the P2POp, as its tensor, and as the Work to wait for."""
 
     group = SimpleNamespace(group_name="pp")
     tag = 0

@@ -1,4 +1,4 @@
-"""Writes a choice as DeepSpeed's JSON and, for a pipeline, the call of PipelineModule that the JSON cannot express.
+"""Writes a choice as DeepSpeed's JSON and, for a pipeline, the call to PipelineModule that the JSON cannot express.
 
     p layout      num_stages; partition_method "type:Block" if stages have equally many layers, "uniform" if the
                   embedding and the head count as a layer each

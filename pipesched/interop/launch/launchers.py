@@ -29,10 +29,11 @@ from pipesched.planning.transformer.config import Training
 
 @dataclass(frozen=True)
 class Row:
-    """A trainer that can be launched. releases: the releases for which files are written. always: adds the settings of
-    every run to a training.
+    """A trainer that can be launched. releases: the releases for which files are written. always: adds to a `Training`
+    the settings that every run has.
 
-    files: the writer. options: of `check`, for its first file. left_out: settings that the files leave to the user.
+    files: the writer. options: returns the options with which `check` judges the first file. left_out: settings that
+    the files leave to the user.
     """
 
     typed: str
@@ -116,7 +117,7 @@ def launcher(text: str) -> Launched:
     """Parse a trainer and release such as ``megatron==0.16``; by default the newest release.
 
     Raises:
-        PipeschedError: PS225, an unknown trainer; PS250, a release for which no configuration is written.
+        PipeschedError: PS225 if the trainer is unknown; PS250 if no configurations are written for the release.
     """
     name, _, asked = text.partition("==")
     typed = named(name)[0].typed
@@ -131,5 +132,5 @@ def launcher(text: str) -> Launched:
 
 
 def _within(one: str, other: str) -> bool:
-    """Return True if a release equals another one or is a part of it, as 0.2.2 of 0.2."""
+    """Return True if a release equals another one or belongs to it, as 0.2.2 belongs to 0.2."""
     return one == other or (bool(other) and one.startswith(f"{other}."))

@@ -1,4 +1,4 @@
-"""Rows of rules by which a trainer refuses a choice, and a choice in the form that writers read."""
+"""The rules by which a trainer refuses a choice, as rows, and a choice in the form that writers read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipesched.planning.transformer.rules import layers_of
 
 @dataclass(frozen=True)
 class Setup:
-    """A choice for one release of a trainer. order: replaces the order of the choice."""
+    """A choice for one release of a trainer. order: an order that replaces the choice's own."""
 
     space: Space
     choice: Choice

@@ -1,1 +1,1 @@
-"""Comparison of a recorded run with its schedule."""
+"""Compares a recorded run with its schedule."""

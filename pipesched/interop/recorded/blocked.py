@@ -1,9 +1,9 @@
-"""The waits of a stopped job: the first call of each rank that is not completed, and the ranks that it needs.
+"""The waits of a stopped job: the first call of each rank that has not completed, and the ranks that the call needs.
 
     rank 4  all_reduce 88 in tp, not completed ──> rank 5 has not called it
     rank 5  receive from rank 1, not completed ──> rank 1 has called it: it waits in ──> …
 
-A rank whose calls are all completed waits for nobody: it computes, sleeps or is gone. So is a rank without a record.
+A rank whose calls have all completed, or without a record, waits for nobody: it computes, sleeps or is gone.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Blocked:
         return {}
 
     def _meets(self, rank: int, group: int, number: int) -> bool:
-        """Return True if a rank waits in this call too, or has completed it."""
+        """Return True if a rank also waits in this call, or has completed it."""
         front = self.front.get(rank)
         return front is None or (int(self.job.group[front[0]]), int(self.job.number[front[0]])) == (group, number)
 
     def _posted(self, rank: int, i: int, peer: int) -> bool:
-        """Return True if the other end of a message is posted. If first calls are lost, open ones count."""
+        """Return True if the other end of a message is posted. If first calls are lost, only open calls count."""
         job, mine, theirs = self.job, self.job.of(self.job.place[rank]), self.job.of(self.job.place[peer])
         open_only = job.cut(job.place[rank]) or job.cut(job.place[peer])
         here = self._side(mine, int(job.way[i]), int(job.group[i]), peer, open_only)
@@ -134,7 +134,7 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The ranks that wait for no other, each with the number of ranks that wait for it, also indirectly."""
+        """The ranks that wait for no other rank, each with the number of ranks that wait for it, even indirectly."""
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 

@@ -28,7 +28,7 @@ LISTED = 8  # most ranks of a list that are named
 
 
 def check_recorded(held: Held, *, written: bool) -> Iterator[Diagnostic]:
-    """Yield PS893 to PS896; O(messages log messages). written: the file has the messages, so their order is known."""
+    """Yield PS893 to PS896; O(messages log messages). written: True if the file contains the messages."""
     yield from _absent(held)
     if held.recorded.cut:
         yield _cut(held)

@@ -7,8 +7,8 @@
       = help: look at rank 5 first: its log, its stack, its code before this call
 
 The first rank is the one that left the common order (`left_order`). If none did, it is the one that waits for nobody
-while others wait for it (`blocked`): it was killed if it left no record, else it stopped by itself. If ranks wait for
-each other in a cycle and none left an order, no rank is named first. Without records of some ranks the verdict says so.
+while others wait for it (`blocked`): it was killed if it left no record, and otherwise stopped by itself. If ranks wait
+for each other in a cycle and none left the common order, none is named first. The verdict mentions missing records.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
 
 
 def _which(job: Job, wait: Wait) -> str:
-    """Describe the ranks that a call needs; for a rank without a record, say only that."""
+    """Describe the ranks that a call needs; of a rank without a record it is only known that it is needed."""
     known = [rank for rank in wait.needs if rank in job.place]
     one = len(known or wait.needs) == 1
     if not wait.needs:

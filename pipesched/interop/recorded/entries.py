@@ -4,8 +4,8 @@
     } ( h record_id K 8 … X "nccl:send 0->1"   an entry with a new text: read opcode by opcode
 
 In torch's pickles an entry is a table whose keys, after the first entry, are references to earlier texts. All entries
-with the keys of the first one are walked through together, key by key, with one array of places; what an array step
-does not know, such as an entry of another writer, is read opcode by opcode.
+with the keys of the first one are walked through together, key by key, with one array of places; any other entry, such
+as one by another writer, is read opcode by opcode.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _SORTED = 1 << 16  # values above this are numbered by sorting, others by a tabl
 class Log:
     """The calls of one rank, in the order in which they were recorded. groups: the process groups that the rank knows.
 
-    named: the distinct calls; call: index into it. collective, p2p: torch's sequence numbers of the group. state:
-    index into `STATES`. record: torch's number of the entry. number: that of the call in its group, of either kind.
+    named: the distinct calls; call: index into it. collective, p2p: torch's sequence numbers of the group. state: index
+    into `STATES`. record: torch's number of the entry. number: the call's number in its group, of either kind.
     """
 
     groups: Mapping[str, recorder.Group]
@@ -63,7 +63,7 @@ def read(name: str, data: bytes) -> Log:
     """Read a dump.
 
     Raises:
-        PipeschedError: PS891, the file is cut off, is not plain data, or is not a dump; PS843, it exceeds the budget.
+        PipeschedError: PS891 if the file is cut off, not plain data, or not a dump; PS843 if it exceeds the budget.
     """
     memo: list[object] = []
     with budgeted(name):

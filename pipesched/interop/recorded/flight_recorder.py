@@ -61,7 +61,7 @@ def dump(name: str, data: bytes, reader: Callable[[bytes], Reader] = Reader) -> 
     """Read the value of a dump file. reader: reads pickles.
 
     Raises:
-        PipeschedError: PS891, the file is cut off, or is not plain data; PS843, reading it exceeds the budget.
+        PipeschedError: PS891 if the file is cut off or not plain data; PS843 if reading it exceeds the budget.
     """
     try:
         with budgeted(name):
@@ -108,7 +108,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     """Read the runs of a folder, one for each pipeline of the job that has as many ranks as the program.
 
     Raises:
-        PipeschedError: PS890, no messages; PS891, a file that cannot be read; PS892, a run of another size.
+        PipeschedError: PS890 without messages; PS891 if a file cannot be read; PS892 if the run has another size.
     """
     dumps: dict[int, _Dump] = {}
     shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
@@ -161,7 +161,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
     """Read the messages of a file that rank `rank` of the job wrote.
 
     Raises:
-        PipeschedError: PS891, the file is not a dump, or another rank wrote it.
+        PipeschedError: PS891 if the file is not a dump, or if another rank wrote it.
     """
     try:
         with not_a_dump(name, value):
@@ -202,7 +202,7 @@ def entries_of(value: File) -> Sequence[Mapping[str, object]]:
 
 
 def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
-    """Read a process group, whose ranks are a list or the text of a list."""
+    """Read a process group, whose ranks are a list, or a list as text."""
     given, purpose = about["ranks"], about.get("desc") or "unnamed"
     if not isinstance(purpose, str) or not isinstance(given, str | list):
         raise TypeError("the name or the ranks of a process group are missing")
@@ -213,7 +213,7 @@ def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
 
 @lru_cache(maxsize=64)
 def _of_text(given: str) -> tuple[int, ...]:
-    """Read the text of a list of ranks; the dumps of a job have many equal texts."""
+    """Parse a list of ranks; the dumps of a job contain many equal lists."""
     return tuple(sorted(_rank(rank) for rank in given.strip().strip("[]()").split(",") if rank))
 
 
@@ -242,7 +242,7 @@ _NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # an entry that is not a message; th
 
 
 class _OtherRank(Exception):
-    """A message in the file was posted by another rank."""
+    """Raised if another rank posted a message in the file."""
 
 
 def _messages(
@@ -298,7 +298,7 @@ def end_of(name: str) -> tuple[int, int, int]:
 
 
 def _number(table: dict[Group, int], groups: Mapping[str, Group], name: str) -> int:
-    """Return the number of a group. If there is only one group, any name means that one."""
+    """Return the number of a group. If there is only one group, any name refers to it."""
     if name not in groups and len(groups) != 1:
         raise KeyError(f"process group {name}")
     group = groups[name] if name in groups else next(iter(groups.values()))
@@ -331,7 +331,7 @@ def tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tup
 
 
 def size_of(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
-    """Return the text of a size, and True if the tensor holds integers."""
+    """Return the size as text, and True if the tensor contains integers."""
     return f"{foreign(kind)} {'' if size is None else list(size)}".strip(), kind in _COUNTED
 
 
@@ -371,7 +371,7 @@ def _recorded(
 
 
 def _require_as_many(groups: Sequence[Group], wanted: Sequence[int]) -> None:
-    """Raise PipeschedError, PS892, if the plan has another number of communicators."""
+    """Raise PipeschedError, PS892, if the run and the plan have different numbers of communicators."""
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
         message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"

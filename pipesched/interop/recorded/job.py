@@ -1,4 +1,4 @@
-"""The calls of all ranks of a job, from the records that can be read: of torch, of Megatron, of pipesched, or orders.
+"""The calls of all ranks of a job, from the readable records: those of torch, Megatron or pipesched, or orders.
 
     rank 0   all_reduce in dp | send to +1 in pp | …        a call is named as its rank sees it, so that ranks at the
     rank 4   all_reduce in dp | send to +1 in pp | …        same place of their pipelines make the same calls
@@ -34,7 +34,7 @@ _LARGE = 1 << 24  # bytes of dumps from which several processes read
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call relative to its rank. towards: the peer's place in the group less the rank's own; 0: a collective."""
+    """A call relative to its rank. towards: the peer's place in the group minus the rank's; 0 for a collective."""
 
     name: str
     group: str
@@ -53,11 +53,12 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The calls of all ranks with a record. ranks: their ranks in the job; start: where the calls of each begin.
+    """The calls of all ranks with a record. ranks: their ranks in the job; start: where the calls of each rank begin.
 
     call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE; peer: a rank of the job. group: index into `groups`.
-    number: torch's sequence number in the group; batch: of messages posted together. over: the call is completed.
-    record: the recorder's number of the entry. unread: by the ranks of records that cannot be read, the reason.
+    number: torch's sequence number in the group; messages posted together share it. over: True if the call has
+    completed. record: the recorder's number of the entry. unread: for each rank whose record cannot be read, the
+    reason.
     """
 
     by: str
@@ -111,7 +112,7 @@ class Job:
 
     @cached_property
     def member(self) -> Column:
-        """The rank of the job of each call."""
+        """The rank in the job that made each call."""
         return np.array(self.ranks, dtype=np.int32)[self.owner]
 
     def of(self, at: int) -> slice:
@@ -140,7 +141,7 @@ def of_folder(folder: str) -> Job:
     """Return the calls in a folder of records.
 
     Raises:
-        PipeschedError: PS890, there is no record that can be read.
+        PipeschedError: PS890 if there is no readable record.
     """
     files = recorded_runs.read_files(folder, pickles=False)
     kinds = {name: recorded_runs.kind_of(data) for name, data in files.items()}
@@ -166,7 +167,7 @@ def _damaged(kinds: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _portion(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, ...]]:
-    """Read dumps; a dump that cannot be read is its findings."""
+    """Read dumps; for a dump that cannot be read, return its findings instead."""
     made: list[Log | tuple[Diagnostic, ...]] = []
     with recorded_runs.without_cycles():
         for name in names:
@@ -178,7 +179,7 @@ def _portion(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, 
 
 
 def _logs(folder: str, names: Sequence[str]) -> list[Log | tuple[Diagnostic, ...]]:
-    """Read all dumps. If they have many bytes, one process for each core reads them."""
+    """Read all dumps; if they are large, with one process per core."""
     if sum(os.path.getsize(Path(folder, name)) for name in names) < _LARGE or (os.cpu_count() or 1) < 2:
         return _portion(folder, names)
     few = max(1, len(names) // 64)
@@ -374,7 +375,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 def step_of(row: Ints) -> tuple[int, int]:
     """Return the number of calls in a step of a rank, and the first call that differs from the previous step.
 
-    0, if no part of the calls repeats; the number of calls, if none differs.
+    The first number is 0 if no part of the calls repeats; the second is the number of calls if none differs.
     """
     best = (0.0, 0, 0)
     for period in range(4, 3 * len(row) // 4 + 1):

@@ -17,7 +17,7 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run, compared with the schedule. by: the recorder. named: whether its messages have names; otherwise
+    """A recorded run, compared with the schedule. by: the recorder. named: True if its messages have names; otherwise
     they are compared by count, order and size.
     """
 
@@ -47,7 +47,7 @@ def judged(report: Report, made: Examination | None, source: Source | None, opti
     schedule, return the report on the records.
 
     Raises:
-        PipeschedError: PS225, if the file is an answer.
+        PipeschedError: PS225 if the file is an answer.
     """
     if made is None and source is None:
         return desk.verify(options)

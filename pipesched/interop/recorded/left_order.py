@@ -5,9 +5,9 @@ same calls.
     rank 5   all_reduce in tp   send +1 …                          same calls: 4, 6 and 7 agree, and 5 left their order
     rank 6   all_reduce in tp   all_reduce in dp   send +1 …
 
-What decides, in this order: most ranks of the same place against one; the steps of the rank itself before this one; its
-messages, of which a rank sends as many to a neighbour as it receives from it, in every step; and if two ranks differ,
-the one with the sequence of calls that is rarer in the job. A rank that only stops early has left nothing.
+These criteria decide, in this order: the majority of the ranks at the same place; the rank's own earlier steps; its
+messages, since in every step a rank sends as many to a neighbour as it receives from it; and, if two ranks differ,
+which sequence of calls is rarer in the job. A rank that merely stops early has not left the order.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Order:
         return [*found.values()]
 
     def _rows(self, role: Sequence[int]) -> tuple[Column, int]:
-        """Return the calls of ranks, one rank a row, and the number of the first column; -1 for none.
+        """Return the calls of ranks, one row per rank (-1: no call), and the number of the first column.
 
-        A column is a place in the record. If first calls are overwritten, it is a number of the recorder.
+        A column is a place in the record or, if first calls are overwritten, the recorder's number.
         """
         job = self.job
         if not any(map(job.cut, role)):
@@ -128,7 +128,7 @@ class Order:
 
     @cached_property
     def _suspects(self) -> list[int]:
-        """The ranks to examine individually, by index: all of a small job, else the ranks that wait or are awaited."""
+        """The ranks to examine individually, by index: all of a small job, else all that wait or are waited for."""
         job = self.job
         if len(job.ranks) <= _SUSPECTS:
             return [*range(len(job.ranks))]
@@ -137,7 +137,7 @@ class Order:
         return [job.place[rank] for rank in dict.fromkeys(near) if rank in job.place][:_SUSPECTS]
 
     def _by_history(self) -> Iterator[Left]:
-        """Yield the ranks that differ from their own steps before."""
+        """Yield the ranks that differ from their own earlier steps."""
         for at in [self.job.place[rank] for rank in self.blocked.cycle()]:
             mine = self.job.of(at)
             row = self.job.call[mine]
@@ -248,7 +248,7 @@ class Order:
 
 
 def cause(job: Job, left: Left) -> str:
-    """Infer the cause from the calls that followed: a missing call, two exchanged calls, another peer or group."""
+    """Infer the cause from the calls that followed: a missing call, two swapped calls, or a different peer or group."""
     mine = job.of(job.place[left.rank])
     made, meant = job.call[left.at : min(left.at + _NEAR, mine.stop)].tolist(), [*left.meant]
     if not meant:

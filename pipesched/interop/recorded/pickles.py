@@ -23,11 +23,11 @@ _MOST = 8  # most bytes of a number
 
 
 class NotPlain(Exception):
-    """Raised if a file holds more than plain data: one of its opcodes would execute code."""
+    """Raised if a file contains more than plain data: one of its opcodes would execute code."""
 
 
 class Reader:
-    """The state of the interpreter. marks: height of the stack at each open mark. memo: the values for references."""
+    """The state of the interpreter. marks: the height of the stack at each open mark. memo: the values by number."""
 
     def __init__(self, data: bytes, memo: list[object] | None = None) -> None:
         self.data, self.at = data, 0

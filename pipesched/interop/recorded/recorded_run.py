@@ -37,10 +37,10 @@ class Recorded:
     op, stage, microbatch: as in `Program`; in a record without names, op only distinguishes sends from receives.
     communicator: as in the plan. size: index into `sizes` (texts), -1 if unknown. state: index into `STATES`, -1 if
     unknown; a message of unknown state counts as finished if its other end is posted. entry: number of the message in
-    the record.
-    absent: ranks without a record. blocking: a message is recorded when it finishes, not when it is posted. job: for
-    each rank of the pipeline, its rank in the whole job. cut: a text on the first messages, which are lost. Messages of
-    such a record cannot be counted: only the unfinished ones are kept, and they are paired from the first one on.
+    the record. absent: ranks without a record. blocking: True if a message is recorded when it finishes, not when it is
+    posted. job: for each rank of the pipeline, its rank in the whole job. cut: a description of the lost first
+    messages, or empty. Messages of such a record cannot be counted: only unfinished messages are kept, and they are
+    paired from the first one on.
     """
 
     by: str
@@ -72,7 +72,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """The messages by side of their channel (sends or receives). key: the side's number; position: place on it."""
+    """Messages by side of their channel (sends or receives). key: the side's number; position: place on the side."""
 
     index: Ints
     key: Ints
@@ -92,10 +92,10 @@ def _sides(order: Program | Recorded, index: Ints, ranks: int) -> _Sides:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank that is blocked. entry: the message in which it waits, -1 if all that it posted are finished.
+    """A rank that is blocked. entry: the message in which it waits, -1 if all messages that it posted have finished.
 
-    planned: the instruction of the plan, or -1. other: the rank for which it waits, or -1. queued: the other end of the
-    message is posted; if other >= 0, it is queued behind another message there.
+    planned: the instruction of the plan, or -1. other: the rank for which it waits, or -1. queued: True if the other
+    end of the message is posted; if other >= 0, that end is queued behind another message.
     """
 
     rank: int
@@ -108,7 +108,7 @@ class Wait:
 @dataclass(frozen=True, eq=False)
 class Held:
     """A recorded run compared with a program. planned: the instruction of each entry, -1 if the plan lacks its channel.
-    position: place of each entry on its side of its channel. partner: the entry of its other end, or -1.
+    position: the place of each entry on its side of the channel. partner: the entry at the other end, or -1.
     """
 
     recorded: Recorded

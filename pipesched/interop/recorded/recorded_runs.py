@@ -1,10 +1,10 @@
-"""Reading of a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
+"""Reads a folder with the records of a run's ranks: torch flight recorder dumps, pipesched traces, or orders.
 
     {"entries": [...], "pg_config": {...}}     or a pickle: `flight_recorder`; one file per rank
     {"traceEvents": [...]}                     `recorder`, `pipesched run --trace`; one file, or one per rank
     rank 0: send:F0.0>1 recv:B1.0<1 …          order notation with messages, step after step; one file, or one per rank
 
-A pipesched trace contains only finished instructions. It does not name peers: they are taken from the plan.
+A pipesched trace contains only finished instructions. It does not name peers; they are taken from the plan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def read(folder: str, program: Program) -> list[Recorded]:
     """Read the runs in a folder: one, or one for each pipeline of a job.
 
     Raises:
-        PipeschedError: PS890, no run; PS891, a file cannot be read; PS892, a run of another size than the plan.
+        PipeschedError: PS890 without a run; PS891 if a file cannot be read; PS892 if the run has another size.
     """
     with without_cycles():
         return _read(folder, program)
@@ -48,7 +48,7 @@ def read(folder: str, program: Program) -> list[Recorded]:
 
 @contextmanager
 def without_cycles() -> Iterator[None]:
-    """Read millions of small values, which form no reference cycles, without looking for such cycles."""
+    """Pause garbage collection while millions of small values are read, which form no reference cycles."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -83,10 +83,10 @@ def _read(folder: str, program: Program) -> list[Recorded]:
 
 
 def read_files(folder: str, *, pickles: bool = True) -> dict[str, bytes]:
-    """Read the files of a folder. pickles: if False, a pickle is read no further than its first byte.
+    """Read the files of a folder. pickles: if False, only the first byte of a pickle is read.
 
     Raises:
-        PipeschedError: PS890, there is no file that can be read; PS891, a file is too large.
+        PipeschedError: PS890 if there is no readable file; PS891 if a file is too large.
     """
     try:
         found = (path for path in Path(folder).iterdir() if path.is_file() and path.name[0] != ".")
@@ -210,7 +210,7 @@ def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
     """Yield the rank, the time and the name of each instruction of traces, and of each message of a batch.
 
     Raises:
-        PipeschedError: PS891, a file is cut off or not a trace, or a rank has several.
+        PipeschedError: PS891 if a file is cut off or not a trace, or if a rank has several traces.
     """
     seen: set[int] = set()
     for name, data in files.items():

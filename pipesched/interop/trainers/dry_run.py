@@ -52,7 +52,7 @@ def dry_run(path: str, variables: Mapping[str, str], seconds: float = SECONDS) -
     """Execute a script with recorders instead of its programs.
 
     Raises:
-        PipeschedError: PS820, bash is not installed; PS809, there is no such file.
+        PipeschedError: PS820 if bash is not installed; PS809 if there is no such file.
     """
     bash = shutil.which("bash")
     if bash is None:

@@ -56,7 +56,7 @@ def settings(source: Source) -> list[Settings]:
     """Read the settings of every configuration in a file. Their `words` are the modules that the file imports.
 
     Raises:
-        PipeschedError: PS870, the file is not Python.
+        PipeschedError: PS870 if the file is not Python.
     """
     modules = tuple(dict.fromkeys(re.findall(r"^(?:from|import)[ \t]+([\w.]+)", source.text, re.M)))
     made = [x for x in read(source) if x.open or any(key.partition(".")[0] in _SECTIONS for key in x.given)]
@@ -77,7 +77,7 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
     """Read every configuration of a file, in the file's order.
 
     Raises:
-        PipeschedError: PS870, the file is not Python.
+        PipeschedError: PS870 if the file is not Python.
     """
     try:
         file = _File(source, ast.parse(source.text))

@@ -70,8 +70,8 @@ def read(source: Source) -> Settings:
     contents.
 
     Raises:
-        PipeschedError: PS870, the text cannot be read as its kind; PS809, it is too long; PS843, reading it exceeds the
-            budget; PS820, the text is YAML and PyYAML is not installed.
+        PipeschedError: PS870 if the text cannot be read as its kind; PS809 if it is too long; PS843 if reading it
+            exceeds the budget; PS820 if the text is YAML and PyYAML is not installed.
     """
     _require_short(source)
     kind = kind_of(source)

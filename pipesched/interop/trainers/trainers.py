@@ -155,7 +155,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     dropped.
 
     Raises:
-        PipeschedError: PS225, if the trainer or release is unknown.
+        PipeschedError: PS225 if the trainer or release is unknown.
     """
     name, _, release = text.partition("==")
     row = next((row for row in TRAINERS if row.typed == name.strip().lower()), None)
@@ -181,7 +181,7 @@ def trainer_of(settings: Settings) -> Trainer:
     """Return the trainer of a configuration, by a mark that only this trainer's configurations have.
 
     Raises:
-        PipeschedError: PS871, if the configuration has no mark, or a mark of another project.
+        PipeschedError: PS871 if the configuration has no mark, or a mark of another project.
     """
     name = settings.source.name
     if (other := others(settings)) is not None:
