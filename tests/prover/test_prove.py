@@ -236,7 +236,7 @@ def test_shares_ranks_and_sizes_in_claims() -> None:
     smallest = {k: dict(x.counterexample.parameters) for k, x in enumerate(found) if x.counterexample is not None}
     assert smallest == {1: {"p": 2, "m": 2}, 5: {"p": 2, "m": 2}, 7: {"p": 1, "m": 1}}
     said = [x.line().rpartition(": ")[2] for x in found]
-    assert said[0] == "where makespan > 0" and said[8] == "its condition holds at no size"
+    assert said[0] == "where makespan > 0" and said[8] == "the claim's condition holds at no size"
     assert "equal to a quotient" in found[9].detail and "`prove` does not support `period`" in found[10].detail
 
 
