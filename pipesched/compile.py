@@ -84,7 +84,7 @@ def lower(schedule: Schedule) -> Program:
 
 
 def emit(order: Schedule | Program, target: str, head: Head) -> Iterator[str]:
-    """Return the text of an order, a rank at a time."""
+    """Return the text of an order, one rank at a time."""
     return writer(target).pieces(order, head)
 
 

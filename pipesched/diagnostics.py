@@ -1,8 +1,8 @@
 """Diagnostics: findings as values; other modules print them.
 
-Passes and checks yield diagnostics, `compile` collects them, the command line prints them. A message states the fact
-with its numbers; a label describes its place; a note gives evidence, and the help a remedy. The exit
-status of a command follows from the codes of its findings.
+Passes and checks yield diagnostics, `compile` collects them, and the command line prints them. A message states the
+fact with its numbers; a label describes its place; a note gives evidence, and the help a remedy. The exit status of a
+command follows from the codes of its findings.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _said(found: Diagnostic) -> str:
 def fail(
     code: AnyCode, message: str, *labels: Label, help: str | None = None, notes: tuple[str, ...] = ()
 ) -> PipeschedError:
-    """Return a `PipeschedError` of one diagnostic, to be raised."""
+    """Return a `PipeschedError` with one diagnostic, to be raised."""
     return PipeschedError([Diagnostic(code, message, labels, notes, help)])
 
 

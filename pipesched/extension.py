@@ -1,8 +1,8 @@
 """Tables of the core to which extensions add rows; the core imports nothing from an extension.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. It imports this module, and `rows` that
-define kinds of row: a row names its functions by path, and they are imported when they are called. `register` lists the
-extensions; without any, the core verifies .ps files and emits streams.
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. The module imports this module, and the `rows`
+that define kinds of row: a row names its functions by path, and they are imported when they are called. `register`
+lists the extensions; without any, the core verifies .ps files and emits streams.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class Lazy(Generic[Given]):
-    """A function or value of an extension, as ``planning.footprint:footprint``; imported on first use."""
+    """A function or value of an extension, such as ``planning.footprint:footprint``; imported on first use."""
 
     path: str
 
@@ -44,7 +44,7 @@ Owned = TypeVar("Owned")
 
 @dataclass(frozen=True)
 class Extended:
-    """A core value with frozen values of extensions, at most one per class."""
+    """A core value that carries frozen values of extensions, at most one per class."""
 
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 

@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 def text(diagnostic: Diagnostic, *, color: bool = False) -> str:
-    """Return the diagnostic with its places, as in the drawing above; without a newline at the end."""
+    """Return the diagnostic with its places, drawn as above, without a final newline."""
     blocks = list(_blocks([(label, label.span) for label in diagnostic.labels if label.span is not None]))
     gutter = max((len(str(block.line)) for block in blocks), default=1)
     kind = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
@@ -106,7 +106,7 @@ def tally(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def assumptions(said: Sequence[str], *, verbose: bool) -> list[str]:
-    """Return a line per assumption; if there are more than three, the first three and how to see the rest."""
+    """Return a line for each assumption; of more than three, only the first three, and how to see the rest."""
     lines = [f"assumed: {one}" for one in (said if verbose else said[:_ASSUMED])]
     more = len(said) - len(lines)
     return [*lines, *([f"{more} more assumption{'s' * (more > 1)}: --verbose"] if more else [])]
@@ -131,7 +131,7 @@ def sizes(parameters: Mapping[str, object]) -> str:
 
 
 class _Block(Record):
-    """Consecutive labels on one source line, as columns from 0, that fit into one excerpt of it."""
+    """Consecutive labels on one source line, with columns counted from 0, that fit into one excerpt of the line."""
 
     span: Span
     line: int
@@ -140,7 +140,7 @@ class _Block(Record):
 
 
 def _blocks(placed: Sequence[tuple[Label, Span]]) -> Iterator[_Block]:
-    """Yield the places in order; neighbours on the same line share an excerpt."""
+    """Yield the places in order; adjacent places on the same line share an excerpt."""
     block: _Block | None = None
     for label, span in placed:
         line, column = span.source.position(span.start)
@@ -200,7 +200,7 @@ def _block(block: _Block, gutter: int, severity: str, *, first: bool, color: boo
 
 
 def _facts(diagnostic: Diagnostic, gutter: int, color: bool) -> Iterator[str]:
-    """Yield the labels without a place, notes, help: one ``=`` each, further lines of a note under its first."""
+    """Yield labels without a place, notes and help, each after a ``=``; further lines of a note are under its first."""
     sign = " " * (gutter + 1) + paint("=", "frame", color)
     facts = [("", label.message) for label in diagnostic.labels if label.span is None]
     facts += [("", note) for note in diagnostic.notes]

@@ -45,7 +45,7 @@ _OF_THE_PROGRAM = frozenset(
 class Analysis(Extended):
     """A schedule at its costs, under a release rule and a communication model.
 
-    Facts raise PipeschedError PS222 if the costs do not fit the schedule, or exceed 64 bits.
+    Reading a fact raises PipeschedError (PS222) if the costs do not fit the schedule, or exceed 64 bits.
     """
 
     schedule: Schedule
@@ -70,7 +70,7 @@ class Analysis(Extended):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """Start and end of every operation that runs, without queues of messages."""
+        """Start and end of every operation that runs, if messages never queue."""
         return timeline(self.schedule, self.dependencies, self.ticks)
 
     @cached_property
@@ -94,7 +94,7 @@ class Analysis(Extended):
 
     @cached_property
     def idle(self) -> Idle | None:
-        """Work, idle time and span by rank; None if the order never ends."""
+        """Work, idle time and span by rank, or None if the order never ends."""
         return idle(self.schedule, self.timeline, self.ticks) if self.finished else None
 
     @cached_property
@@ -121,7 +121,7 @@ class Analysis(Extended):
         return memory(self.schedule, self.release, held, kept)
 
     def peak(self, release: Release) -> tuple[Fraction, ...]:
-        """Return every rank's peak of activations under another release rule."""
+        """Return every rank's peak activations under another release rule."""
         return (self if release == self.release else replace(self, release=release)).memory.peak
 
     @cached_property
@@ -136,7 +136,7 @@ class Analysis(Extended):
 
     @cached_property
     def program(self) -> Program | None:
-        """The file's own program, or the lowering of its order; None if it has none."""
+        """The file's own program, or the lowering of its order, or None if neither exists."""
         if self.own is not None:
             return self.own
         if not self.finished or not self.dependencies.valid.all():
@@ -145,7 +145,7 @@ class Analysis(Extended):
 
     @cached_property
     def messages(self) -> int | None:
-        """The number of messages of the program; None without a program."""
+        """The number of messages of the program, or None without a program."""
         return None if self.program is None else self.program.messages
 
     @cached_property
@@ -165,7 +165,7 @@ class Analysis(Extended):
 
     @cached_property
     def queued(self) -> Fraction | None:
-        """The makespan with message queues under the model; None if the program does not end."""
+        """The makespan with message queues under the model, or None if the program does not end."""
         verdicts, program = self.verdicts, self.program
         if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None

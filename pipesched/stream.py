@@ -50,7 +50,7 @@ NEIGHBOUR: Mapping[str, int] = {
 
 
 class StreamError(ValueError):
-    """Raised for text that is not a stream: the fault and its place, a path such as ``ranks[0][3].stage``."""
+    """Raised for text that is not a stream, with the fault and its place, such as ``ranks[0][3].stage``."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -238,7 +238,7 @@ def _plain(instruction: Instruction, routes: int) -> dict[str, object]:
 
 
 def text(head: Stream, ranks: Iterable[Iterable[str]], mark: str) -> Iterator[str]:
-    """Yield a stream's text in pieces, one instruction per line. mark: its fingerprint. ranks: the canonical texts."""
+    """Yield the text of a stream in pieces, an instruction per line. mark: its fingerprint. ranks: canonical texts."""
     yield f'{{\n  "version": {head.version},\n  "name": {_compact(head.name)},\n'
     yield f'  "parameters": {_compact(dict(head.parameters))},\n  "placement": {placement_text(head.placement)},\n'
     yield from (f'  "{key}": {value},\n' for key, value in head.model.items())
@@ -321,7 +321,7 @@ def header(data: object) -> Stream:
 
 
 def _later(data: Mapping[str, object]) -> dict[str, str]:
-    """Return the keys of version 3 that the stream has."""
+    """Return the keys of version 3 that the stream contains."""
     _need(data.get("sync", "any") == "any", "sync", "`any`, in version 3")
     rule = {"versions": _rule(data["versions"])} if "versions" in data else {}
     return {**rule, "sync": "any"} if "sync" in data else rule

@@ -63,7 +63,7 @@ def _range(part: str) -> range:
 
 
 def setting(value: object) -> str | float | None:
-    """Return a framework's setting that is not a size: a boolean, a decimal, a name; None for anything else."""
+    """Return a framework's setting that is not a size: a boolean, a decimal or a name, or None."""
     if isinstance(value, bool | float) or not isinstance(value, str):
         return value if isinstance(value, bool | float) else None
     if _WORD.fullmatch(value):

@@ -67,7 +67,7 @@ def positive(value: object) -> int:
 
 
 def significant(value: object) -> int:
-    """Return a number of digits from 1 to 15, the digits of a double."""
+    """Return a number of digits from 1 to 15, the precision of a double."""
     digits = whole(value)
     if not 1 <= digits <= 15:
         raise ValueError(f"{short(value)} significant digits are not allowed; choose 1 to 15")
@@ -82,7 +82,7 @@ def instant(value: object) -> Fraction:
 
 
 def end(value: object) -> Fraction | str:
-    """Return a time, or ``graphml``, a graph format."""
+    """Return a time, or ``graphml``, the name of a graph format."""
     return "graphml" if value == "graphml" else instant(value)
 
 

@@ -1,8 +1,8 @@
 """The aliases of library schedules: names in papers, frameworks and trainers, and common spellings.
 
-Names are compared without case, hyphens, underscores, blanks, and without `Schedule` before or after them, as torch and
-others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is found by its own name in this form, and by
-all names of its row. A row lists only names of the same order, operation for operation.
+Names are compared without case, hyphens, underscores and spaces, and without `Schedule` at either end, as torch and
+others write it (nnScaler: `sched_`, Nanotron: `PipelineEngine`). A file is found by its own name, compared in this way,
+and by all names in its row. A row lists only names of the same order, operation for operation.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def is_in(name: str, row: tuple[str, ...]) -> bool:
 
 
 def taken_for(name: str) -> str | None:
-    """Return the remark on an alias; None for the schedule's own name, in any punctuation."""
+    """Return the remark on an alias, or None for the schedule's own name in any spelling."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

@@ -172,7 +172,7 @@ def _and(kinds: Collection[Op] | Iterator[Op]) -> str:
 
 
 def stages_on_several_ranks(order: Program | Schedule) -> dict[int, list[int]]:
-    """Map each stage that computes on several ranks to its first operation on each, in the order of the list."""
+    """Map each stage that computes on several ranks to its first operation on each rank, in list order."""
     compute = np.flatnonzero(computes(order.op))
     homes, first = np.unique(
         order.stage[compute].astype(np.int64) * order.ranks + order.rank[compute], return_index=True

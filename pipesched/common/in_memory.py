@@ -58,7 +58,7 @@ def _rows(order: object) -> object:
 
 
 def written(order: object) -> Source | None:
-    """Return the order as text; None if it is not an order.
+    """Return the order as text, or None if it is not an order.
 
     Raises:
         PipeschedError: PS225: the rows contain anything else, or the ranks are not 0, 1, ….
@@ -76,7 +76,7 @@ def written(order: object) -> Source | None:
 
 
 def single(order: object) -> tuple[str, dict[str, int]] | None:
-    """Return the class and the sizes of a torch schedule with one stage per rank; None for everything else."""
+    """Return the class and the sizes of a torch schedule with one stage per rank, or None for any other value."""
     stage, microbatches = getattr(order, "_stage", None), getattr(order, "_n_microbatches", None)
     if stage is None or not isinstance(microbatches, int) or hasattr(order, "_stages"):
         return None

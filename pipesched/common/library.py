@@ -1,4 +1,4 @@
-"""Library files at sizes."""
+"""Evaluates library files at given sizes."""
 
 from __future__ import annotations
 

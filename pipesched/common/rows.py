@@ -31,7 +31,7 @@ class Service(Row):
 
 
 def service(name: str) -> Callable[..., object] | None:
-    """Return the function that an installed extension offers by this name; None if there is none."""
+    """Return the function that an installed extension offers by this name, or None."""
     return next((row.call.load() for row in rows(Service) if row.name == name), None)
 
 

@@ -74,7 +74,7 @@ def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, So
 
 
 def settle(made: Iterable[Examination]) -> None:
-    """Derive the facts that reports need, for all similar schedules at once; the others derive them on demand."""
+    """Derive the facts that reports need, for all similar schedules at once; others derive them on demand."""
     alike = dict[tuple[object, ...], list[Examination]]()
     for one in made:
         if _small(one):
@@ -160,7 +160,7 @@ class Together(Record):
 
     @classmethod
     def of(cls, made: Sequence[Examination]) -> Together:
-        """Lay schedules side by side."""
+        """Join schedules side by side."""
         parts = [one.analysis for one in made]
         each = [one.schedule for one in parts]
         ends = (_ends(map(len, each)), _ends(x.ranks for x in each), _ends(x.stages for x in each))

@@ -50,7 +50,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target; with given sizes, operation by operation, so that it needs no sizes."""
+    """Return the source of a target; if sizes are given, its operations are listed, so that it needs none."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 
@@ -100,7 +100,7 @@ def parameters_of(source: Source) -> tuple[str, ...]:
 
 
 def known_parameters(source: Source) -> tuple[str, ...] | None:
-    """Return the parameters of a file; None if it accepts any parameter, or cannot be read (loading it reports why)."""
+    """Return the parameters of a file, or None if it accepts any, or cannot be read (loading it reports why)."""
     if reader_of(source) is not PS:
         return None if source.origin else ("p", "m")
     try:

@@ -1,4 +1,4 @@
-"""Readers of values that only options of extensions take; `command.values` has the others."""
+"""Readers of values that only options of extensions accept; `command.values` has the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def deviation(value: object) -> Fraction:
-    """Parse a share of a time: ``5%``, ``0.05``."""
+    """Parse a fraction of a time: ``5%``, ``0.05``."""
     text = str(value).strip()
     try:
         share = Fraction(text.removesuffix("%").rstrip()) / (100 if text.endswith("%") else 1)

@@ -81,7 +81,7 @@ def names(node: ast.Node) -> Iterator[ast.Name]:
 
 
 def definition_at(file: ast.File, offset: int) -> Definition | None:
-    """Return the definition of the name at a place; None if there is no name, or it is built in."""
+    """Return the definition of the name at a place, or None if there is no name or it is built in."""
     name = next((x for x in names(file) if x.span.start <= offset <= x.span.end), None)
     return None if name is None else _defining(definitions(file), name)
 

@@ -1,4 +1,4 @@
-"""Checks the claims of a file exactly at the requested size.
+"""Checks the claims of a file exactly, at the requested size.
 
     claim peak(r) == min(p - r, m)                       the rank variable: for every rank
     claim idle == (p - 1) * (tF + tB) when tC == 0       without a rank: the largest over ranks

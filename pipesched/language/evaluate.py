@@ -59,7 +59,7 @@ class Unit(Extended):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on an order that follows from a rule: the costs that determined it."""
+        """Remarks on an order that a rule generates: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
         return (f"order by `{rule}` at the costs of the file: {given}",) if (rule := self.checked.rule) else ()
 
@@ -174,7 +174,7 @@ def parameters_of(checked: Checked, given: Mapping[str, Value], names: Names, ma
 
 
 def _list(declared: ast.Parameter, size: int, value: Value, max_ops: int, given: bool) -> tuple[int, ...]:
-    """Return the entries of a list parameter: the given ones, or its default repeated."""
+    """Return the entries of a list parameter: the given entries, or the default repeated."""
     name, label = declared.name.id, Label(declared.span, f"has {size} entries here")
     if size > max_ops:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{size} entries of `{name}`; the limit is {max_ops}", label)
@@ -255,7 +255,7 @@ def _by_formula(entry: ast.Cost, value: ast.Expression, names: Names, placement:
 def _beside(
     value: ast.Expression, cost: Callable[..., int], names: Names, sizes: Mapping[str, int], checked: Checked
 ) -> Grid | None:
-    """Return a formula's values at all indices, computed with arrays; None if they must be evaluated one by one."""
+    """Return a formula's values at all indices, computed with arrays, or None if that is not possible."""
     shape, left = tuple(sizes.values()), names.budget.left
     cost(*(0 for _ in shape))
     spent, names.budget.left = (left - names.budget.left) * prod(shape), left

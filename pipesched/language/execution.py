@@ -31,7 +31,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """Raised when a program cannot continue. Its place is the place of the caller."""
+    """Raised when a program cannot continue. Its place is that of the calling code."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -114,7 +114,7 @@ class Names:
         self.values[f"v_{name}"] = value
 
     def get(self, name: str) -> object:
-        """Return the value of a name of the file; None if the name has no value."""
+        """Return the value of a name of the file, or None."""
         return self.values.get(f"v_{name}")
 
     def number(self, node: ast.Expression, *of: int) -> int:
@@ -164,7 +164,7 @@ def report(
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Return the place of the innermost translated code in the .ps file, with the bindings of loops and one call."""
+    """Return the place in the .ps file of the innermost translated code, with the bindings of loops and one call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -20,9 +20,9 @@ Children: TypeAlias = list[Any]  # tokens, and values of builders; None for an o
 
 
 class Rule(NamedTuple):
-    """A rule of the grammar; a rule whose name begins with `_` passes its children to the rule around it.
+    """A rule of the grammar; a rule whose name begins with `_` passes its children to the enclosing rule.
 
-    action: the method of the builder that makes the value; None passes on the only child.
+    action: the builder method that makes the value, or None to pass on the only child.
     """
 
     origin: str
@@ -38,7 +38,7 @@ class Grammar(NamedTuple):
     states: Sequence[Mapping[str, int]]
 
     def read(self, text: str, build: object) -> Any:
-        """Parse a text and return the builder's value, or the first misplaced token if it does not parse.
+        """Parse a text and return the builder's value, or the first misplaced token if the text does not parse.
 
         Neither this function nor the builder recurses, so a deeply nested file needs no stack.
         """

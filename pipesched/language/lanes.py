@@ -70,7 +70,7 @@ def _corners(by: Callable[[int, int], int], a: Values, b: Values) -> tuple[int, 
 
 
 def alike(*parts: Values) -> list[Any]:
-    """Return the plain numbers or arrays of the values, all in 64 bits if one may need that."""
+    """Return the plain numbers or arrays of the values, all in 64 bits if any of them may need 64."""
     for part in parts:
         if not -(2**31) < part.least <= part.most < 2**31:
             return [x.of.astype(np.int64, copy=False) if x.varies else x.of for x in parts]
@@ -306,7 +306,7 @@ class Expansion:
 
 
 def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
-    """Return one column for several statements, each with the runs of its entries in it; None if all are NONE."""
+    """Return one column for several statements, each with the runs of its entries in it, or None if all are NONE."""
     if {*map(type, values)} == {NoneType}:
         return None
     column = np.empty(shape, dtype=dtype)

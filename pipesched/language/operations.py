@@ -110,7 +110,7 @@ class Pending:
         return None
 
     def count(self, chunk: int | None) -> int:
-        """Return the number of missing Ws."""
+        """Return the number of missing W."""
         return sum(self.of[chunk].values()) if self.twice else len(self.of[chunk])
 
 

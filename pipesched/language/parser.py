@@ -3,7 +3,7 @@
     text --grammar--> reductions --Build--> ast.File
       \\__ not in the language --> PS101 at the first misplaced token; hints find every mistake
 
-The tables are loaded with the first file.
+The tables are loaded when the first file is parsed.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ NODES: dict[str, tuple[type[ast.Node], Callable[[Children], tuple[object, ...]]]
 class Build:
     """Builds the nodes of a source.
 
-    doubtful: the first token, if any, that the grammar accepts and the language does not: a number with too many
-    digits, an unknown release rule.
+    doubtful: the first token, if any, that the grammar accepts but the language does not: a number with too many
+    digits, or an unknown release rule.
     """
 
     def __init__(self, source: Source) -> None:

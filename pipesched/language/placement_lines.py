@@ -1,4 +1,4 @@
-"""Evaluates the ``stage`` lines of a file at given sizes to a placement."""
+"""Evaluates the ``stage`` lines of a file at given sizes into a placement."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def nobody(checked: Checked, placement: Placement, rank: int) -> PipeschedError:
 
 
 def _ends(node: ast.Stages | ast.Frozen, names: Names, *of: int) -> tuple[int, int]:
-    """Return the half-open range of stages that a line names. of: the number of a member, in a family."""
+    """Return the half-open range of stages that a line names. of: the number of the member, for a family."""
     low = names.number(node.low, *of)
     return low, low + 1 if node.high is None else names.number(node.high, *of)
 
@@ -171,7 +171,7 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
 
 
 def _placing(node: ast.Stages, names: Names) -> Callable[[int, int, int], Placed]:
-    """Return the function that places a stage by its line, from stage, member and microbatch."""
+    """Return the function by which a line places a stage, given stage, member and microbatch."""
     rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
     runs = names.function(node.condition) if node.condition else None
 
@@ -228,7 +228,7 @@ def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[in
 def _merged(
     routes: list[Route], ranges: list[tuple[int, int]], stages: int
 ) -> tuple[list[Route], list[tuple[int, int]]]:
-    """Return routes and ranges; consecutive microbatches with the same placement share one route."""
+    """Return routes and their ranges; consecutive microbatches with the same placement share one route."""
     ways = [(route.called, route.ranks(stages)) for route in routes]
     fresh = [n for n, way in enumerate(ways) if not n or way != ways[n - 1] or ranges[n][0] != ranges[n - 1][1]]
     ends = [ranges[n - 1][1] for n in [*fresh[1:], len(routes)]]

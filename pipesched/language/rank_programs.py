@@ -65,7 +65,7 @@ class Programs:
         return op, keys, flags
 
     def _beside(self, assigned: Sequence[ast.Rank]) -> Expanded | None:
-        """Return the programs of all ranks as arrays; None if arrays cannot reproduce them."""
+        """Return the programs of all ranks as arrays, or None if arrays cannot reproduce them."""
         places = self.placement
         if self.checked.rule or places.shared or places.rank_of.size * places.microbatches <= FEW:
             return None
@@ -113,7 +113,7 @@ class Programs:
         return self.checked.file.span.source
 
     def _assign(self) -> list[ast.Rank]:
-        """Return the program of every rank: its own program, else the general one."""
+        """Return the program of every rank: its own program, or else the general one."""
         items, ranks = self.checked.items(ast.Rank), self.placement.ranks
         general = [item for item in items if id(item.rank) not in self.names.code]
         if len(general) > 1:

@@ -45,10 +45,10 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, innermost first; errors are collected, not raised. code: the code of each node, by id.
+    """A chain of blocks, innermost first; errors are collected, not raised. code: the compiled nodes, by id.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: text
-    that lists the known names, as help for an unknown one. defining: the name being defined.
+    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: the
+    known names, as help. defining: the name being defined.
     """
 
     names: ChainMap[str, Binding]
@@ -94,6 +94,6 @@ class Scope:
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:
-        """Collect a finding at a place. here: the label's text."""
+        """Collect a finding at a place. here: the text of the label."""
         if not self.full:
             self.diagnostics.append(Diagnostic(code, message, (Label(span, here), *more), (), help))

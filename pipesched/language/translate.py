@@ -1,8 +1,8 @@
 """Translates expressions and statements to Python bytecode with the positions of the .ps file.
 
-The tree is translated node by node to Python's own tree and compiled. Every Python node has the *offset* of its .ps
-node as its line number, so an exception in the running code identifies the place in the .ps file, and the frames hold
-the loop bindings. Of the user's text, only integers and prefixed names reach Python.
+The tree is translated node by node to Python's syntax tree, which is compiled. Every Python node has the *offset* of
+its .ps node as its line number, so an exception in the running code identifies the place in the .ps file, and the
+frames hold the loop bindings. Of the user's text, only integers and prefixed names reach Python.
 
     F[fwd(k)]             ->   F(7, v_fwd(v_k))              7 is the site: the operation's number in the file
     length[i]             ->   entry("length", v_length, v_i)
@@ -77,7 +77,7 @@ def placed(span: Span, made: Made) -> Made:
 
 
 def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> None:
-    """Compile the code of a part of the file, unless the file has errors: then it is never run."""
+    """Compile the code of a part of the file, unless the file has errors, since it is then never run."""
     if not scope.diagnostics:
         tree = python.Expression(placed(node.span, code)) if isinstance(code, python.expr) else code
         scope.code[id(node)] = compile(tree, FILENAME, "exec" if tree is code else "eval")
@@ -193,7 +193,7 @@ def paid(node: ast.Node, term: Term) -> python.expr:
 def define(node: ast.Let, scope: Scope, *, pays: bool = False) -> python.stmt:
     """Return ``let x = e`` or ``let f(k) = e`` as an assignment; the name is visible from here on.
 
-    pays: whether a value is charged separately, as outside of ranks; a costly function always is.
+    pays: whether a value is charged separately, as it is outside of ranks; a costly function always is.
     """
     parameters = node.parameters
     inside = scope.inner(defining=node.name.id)

@@ -1,6 +1,6 @@
 """Checks names and types: the result is a compiled file that can be run at any size.
 
-All mistakes that do not depend on sizes are found here, in one run.
+All mistakes that do not depend on sizes are found here, in one pass.
 """
 
 from __future__ import annotations

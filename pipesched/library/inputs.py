@@ -1,4 +1,4 @@
-"""Sources of texts: a path, stdin, or the library of schedules that ships with pipesched."""
+"""Sources of text: a path, stdin, or the library of schedules that ships with pipesched."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def library(target: str) -> Source:
 
 
 def known_as(name: str) -> str | None:
-    """Return the library schedule with this name or alias; None if there is none."""
+    """Return the library schedule with this name or alias, or None."""
     meant = (row.known.load()(name) for row in rows(Aliases))
     return name if name in built_in() else next(filter(None, meant), None)
 

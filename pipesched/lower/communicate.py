@@ -6,7 +6,7 @@ The schedule has been list-scheduled once (`analysis.timeline`). All events are 
     a message    at the end of its producer, before the computes that start then
 
 and each message adds its SEND to one rank and its RECV to the other at that place in the order. The list of a rank is
-everything added to it, in order. If each message is contracted to one point, the points are in a total order, so the
+everything added to it, in order. If each message is contracted to a point, the points are totally ordered, so the
 program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so
 they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's `_add_send_recv`.)
 

@@ -49,7 +49,7 @@ RESULT: Ints = np.array([-1 if op.kind.result is None else op.kind.result for op
 
 
 def fresh(*columns: Column) -> Bools:
-    """Return a mask of the rows that differ from the row before; the first one is True."""
+    """Return a mask of the rows that differ from the row before; the first entry is True."""
     found = np.ones(len(columns[0]), dtype=np.bool_)
     found[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return found

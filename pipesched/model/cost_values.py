@@ -101,7 +101,7 @@ def listed(cost: Cost) -> tuple[Fraction, ...]:
 
 
 def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -> Cost:
-    """Apply a function to two costs, stage by stage if one of them is a list, and microbatch by microbatch."""
+    """Apply a function to two costs: entry by entry if one is a list by stage, or a grid by stage and microbatch."""
     if isinstance(a, Grid) or isinstance(b, Grid):
         a, b = (x if isinstance(x, Grid) else spread(listed(x)) for x in (a, b))
         return a.each(function, b)

@@ -159,7 +159,7 @@ class Costs:
         return ",".join(f"{key}={in_text(cost)}" for key, cost in self.given.items())
 
     def __getitem__(self, key: str) -> Cost | None:
-        """Return the cost of a kind, a pair, C, M or K; None for a pair that costs the sum of its parts.
+        """Return the cost of a kind, a pair, C, M or K, or None for a pair that costs the sum of its parts.
 
         Raises:
             PipeschedError: PS222: B is less than the given I or W.
@@ -290,7 +290,7 @@ class Costs:
         scale_of([x for key in TIMES if key in self.given for x in alike(listed(self.given[key]))], _COARSER)
 
     def ticks(self, stages: int, microbatches: int | None = None) -> Ticks:
-        """Return the times as integers. microbatches: their number; None if all of them cost the same.
+        """Return the times as integers. microbatches: their number, or None if all cost the same.
 
         Raises:
             PipeschedError: PS222: a list does not have one entry per stage, a grid has another size, numbers are too

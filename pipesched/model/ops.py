@@ -61,7 +61,7 @@ class Does(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A row of the table.
+    """A row of the table of kinds.
 
     result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or receives
     that result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in
@@ -122,7 +122,7 @@ class Op(enum.IntEnum):
     RECV_SHAPE_B = Kind(Does.RECEIVE, GRADIENT, BEHIND, shape=True)
 
     def __new__(cls, kind: Kind | int) -> Self:
-        """Make a member for a row of the table, so that `Op(number)` finds it."""
+        """Make a member for a row of the table, so that `Op(number)` finds the member."""
         assert isinstance(kind, Kind)
         member = int.__new__(cls, len(cls.__members__))
         member._value_ = len(cls.__members__)

@@ -42,12 +42,12 @@ STAGES, OPS_A_STAGE = 100_000, 20
 
 
 def most_ranks(max_ops: int) -> int:
-    """Return the limit on ranks: enough for any cluster, and higher if more operations are allowed."""
+    """Return the limit on the number of ranks: enough for any cluster, and higher if more operations are allowed."""
     return max(RANKS, max_ops // OPS_A_RANK)
 
 
 def most_stages(max_ops: int) -> int:
-    """Return the limit on stages, derived in the same way."""
+    """Return the limit on the number of stages, derived in the same way."""
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 
@@ -120,7 +120,7 @@ class Placement(Record):
         """Return the stages from which each stage takes a result: the nearest, -1 if there is none; the others, for all
         stages; and where each stage's others begin, shape (stages + 1,).
 
-        of: as in the table of kinds: the stages it reads, the stage itself, or the stages that read it.
+        of: as in the table of kinds: which stages are meant, those it reads, the stage itself, or those that read it.
         """
         if of == SAME or self.chain:
             nearest = np.arange(of, self.stages + of)

@@ -6,8 +6,8 @@
     torch      nothing at I, 0.6 more held until W      measured on a transformer block, torch 2.13
     I=a,W=b    a at I, b at W; a + b = 1
 
-A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to the amount of the F of the
-same stage.
+A B frees everything at its end, and so does the I of a frozen stage. Amounts are relative to what the F of the same
+stage allocates.
 """
 
 from __future__ import annotations

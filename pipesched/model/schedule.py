@@ -60,8 +60,8 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its display name,
-    if not `name`. program: its messages, if it was read from a file that has them; None for a derived schedule. steps:
-    None if the weights change only after all operations.
+    if not `name`. program: its messages, if it was read from a file that has them, or None. steps: None if the weights
+    change only after all operations.
     """
 
     name: str
@@ -120,12 +120,12 @@ class Schedule(RankLists):
 
     @cached_property
     def forward_only(self) -> bool:
-        """True if the schedule has no backward, as for inference."""
+        """True if the schedule has no backward, as in inference."""
         return not self.has(BACKWARDS)
 
     @cached_property
     def keeps(self) -> Bools:
-        """A mask of the stages whose F keeps an activation for a backward, shape (stages,)."""
+        """A mask of the stages whose F keeps an activation for a backward; shape (stages,)."""
         return self.placement.wants[Result.GRADIENT] & (not self.forward_only)
 
     def with_program(self, program: Program | None) -> Schedule:
@@ -246,5 +246,5 @@ class Program(RankLists):
 
     @property
     def schedule(self) -> Schedule:
-        """The compute order, with this program."""
+        """The compute order, with this program attached."""
         return self.computes.with_program(self)

@@ -3,7 +3,7 @@
     NO_UNIT         33   11/2                the user's own unit: costs such as F=1,B=2
     MILLISECONDS    2.9 s   52.8 ms   336 us        a model on its device
 
-All code that prints a time uses the unit of its costs. JSON contains the exact numbers.
+All code that prints times uses the unit of the costs. JSON contains the exact numbers.
 """
 
 from __future__ import annotations

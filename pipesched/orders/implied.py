@@ -1,7 +1,7 @@
 """Derives the placement, and the other end of every message, from the rows of a file.
 
-A file of rows does not contain a placement. The rank of (stage, microbatch) is the row that contains it, so a row is a
-fact about the table `rank[stage, microbatch]`, and equal columns of that table are one route:
+A file of rows does not contain a placement. The rank of (stage, microbatch) is the row that contains it, so each row
+fills entries of the table `rank[stage, microbatch]`, whose equal columns are one route:
 
     rank 0:  F0.0 F0.1 F1.2        stage 0   0 0 1
     rank 1:  F1.0 F1.1 F0.2        stage 1   1 1 0     two routes: microbatches 0, 1 go down, 2 goes up
@@ -99,7 +99,7 @@ class Rows(Record):
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """Return the columns op, place, stage and microbatch of all ranks' words in one table, and the further columns."""
+    """Return the words of all ranks as columns: op, place, stage and microbatch in one table, and the rest."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)
@@ -118,7 +118,7 @@ def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Co
 
 
 def place(table: Column, ranks: int) -> Placement:
-    """Return the placement: microbatches (columns) that agree share a route; routes in order of first microbatch."""
+    """Return the placement: microbatches with equal columns share a route; routes are in order of first microbatch."""
     route_of = np.zeros(table.shape[1], dtype=np.int32)
     if not table.size or bool(np.all(table == table[:, :1])):
         return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))
@@ -246,7 +246,7 @@ def require_agreement(
 
 
 def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
-    """Yield the options whose sizes differ from the order's."""
+    """Yield a finding for each option whose size differs from that of the order."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
         if given.get(option) not in (None, here):
@@ -261,7 +261,7 @@ def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Ite
 
 
 def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
-    """Yield the first compute of each stage that is not on the given rank."""
+    """Yield a finding at the first compute of each stage that is not on the given rank."""
     if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,

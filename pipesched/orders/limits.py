@@ -17,5 +17,5 @@ SHOWN = 8
 
 
 def other_stage(op: Column, stage: Column) -> Column:
-    """Return the stage at the other end of each message; its own stage if the entry is not a message."""
+    """Return the stage at the other end of each message, or the entry's own stage if it is not a message."""
     return np.asarray(stage + NEIGHBOUR[op])

@@ -79,13 +79,13 @@ def _meaning(shape: str) -> list[Entry] | None:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """Return the program of a text that is exactly as we write it, with the part before its ranks."""
+    """Return the program of text that is exactly as we write it, with the part before its ranks."""
     found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
 
 def _columns(text: str) -> tuple[Program, Stream] | None:
-    """Return the program of a text in our layout, with the part before its ranks.
+    """Return the program of text in our layout, with the part before its ranks.
 
     The result is None if the text is laid out differently. `_same` checks whether it is correct.
     """

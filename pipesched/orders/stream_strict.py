@@ -41,7 +41,7 @@ def right(source: Source) -> Stream:
 
 
 def uneven(routes: tuple[Route, ...]) -> str | None:
-    """Describe the first gap, overlap or reversal in the microbatches of the routes; None if there is none."""
+    """Describe the first gap, overlap or reversal in the microbatches of the routes, or return None."""
     ends = sorted(route.microbatches for route in routes if route.microbatches[0] != route.microbatches[1])
     if not ends:
         return "no route has microbatches"
@@ -117,7 +117,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
 
 
 def _nowhere(source: Source, made: Stream) -> Iterator[Diagnostic]:
-    """Yield the stages on ranks that do not exist."""
+    """Yield a fault for each stage on a rank that does not exist."""
     for number, route in enumerate(made.placement):
         for stage, rank in enumerate(route.ranks):
             if rank >= len(made.ranks):

@@ -116,7 +116,7 @@ def _require_text(source: Source) -> None:
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Yield the refused cells of a row, each with the action that torch reads."""
+    """Yield a finding on each refused cell of a row, with the action that torch reads."""
     offset, end = _reach(source, rank)
     for place, (start, cell) in enumerate(cells(source.text[offset:end]), 1):
         found = read_cell(cell, version) if cell else []

@@ -26,9 +26,9 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
-    model: the requested one. holds, fails: names of models. capacity: the least number of buffered messages per channel
-    that suffices, 0 if strict holds, None if no number does. makespan: the end of the last rank if messages queue under
-    the model; None if no model was requested, or the program does not end.
+    model: the requested model. holds, fails: the names of models. capacity: the least number of buffered messages per
+    channel that suffices, 0 if strict holds, None if no number does. makespan: the end of the last rank if messages
+    queue under the model; or None if no model was requested or the program does not end.
     """
 
     model: str
@@ -84,7 +84,7 @@ class Memory(Value):
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the peak with its cap and place, and every rank's peak. unit: they also have another unit."""
+        """Return the peak with its cap and place, and every rank's peak. unit: both have a second unit."""
         if not self.peak:
             return []
         if self.instead:
@@ -140,7 +140,7 @@ class Time(Idle):
 
 
 class Claim(Value):
-    """A claim of a file about its schedule. holds: None if its condition is false. detail: both sides, with numbers."""
+    """A file's claim about its schedule. holds: None if its condition is false. detail: both sides, with numbers."""
 
     text: str
     holds: bool | None

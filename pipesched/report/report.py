@@ -71,11 +71,11 @@ class Report(Judged):
     """The result of `verify` for one schedule at one size.
 
     A correct schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory
-    and time. In a broken one some parts are unknown: `report.time` then raises PipeschedError, and `report.parts.time`
-    is None. subject: the analysis, for the picture in a notebook. forward_only: there is no backward, so nothing is
-    trained. frozen: the stages that are not trained. verdict: the verdict of an optimizer's answer. not_judged: the
-    answer's entries that were not checked. title: the schedule's display name, if not `name`. notes: remarks on how
-    a framework made it. recorded: the recorded runs that were compared with the schedule.
+    and time. In a broken schedule some parts are unknown: `report.time` then raises PipeschedError, and
+    `report.parts.time` is None. subject: the analysis that a notebook draws. forward_only: there is no backward, so
+    nothing is trained. frozen: the stages that are not trained. verdict: the verdict of an optimizer's answer.
+    not_judged: the answer's entries that were not checked. title: the schedule's display name, if not `name`. notes:
+    remarks on how a framework made the schedule. recorded: the recorded runs that were compared.
     """
 
     name: str | None
@@ -164,7 +164,7 @@ class Report(Judged):
         return (*(time.rests_on if time else ()), *more)
 
     def _repr_html_(self) -> str:
-        """Return the picture and the text, for a notebook."""
+        """Return the picture and the text for a notebook."""
         words = f"<pre>{safe(self.text(), 'xml')}</pre>"
         if self.subject is None or not lists.known("picture"):
             return words
@@ -208,7 +208,7 @@ class Report(Judged):
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """Return the schedule, or the file if there are several, and the sizes."""
+        """Return the given name, of the schedule or its file, and the sizes."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:

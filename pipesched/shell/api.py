@@ -7,9 +7,9 @@
     pipesched.why("zb_h1", p=4, m=8).growth                    a Why; show, compare, diff, run, calibrate likewise
 
 An option has the same name as on the command line, with `_` for `-`, the same default and the same meaning; an invalid
-option raises PipeschedError PS225. The value of a function corresponds to the command's output: `str()` is the text,
-`to_json()` the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the schedule: p,
-v, m, ….
+option raises PipeschedError (PS225). The value that a function returns corresponds to the command's output: `str()` is
+the text, `to_json()` the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the
+schedule: p, v, m, ….
 
     target         a built-in name, a path, ``FRAMEWORK:NAME``, a text of .ps, a `Source`, what `load` returns, or an
                    order in memory: rows of cells of torch's CSV or of words such as F0.1, a `pandas.DataFrame` of them,
@@ -112,7 +112,7 @@ def verify(
     **parameters: Parameter,
 ) -> Report:
     """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
-    Without a schedule, the records of a run are checked against each other.
+    Without a target, the records of a run are checked against each other.
 
     fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file that is not an answer proved optimal is an
     error; proof: write the clauses of the answer to PATH.cnf and their refutation to PATH.lrat. recorded: a folder with

@@ -36,7 +36,7 @@ class Commands(click.Group):
     """A command group that suggests similar names, and `verify` if a file is given instead of a command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, grouped by purpose."""
+        """Write the list of commands, grouped by purpose."""
         width = max(map(len, verbs()))
         for title, group in groupby(verbs().values(), key=lambda verb: verb.group):
             with formatter.section(title):
@@ -125,7 +125,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _require_lines(arguments: Sequence[str]) -> None:
-    """Refuse words with line ends or control characters, except in a command to check, which is data."""
+    """Refuse words with line ends or control characters, except in the command that is to be checked, which is data."""
     behind = arguments.index("--") if arguments[:1] == ["check"] and "--" in arguments else len(arguments)
     if not all(map(str.isprintable, arguments[:behind])):
         from pipesched.shell.mistakes import require_lines

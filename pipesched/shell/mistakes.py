@@ -1,4 +1,4 @@
-"""Reports mistakes on the command line, with a code, a suggestion and exit status 2. Imported only when needed."""
+"""Reports mistakes on the command line: code, suggestion and exit status 2. It is imported only when needed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unknown(name: str, others: Sequence[str], verbs: Collection[str]) -> Pipesch
 
 
 def _meant(name: str, others: Sequence[str], verbs: Collection[str]) -> str:
-    """Return the intended command line, or all commands."""
+    """Return the command line that was probably intended, or all commands."""
     from pipesched.common.aliases import known_as
     from pipesched.library.assets import built_in
     from pipesched.library.inputs import claimed

@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 
 class Spent(Exception):
-    """Raised if a file exceeds its budget. at: the offset in its text, if there is a single place."""
+    """Raised if a file exceeds its budget. at: the offset in the text of the file, if there is a single place."""
 
     def __init__(self, what: str, at: int | None = None) -> None:
         super().__init__(what)
@@ -108,7 +108,7 @@ def parsed(parse: Callable[[str], Value], text: str, digits: bytes = DECIMAL) ->
     """Parse text; its numbers are checked before parsing, its nesting afterwards.
 
     Raises:
-        Spent: for too many digits or levels; any exception of `parse`.
+        Spent: if there are too many digits or levels; also any exception of `parse`.
     """
     numbers(text, digits)
     try:

@@ -84,7 +84,7 @@ def replace(path: str, pieces: Iterable[bytes]) -> None:
     """Replace a file's contents completely or not at all; keep the mode of an existing file.
 
     Raises:
-        OSError: if they cannot be written.
+        OSError: if the contents cannot be written.
     """
     open_already = DESCRIPTOR.fullmatch(path)
     if open_already:

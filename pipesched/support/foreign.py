@@ -8,7 +8,7 @@ effect on a terminal, and survives when text is joined, split, quoted in a messa
 shadow is shown as a mark; JSON contains the original character, escaped.
 
 Foreign values come from `json_of`, `toml_of` or `values`; `ruff` refuses ``json.loads``, ``tomllib.loads`` and similar
-calls elsewhere. Classes that such text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark`
+calls elsewhere. Classes that foreign text may reach in other ways (`Source`, `Label`, `Diagnostic`, `Setting`) `mark`
 their own fields. Python values stay marked; `real` returns the original text.
 """
 
@@ -44,7 +44,7 @@ _ESCAPED = {letter: _SHADOW[ord(character)] for letter, character in zip("bfnrt"
 
 
 def among(plane: int, ranges: tuple[tuple[int, int], ...] = STEERING) -> str:
-    """Return the characters of ranges, moved to a plane, as part of a character class of `re`."""
+    """Return ranges of characters, moved to a plane, as part of a character class of `re`."""
     return "".join(f"{chr(plane + low)}-{chr(plane + high)}" for low, high in ranges)
 
 
@@ -76,7 +76,7 @@ def values(tree: object) -> object:
 
 
 def mark(noun: object, *names: str) -> None:
-    """Mark fields of a frozen value that has just been made."""
+    """Mark the given fields of a frozen value that was just made."""
     for name in names:
         object.__setattr__(noun, name, values(getattr(noun, name)))
 

@@ -12,8 +12,8 @@
     json         whole documents            escaped, not replaced: a reader gets the text itself; but half characters
     ascii-json   the same                   and everything else that is not ASCII
 
-Ordinary text of any script does not change, including joiners and wide characters. Each form is one row of `FORMS`, and
-is used where the form is made.
+Ordinary text in any script does not change, including joiners and wide characters. Each form is one row of `FORMS`, and
+is applied where the output is made.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NOT_OURS = re.compile(rf"(?!^::(?:error|warning) )(?:{_COMMAND.pattern})", re.M
 
 
 def line(text: str) -> str:
-    """Return the text for one line of a terminal; every character that cannot be shown becomes one mark."""
+    """Return the text for one line of a terminal; every character that cannot be shown becomes a mark."""
     return text if text.isascii() and text.isprintable() else _NOT_IN_A_LINE.sub(_REPLACED, text)
 
 
@@ -62,7 +62,7 @@ def _harmless(text: str, command: re.Pattern[str]) -> str:
 
 
 def _data(text: str) -> str:
-    """Return the text with its line ends, tabs and colours; other control characters are replaced."""
+    """Return the text with line ends, tabs and colours kept, and other control characters replaced."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _COLOUR_OR_DANGER.sub(lambda found: found[1] or _REPLACED, text)
@@ -77,7 +77,7 @@ def _text(text: str) -> str:
 
 
 def _dot(text: str) -> str:
-    """Return the text for graphviz, which quotes: a final backslash would escape the quote, and <…> would be markup."""
+    """Return the text for graphviz, which adds quotes: a final backslash would escape one, and <…> would be markup."""
     shown = line(text).replace("\\", "\\\\")
     return f" {shown}" if shown.startswith("<") else shown
 

@@ -1,6 +1,6 @@
 """Texts with their origin, and places in texts.
 
-A `Source` is a name and a text; a `Span` is a half-open range of it. Lines and columns count from 1,
+A `Source` is a name and a text; a `Span` is a half-open range of the text. Lines and columns count from 1,
 columns in characters, as editors do.
 """
 
@@ -18,7 +18,7 @@ from pipesched.support.foreign import mark
 
 @dataclass(frozen=True)
 class Source:
-    """A named text, as the user gave it. made_at: for each offset, the program line that made the text there.
+    """A named text, as the user gave it. made_at: for each offset, the program line that generated the text there.
 
     origin: for text that did not come from a file, the name of its row in `extension.Names`.
     """

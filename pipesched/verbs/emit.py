@@ -45,7 +45,7 @@ class Emission:
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
-        """Return the settings that a trainer needs in addition to the files, which are one per rank or one for all."""
+        """Return the settings that a trainer needs in addition to the files, which are one per rank or one in all."""
         target = targets()[self.target]
         if self.order is None:
             return []
@@ -169,7 +169,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
 
 
 def _lowered(examined: Examination) -> Program | None:
-    """Return the program at the requested costs; None if the file has no program or the costs do not fit it."""
+    """Return the program at the requested costs, or None if there is no program or the costs do not fit it."""
     try:
         return examined.analysis.program
     except PipeschedError:

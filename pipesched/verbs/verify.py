@@ -23,7 +23,7 @@ Asked: TypeAlias = tuple[Source | Report, Options]
 
 
 def verify(source: Source | Report, options: Options) -> Report:
-    """Return the verdict on a file at a size. Errors are in the report; none is raised."""
+    """Return the verdict on a file at a size. Errors are in the report; no exception is raised."""
     return judged(examined(source, options), source, options)
 
 

@@ -29,8 +29,8 @@ def verify(files: tuple[str, ...], **given: object) -> int:
 
     \b
     FRAMEWORK:NAME executes other people's code, such as torch:ZBVZeroBubble or python:module:function, in a process
-    without sockets and with a temporary home. That is not a sandbox: a generator is its author's code. `pipesched list`
-    shows the frameworks; -D NAME=VALUE sets their options.
+    without sockets and with a temporary home. That is not a sandbox: only run generators whose authors you trust.
+    `pipesched list` shows the frameworks; -D NAME=VALUE sets their options.
 
     \b
     A size may be a list or an inclusive range; several files or sizes print a line each:

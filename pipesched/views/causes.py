@@ -43,8 +43,8 @@ from pipesched.support.record import Record
 class Causes(Record):
     """The tight predecessor of every operation; both parts of a pair have the same predecessor. Shape (operations,).
 
-    cause: an operation, -1 if there is none, or if the operation never runs. lag: the ticks that its message or copies
-    take, 0 without one. crosses: whether a message or copy makes it the cause.
+    cause: the operation that causes the start, -1 if there is none or the operation never runs. lag: the ticks that its
+    message or copies take, 0 without one. crosses: whether a message or copy makes it the cause.
     """
 
     cause: Ints
@@ -123,7 +123,7 @@ class Gaps(Record):
     """Every interval in which a rank idles, by rank, then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
-    whether the rank has not run any operation before. message: ticks during which the awaited input is in transit.
+    whether no operation has run before. message: ticks during which the awaited input is in transit.
     """
 
     rank: Ints

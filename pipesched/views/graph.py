@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A graph as plain data. nodes: by name, in the order of ranks and steps; edges: source, target, name, values."""
+    """A graph as plain data. nodes: by name, in order of rank and step; edges: source, target, name, values."""
 
     about: dict[str, object]
     nodes: dict[str, dict[str, object]]
@@ -248,7 +248,7 @@ def _critical(chart: Chart) -> set[tuple[int, int]]:
 
 
 def _nodes(made: graphviz.Digraph, chart: Chart) -> None:
-    """Add the operations of each rank as a group, which `dot` keeps on a line."""
+    """Add the operations of each rank as a group, which `dot` keeps on one line."""
     schedule, names, look = chart.schedule, node_names(chart), style("default")
     for rank in range(schedule.ranks):
         made.node(f"rank {rank}", shape="plaintext", style="", group=str(rank))

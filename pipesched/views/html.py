@@ -63,7 +63,7 @@ def render(chart: Chart) -> str:
 
 
 def page(title: str, data: str = "") -> str:
-    """Return the page; without data it shows the data in the property `pipesched` of its frame element."""
+    """Return the page; without data, the page shows the data in the property `pipesched` of its frame element."""
     scripts = "<script>\n(() => {\n" + "".join(_part(name) for name in SCRIPTS) + "})();\n</script>"
     return filled(_part("page.html"), title=title, style=_part("page.css"), data=data, script=scripts)
 
@@ -89,7 +89,7 @@ def as_json(value: object) -> str:
 
 
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
-    """Return the columns with one entry per operation; operations that never run come last."""
+    """Return the columns, with one entry per operation; operations that never run come last."""
     schedule, times = chart.schedule, chart.times
     why, memory = causes_of(chart), chart.analysis.memory
     return {

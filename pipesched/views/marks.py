@@ -36,7 +36,7 @@ class Mark:
 
     @property
     def sentence(self) -> str:
-        """The sentence of the tooltip."""
+        """The text of the tooltip."""
         return link(self.link) if self.link is not None else blocked(self.blocked)
 
 

@@ -58,7 +58,7 @@ class Style:
 
 
 def overhead(makespan: Fraction, work: Sequence[Fraction]) -> Fraction | None:
-    """Return the idle time of all ranks / their work; None without work."""
+    """Return the idle time of all ranks / their work, or None without work."""
     return makespan * len(work) / sum(work) - 1 if sum(work) else None
 
 

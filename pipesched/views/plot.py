@@ -55,7 +55,7 @@ _LETTER, _MARK = 6, 6  # pixels: the width of a letter, and half the width of a 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a series. note: the text that distinguishes it in the series, shown as a tooltip."""
+    """A point of a series. note: the text that distinguishes the point in its series, shown as a tooltip."""
 
     x: Fraction
     y: Fraction
@@ -65,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale from values to pixels, with round numbers for its marks."""
+    """A scale from values to pixels, with marks at round numbers."""
 
     low: Fraction
     step: Fraction
@@ -78,7 +78,7 @@ class Axis:
         return [self.low + self.step * i for i in range(self.steps + 1)]
 
     def at(self, value: Fraction) -> str:
-        """Return the pixel of a value, to a tenth."""
+        """Return the position of a value in pixels, to a tenth."""
         exact = self.begin + (self.end - self.begin) * (value - self.low) / (self.step * self.steps)
         return f"{round(float(exact), 1):g}"
 

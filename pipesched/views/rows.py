@@ -35,8 +35,8 @@ class Overlay(Row):
     """A picture that shows more than the plan, if an option of `show` requests it.
 
     draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
-    `views.chart.views.Laid`, from an examination and a request; None to draw the plan alone. without: options that do
-    not apply with the overlay; why: the reason.
+    `views.chart.views.Laid`, from an examination and a request, or None to draw the plan alone. without: options that
+    do not apply with the overlay; why: the reason.
     """
 
     option: str

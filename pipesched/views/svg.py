@@ -7,7 +7,7 @@ r"""Draws a chart as an SVG file: a figure for a paper, a README, or a slide.
     rank 1      [F0]\                                messages as arrows, on demand
     0    5    10                                     the time, the legend
 
-It is written without a library; the same chart gives the same bytes. The figure has its own background; colours follow
+No library is used; the same chart gives the same bytes. The figure has its own background; colours follow
 the reader's light or dark scheme if the viewer supports it (`prefers-color-scheme`), and the light scheme otherwise.
 
 PDF and PNG are rendered by cairosvg in the light scheme; a PDF has a fixed date.
@@ -174,7 +174,7 @@ class _Page:
         return [(Op(op), chunk) for op, chunk in pairs.tolist()]
 
     def _rows(self) -> Iterator[str]:
-        """Yield the name of each rank, and its idle background."""
+        """Yield the name of each rank, and the background that shows its idle time."""
         for rank in range(self.chart.schedule.ranks):
             y = self.frame.y(rank)
             name = f"{self.style.row} {rank + self.style.first}"

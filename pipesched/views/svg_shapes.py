@@ -46,14 +46,14 @@ def number(value: Fraction | int | float) -> str:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Return True if a form of label fits in nine of ten slots, so that all labels use it."""
+    """Return True if a form of label fits in nine of ten slots, so that all labels use this form."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
 @dataclass(frozen=True)
 class Frame:
     """The position of time and ranks on the page. pixels: per tick. begin, end: the viewport, in ticks. lanes: the
-    height of the copies between a row and its curve.
+    height of the copies, between a row and its memory curve.
     """
 
     pixels: Fraction
@@ -222,7 +222,7 @@ class Cells(Record):
         return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
 
     def curves(self) -> Iterator[str]:
-        """Yield the activations of each rank, on one scale for all, and its peak at the right."""
+        """Yield the activations of each rank, on one scale for all ranks, with the peak at the right."""
         held, frame = self.chart.analysis.memory, self.frame
         most = max(held.peak, default=Fraction(0)) or Fraction(1)
         for rank in range(self.chart.schedule.ranks):
@@ -318,7 +318,7 @@ class Stop(Record):
             yield from (self._message(x, lane) for x, lane in self._lanes.items())
 
     def _row(self, mark: marks.Mark) -> Iterator[str]:
-        """Yield the row of a waiting rank, from the end of its last operation on."""
+        """Yield the row of a waiting rank, beginning at the end of its last operation."""
         frame, start = self.frame, self.chart.schedule.start
         until = int(self.chart.times.end[int(start[mark.rank]) : int(start[mark.rank + 1])].max(initial=0))
         if until > frame.end:
@@ -341,7 +341,7 @@ class Stop(Record):
         yield f'<text class="{"v" if cycle else "t"}" x="{at}" y="{number(y + 4)}">{safe(text, "xml")}</text>'
 
     def _message(self, x: Link, lane: int) -> str:
-        """Yield the arrow from the sender's row to the receiver's; a line, if neither rank sends."""
+        """Yield the arrow from the sender's row to the receiver's, or a line if neither rank sends."""
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))

@@ -47,7 +47,7 @@ def render(chart: Chart) -> str:
 
 
 def pieces(chart: Chart) -> Iterator[str]:
-    """Yield the trace, a rank at a time."""
+    """Yield the trace, one rank at a time."""
     trace = _Trace(chart)
     about: dict[str, object] = {"name": chart.identifier, "parameters": dict(chart.sizes), "cost": cost(chart)}
     about["microseconds_per_unit"] = trace.tick * chart.scale
@@ -61,7 +61,7 @@ def pieces(chart: Chart) -> Iterator[str]:
 
 
 def microseconds(chart: Chart) -> int:
-    """Return the microseconds per tick: an integer, longer than an arrival; a unit is about a millisecond."""
+    """Return the microseconds per tick: an integer, longer than an arrival; a unit of time is about a millisecond."""
     return max(2 * ARRIVAL, -(-1000 // chart.scale))
 
 
@@ -163,7 +163,7 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Yield the events where the rank stops: an instant, a slice until after the last operation, message ends."""
+        """Yield the events where the rank stops: an instant, a slice that outlasts all operations, ends of messages."""
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:

@@ -3,8 +3,8 @@
     0B0  0B1  …  0B(m-1)  0REDUCE_GRAD       the loss is the mean over m microbatches, so this divides by m,
                                              and sums over the data-parallel copies
 
-Without a reduction, a stage's gradients remain m times too large, and parameters sharded by FSDP get none. A second
-reduction divides again. A reduction before the last W or B misses the later gradients.
+Without a reduction, a stage's gradients remain m times too large, and parameters sharded by FSDP get no gradients. A
+second reduction divides again. A reduction before the last W or B misses the later gradients.
 """
 
 from __future__ import annotations

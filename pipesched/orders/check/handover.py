@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield operations whose input is missing, each with its producer, and the places where it runs and its receive."""
+    """Yield operations whose input is missing, each with the operation that produces it, and the positions of both."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage

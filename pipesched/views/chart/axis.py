@@ -24,7 +24,7 @@ _ROUND = [Fraction(x, 100) for x in (100, 125, 150, 200, 250, 300, 400, 500, 600
 
 @dataclass(frozen=True)
 class Viewport:
-    """The interval of time to draw, in the user's unit; None means 0, or the makespan."""
+    """The interval of time to draw, in the user's unit, where None means 0 or the makespan."""
 
     begin: Fraction | None = None
     end: Fraction | None = None

@@ -1,4 +1,4 @@
-"""Describes a chart: its times in one line or, if it never ends, the ranks that wait for each other.
+"""Describes a chart: its times in one line or, if the run never ends, the ranks that wait for each other.
 
 cost       makespan 33 = 24 work + 9 idle   bubble 27.3 % (3/11)
 stopped    deadlock PS401 under strict: ranks 0 and 1 wait for each other; stops at 8
@@ -22,7 +22,7 @@ from pipesched.views.chart.chart import Chart
 
 
 def heading(chart: Chart, *more: str) -> str:
-    """Return the heading: name, sizes, and further parts of the line."""
+    """Return the heading: name, sizes, and the further parts of the line."""
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 

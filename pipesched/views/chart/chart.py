@@ -95,7 +95,7 @@ class Chart(Record):
 
     @property
     def unit(self) -> Unit:
-        """The unit of its times."""
+        """The unit of the times in the chart."""
         return self.analysis.costs.unit
 
     def said(self, ticks: int) -> str:
@@ -136,7 +136,7 @@ class Chart(Record):
 
 
 def shortest(lengths: Ints) -> int:
-    """Return the smallest nonzero length; 1 if there is none."""
+    """Return the smallest nonzero length, or 1 if there is none."""
     return int(lengths[lengths > 0].min(initial=np.iinfo(np.int64).max)) if lengths.any() else 1
 
 

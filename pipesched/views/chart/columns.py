@@ -22,7 +22,7 @@ IDLE = -1
 
 
 def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
-    """Return the bars of a row that get columns: operation or IDLE, first column, end column."""
+    """Return the bars of a row that are given columns: operation or IDLE, first column, end column."""
     at = layout.axis
     op, *edges = _inside(at, bars, number)
     first, last = ((2 * edge + at.whole) // (2 * at.whole) for edge in edges)

@@ -35,7 +35,7 @@ def widest(chart: Chart, stages: bool) -> int:
 
 
 def phases(chart: Chart, rank: int) -> tuple[int, ...]:
-    """Return the ends of a rank's warm-up and steady phase, in ticks; nothing without a backward."""
+    """Return the ends of a rank's warm-up and steady phase, in ticks; empty without a backward."""
     op, start, end = (column[chart.part(rank)] for column in (chart.schedule.op, chart.times.start, chart.times.end))
     steady = start[(start >= 0) & makes(op, Result.GRADIENT)]
     if not len(steady):
@@ -44,7 +44,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the times at which memory changes, in ticks, and the memory held from each on, in parts; the first is 0.
+    """Return the times at which memory changes, in ticks from 0 on, and the memory from each time on, in parts.
 
     Only operations that run count. If several steps share an instant, the last one counts.
     """

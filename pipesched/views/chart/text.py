@@ -131,7 +131,7 @@ _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether only
 
 
 def memory(layout: Layout) -> Iterator[str]:
-    """Yield a heading, and the line of each rank with its peak."""
+    """Yield a heading, and a line for each rank with its peak."""
     top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
     phases = f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""
     head, wide = f"memory: 0 to {shown(top)} activations{phases}", layout.left + layout.axis.columns

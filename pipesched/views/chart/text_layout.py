@@ -61,7 +61,7 @@ class Layout(Record):
     how: Text
 
     def name(self, rank: int) -> str:
-        """Return the name before a row."""
+        """Return the name that is shown before a row."""
         digits = len(str(self.chart.schedule.ranks - 1))
         return f"rank {rank:<{digits}} "
 
@@ -72,7 +72,7 @@ class Layout(Record):
 
     @cached_property
     def peaks(self) -> list[str]:
-        """The peak after a row of memory."""
+        """The peak that is shown after a row of memory."""
         return [shown(peak) for peak in self.chart.analysis.memory.peak]
 
     @cached_property
@@ -143,7 +143,7 @@ class Layout(Record):
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
-        """Return the columns per unit from which all labels fit, with or without stages."""
+        """Return the total width from which on all labels fit, with or without stages."""
         slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
         return self.left + ceil(slots * widest(self.chart, stages)) + 1 + self.right
 

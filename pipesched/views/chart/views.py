@@ -10,8 +10,8 @@
 
 An overlay is drawn with the plan or instead of it: a measured run, or the bytes of a transformer over time.
 
-A row names the options that apply to its view; other options are refused. Help texts name the views to which an option
-applies. A view is imported when it is drawn.
+A row names the options that apply to its view; all other options are refused. Help texts name the views to which an
+option applies. A view is imported when it is drawn.
 """
 
 from __future__ import annotations
