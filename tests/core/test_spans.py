@@ -1,4 +1,4 @@
-"""The least span, for which a rank may delay its start by choosing a different first microbatch.
+"""The search for the least span lets a rank delay its start by choosing a different first microbatch.
 
     trying everything   every order of every rank, run as early as it goes, microbatches in any order (`brute`)
     by hand             an order that the answer once denied
