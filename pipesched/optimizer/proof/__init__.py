@@ -1,4 +1,4 @@
-"""The checker of optima, which derives every bound again. These modules prove, independently of the solver:
+"""The checker of optima, which derives every bound anew. These modules prove, independently of the solver:
 
     problem     placement, costs, release, caps and m as whole numbers; earliest starts of operations
     work        lower bound:  the work of a rank between a head and a tail

@@ -1,7 +1,8 @@
-"""Entries of `pipesched optimize --json` other than the certificate, derived from the schedule, its terms and its
+"""The entries of `pipesched optimize --json` other than the certificate, derived from the schedule, its terms and
 verdict.
 
-Each entry is derived, and entries that differ are reported. Entries that cannot be derived are listed as not judged.
+Each entry is derived anew, and entries that differ are reported. Entries that cannot be derived are listed as not
+judged.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MOST = 40  # most wrong entries that are reported
 def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
-    """Yield PS714 for every entry that does not follow. documentation: the docstring of the schedule's file."""
+    """Yield PS714 for every entry that does not follow. documentation: the docstring in the schedule's file."""
     assert judged.verdict is not None and judged.spent is not None
     peak = Analysis(schedule, terms.costs, terms.release).memory.peak
     right = derived(terms, judged.verdict, judged.spent, peak)
@@ -54,8 +55,8 @@ def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterato
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
-    """Derive the entries of an answer, as JSON. spent, peak: the figures of the schedule; verdict: None if there is no
-    schedule.
+    """Derive the entries of an answer, as JSON. spent, peak: the schedule's figures; verdict: None if
+    there is no schedule.
     """
     times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}
     return {
@@ -77,7 +78,7 @@ def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Seq
 
 
 def as_asked(terms: Terms) -> dict[str, object]:
-    """Return the entries that no check reads: the unit of times, and caps in bytes as typed by the user."""
+    """Return the entries that no check reads: the unit of times, and caps in bytes as the user typed them."""
     unit: dict[str, object] = {"unit": terms.costs.unit.name} if terms.costs.unit else {}
     return unit if terms.asked is None else {**unit, "asked_cap": [cap.written or f"{cap} B" for cap in terms.asked]}
 

@@ -1,6 +1,6 @@
-"""A schedule under given terms: its faults, its times, and the problem that it solves.
+"""A schedule under given terms: its faults, its times, and the problem for which it is a solution.
 
-Every function raises a fault of a certificate as a `FaultError`.
+All functions raise a `FaultError` for a fault in a certificate.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def require(said: str) -> None:
 
 
 class Case:
-    """A schedule under given terms, with its own placement and kind of backward; everything else is derived."""
+    """A schedule under given terms, with the schedule's own placement and kind of backward; all else is derived."""
 
     def __init__(self, schedule: Schedule, asked: Terms) -> None:
         self.schedule = schedule
@@ -73,7 +73,7 @@ class Case:
         return self.unit.text(Fraction(ticks, self.scale))
 
     def below(self, bound: int, exactly: str) -> str:
-        """Describe the objectives of at most `bound` ticks."""
+        """Return text that describes the objectives of at most `bound` ticks."""
         tick = self.problem.tick
         following = (bound // tick + 1) * tick
         return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
@@ -93,7 +93,7 @@ class Case:
 
 
 def require_like(own: Case, case: Case) -> None:
-    """Require a valid schedule with the same placement and backward at another m; else raise FaultError, PS715."""
+    """Raise FaultError, PS715, unless the schedule at another m is valid and has the same placement and backward."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
@@ -104,8 +104,8 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return each rank's operations in order, each represented as a program line. Raises FaultError, PS715, for two
-    routes or microbatches that overtake each other.
+    """Return each rank's operations in order, as program lines. Raises FaultError, PS715, for two routes
+    or microbatches that overtake each other.
     """
     if schedule.placement.routes > 1:
         raise FaultError(OptimizerCode.EVERY, "it does not hold for every m: two routes share the microbatches")

@@ -11,15 +11,15 @@
     W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
-With `narrow`, time windows are narrowed by each rank's counts first (`ranks`): starts that are in no order of a rank
-have no variables, which often leaves a tenth of the clauses.
+With `narrow`, time windows are first narrowed by the counts of each rank (`ranks`): starts that occur in no order of a
+rank have no variables, which often reduces the clauses to a tenth.
 
-If the clauses contradict each other, there is no such schedule. All times are multiples of one tick, since a schedule
-starts every operation as early as possible; an operation without duration does not occupy its rank.
+If the clauses contradict each other, no such schedule exists. All times are multiples of one tick, since a schedule
+starts every operation as early as possible; an operation of duration 0 does not occupy its rank.
 
 Sums are unary numbers: (value, literal of "the sum is at least the value") for rising values, the first of which is
-certain. A sum that reaches a value implies its literal. Instead of subtracting freed memory, memory not yet freed is
-added, and the limit is raised by all memory that will be freed.
+certain. If a sum reaches a value, the literal of the value must be true. Freed memory is not subtracted; instead,
+memory that is not yet freed is added, and the limit is raised by all memory that will be freed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TooManyError(Exception):
 class Numbered:
     """Clauses and variables, numbered as they are added; raises TooManyError at `most` clauses.
 
-    known: literals of the wanted clauses, by number; count: the number of clauses.
+    known: the literals of the requested clauses, by number; count: the number of clauses.
     """
 
     def __init__(self, wanted: Container[int] | None, most: int) -> None:
@@ -98,8 +98,8 @@ class Numbered:
 class Clauses(Numbered):
     """The clauses of a problem.
 
-    of_rank: for each rank, the range of numbers of the clauses about only that rank. narrowed: the steps taken to
-    narrow the time windows.
+    of_rank: by rank, the range of numbers of the clauses that are about that rank only. narrowed: the number of steps
+    taken to narrow the time windows.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Clauses(Numbered):
             self.of_rank.append(range(first, self.count + 1))
 
     def _bases(self) -> dict[Line, list[int]]:
-        """Return the offset of each operation's variables: the variable for t, within the window, is the offset + t."""
+        """Return the offset of each operation's variables: the variable for a t within the window is offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []
@@ -178,7 +178,7 @@ class Clauses(Numbered):
                 self._after(line, i, line, i - 1, work)
 
     def _after(self, after: Line, i: int, before: Line, j: int, delay: int) -> None:
-        """Add the clauses that operation i of `after` starts at least `delay` after operation j of `before`."""
+        """Add clauses for: operation i of `after` starts at least `delay` after operation j of `before`."""
         low, high = self.windows.low[after][i], self.windows.high[after][i]
         for t in range(low, min(high + 1, self.windows.high[before][j] + delay)):
             self._add(-self._y(after, i, t), self._y(before, j, t - delay))
@@ -218,9 +218,7 @@ class Clauses(Numbered):
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """Return the sum of `each` over the operations that have started by t; if it is negative, of -each over those
-        not ended.
-        """
+        """Return the sum of `each` over operations that have started by t or, if negative, of -each over the others."""
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
         if each > 0:
@@ -230,7 +228,7 @@ class Clauses(Numbered):
         return [(-sure * each, TRUE), *((-n * each, -self.base[line][i] - t) for i, n in left)]
 
     def _at_most(self, parts: list[Number], limit: int) -> None:
-        """Add the clauses that the sum of the parts is at most the limit."""
+        """Add clauses for: the sum of the parts is at most the limit."""
         if sum(part[-1][0] for part in parts) <= limit:
             return
         total: Number = [(0, TRUE)]

@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 
 class Entries:
-    """The entries of a JSON object. scale: ticks of the unit of time."""
+    """The entries of a JSON object, with typed access. scale: ticks of the unit of time."""
 
     def __init__(self, entries: Mapping[str, object], scale: int) -> None:
         self.entries, self.scale = entries, scale
@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self if there are no other entries; otherwise raise Unreadable, since no check reads other entries."""
+        """Return self if there are no other names; otherwise raise Unreadable, since no check reads their entries."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no entry {unknown[0][:40]!r} there")
         return self
@@ -73,7 +73,7 @@ class Entries:
         return self._ticks(name, self.time(name))
 
     def table(self, name: str) -> list[list[int]]:
-        """Return the times by rank, in ticks."""
+        """Return a list of times for each rank, in ticks."""
         rows = self._get(name, list)
         if not all(isinstance(row, list) for row in rows):
             raise Unreadable(f"{name} is not a table of times")
@@ -110,7 +110,7 @@ def unpacked(packed: bytes) -> bytes:
     """Unpack the text of an xz file.
 
     Raises:
-        ValueError: if it is not an xz file, or its text exceeds the limit.
+        ValueError: it is not an xz file, or the text exceeds the limit.
     """
     reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:

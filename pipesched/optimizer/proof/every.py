@@ -1,4 +1,4 @@
-"""Extension of one schedule of m0 microbatches to every number m0 + jK of microbatches.
+"""Extension of a schedule of m0 microbatches to every number m0 + jK of microbatches.
 
 Let n_q(t) be the number of operations of line q that have started by t, and A at least any duration plus its message.
 If
@@ -6,19 +6,19 @@ If
     n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
 
 then let n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both apply.
-Every constraint compares counters at most A apart, so it concerns only one of the parts, where the schedule satisfies
-it; held memory is a sum of counters that grow alike. n' repeats at seam + P again. So there is a schedule for each m0 +
-jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u that starts at
-the seam or later, and uv is the order of m0.
+Every constraint compares counters at most A apart, so it concerns only one of the two parts, in which the schedule
+satisfies it; held memory is a sum of counters that all grow alike. n' repeats at seam + P again. So there is a schedule
+for each m0 + jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u
+that starts at the seam or later, and uv is the order of m0.
 
 The file has this order for every j if it does for 0, 1 and 2: its program is x b^j y from some j on, so x b y = u s v.
 With x = u z, or vice versa, bz = zs, and so b^j z = z s^j.
 
-These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` does if K more
-microbatches add P to it; any other bound does if microbatches K apart start P apart. Proof of the latter: remove from a
-schedule of m0 + jK the first jK microbatches, in the order in which they start on the first stage. The rest is a
-schedule of m0: it never waits for the removed operations, and no rank holds more. It starts no sooner than F(0, jK),
-and the longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
+These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` grows so if K
+more microbatches add P to it; any other bound does if microbatches K apart start at least P apart. Proof of the latter:
+from a schedule of m0 + jK microbatches, remove the jK that start first on the first stage. The rest is a schedule of m0
+microbatches: it never waits for removed operations, and no rank holds more. It starts no sooner than F(0, jK), and the
+longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Run: TypeAlias = list[tuple[Line, int]]
 
 @dataclass(frozen=True)
 class Repeated:
-    """A schedule that repeats: m0, K, a limit on its objective at m0, the seam, P, and its starts by rank, in ticks."""
+    """A repeating schedule: m0, K, a limit on the objective at m0, the seam, P, and the starts by rank, in ticks."""
 
     microbatches: int
     step: int
@@ -52,7 +52,9 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Return why the schedule does not extend to every m, or "". words: by rank, at m0, m0 + K and m0 + 2K."""
+        """Return the reason why the schedule does not extend to every m, or an empty string. words: the words of each
+        rank at m0, m0 + K and m0 + 2K.
+        """
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts do not match its operations"
         runs = [list(zip(word, times, strict=True)) for word, times in zip(words[0], self.starts, strict=True)]
@@ -66,13 +68,13 @@ class Repeated:
         )
 
     def _longer(self, problem: Problem, runs: Sequence[Run]) -> str:
-        """Return a message if a start is before 0, or the objective above `value`; otherwise an empty string."""
+        """Return a message if a start is before 0 or the objective exceeds `value`; otherwise an empty string."""
         taken = (run[-1][1] + problem.work[run[-1][0]] - (run[0][1] if problem.span else 0) for run in runs if run)
         early = min(start for _, start in chain(*runs)) < 0
         return "its starts result in a larger objective" if early or self.value < max(taken) else ""
 
     def _unrepeated(self, problem: Problem, at: Times) -> str:
-        """Return a message unless n(t + P) = n(t) + K: checked at the first t, then from start to start."""
+        """Return a message unless n(t + P) = n(t) + K, checked at the first t and at each later start."""
         reach = max(problem.work.values()) + max(message for _, _, _, message in problem.arcs)
         first, last = self.seam - reach - 1, self.seam - 1
         for times in at.values():
@@ -94,7 +96,7 @@ class Repeated:
         return ""
 
     def grows(self, problem: Problem, bound: Work | None) -> bool:
-        """Return True if the bound at m0 grows by P with K more microbatches. bound: that by `work`, else None."""
+        """Return True if the bound at m0 grows by P with K more microbatches. bound: the bound by `work`, or None."""
         if bound is not None and bound.each * self.step >= self.period:
             return True
         return not problem.span and apart(problem, self.step) >= self.period
@@ -113,7 +115,7 @@ def apart(problem: Problem, step: int) -> int:
     """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: with more than
     `step` microbatches.
 
-    The result is 0 if a microbatch may hold a negative amount of some stage, since leaving it out would then raise
+    The result is 0 if a microbatch can hold a negative amount on some stage, since removing it would then increase
     memory.
     """
     held = Counter[int]()

@@ -1,4 +1,4 @@
-"""The judgement of a schedule and its certificate: the verdict follows only from facts that are derived here.
+"""Judges a schedule and its certificate: the verdict rests only on facts that are derived here.
 
     schedule      complete, every input before its use, within the caps, with the objective that the certificate gives
     bound         lower bound by a formula                                                          `work`, `meetings`
@@ -12,8 +12,8 @@
     optimal on the word of CaDiCaL, not checked     objective = the objective that the engine refuted + one tick
     best found                                      a better schedule is not excluded
 
-The optimizer is not consulted. A bound holds for every schedule with this placement, these costs, caps and release
-rule, and this kind of backward. Only the times of a bound, the refuted objective and the repeating part are read from a
+The optimizer is not consulted. A bound is valid for every schedule with the same placement, costs, caps, release rule
+and kind of backward. Only the times of a bound, the refuted objective and the repeating part are read from a
 certificate; all other entries are derived from these, and an entry that differs is reported.
 """
 
@@ -54,7 +54,8 @@ def judge(
     certificate: Mapping[str, object],
     copies: Copies | None = None,
 ) -> Judgement:
-    """Judge a schedule and its certificate. copies: needed for a certificate for every m.
+    """Judge a schedule and its certificate. copies: loader of larger schedules, needed if the certificate is for every
+    m.
 
     Findings: PS710: the certificate does not hold. PS711: its verdict does not follow. PS715: it does not hold for
     every m. Also the faults of the schedule itself.
@@ -88,7 +89,7 @@ def judge(
 
 
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
-    """Judge the schedule at another m by a verdict for every m. own: the answer's schedule at its own m.
+    """Judge the schedule at another m, given a verdict for every m. own: the answer's schedule at its own m.
 
     Findings: PS225: the verdict does not cover this m. PS715: it does not hold.
     """
@@ -111,7 +112,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """Return the work bound of a certificate: a rank's head, work and tail; None if it has no such bound."""
+    """Return the certificate's bound by work: the head, work and tail of a rank; None if it has no such bound."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -122,7 +123,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
 
 
 def _formula(case: Case, given: Work | None) -> Verdict:
-    """Return the verdict by the best of the bounds that a person can verify."""
+    """Return the verdict by the best bound that a person can verify."""
     found = [given] if given is not None else []
     found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
@@ -134,7 +135,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """Return the verdict by a certificate's refutation: a proof, dynamic programming, or only an engine's answer."""
+    """Return the verdict by the certificate's refutation: a proof, dynamic programming, or only an engine's answer."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not name the refuted bound")
         return formula
@@ -152,7 +153,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """Return the reason why no objective is at most `bound` ticks; empty if only an engine's answer shows it."""
+    """Return the reason why no objective is at most `bound` ticks; empty if there is only the answer of an engine."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     asked, grid = case.problem, given.ticks("grid") if "grid" in given else 1
     if grid != 1:
@@ -174,7 +175,7 @@ def _shown_by(given: Entries, case: Case, bound: int) -> str:
 
 
 def _require_about(given: Entries, case: Case) -> None:
-    """Require that a refutation is about the terms of this case; otherwise raise FaultError or Unreadable."""
+    """Raise FaultError or Unreadable unless a refutation is about the terms of this case."""
     terms = case.terms.to_json()
     other = [name for name, x in terms.items() if not same(given.part("terms").entries.get(name), x)]
     require(f"the refutation has other terms: {other[0]}" if other else "")
@@ -218,7 +219,7 @@ def _for_every(given: Entries, case: Case, here: Verdict, copies: Copies | None)
 
 
 def _different(told: Entries, case: Case, verdict: Verdict) -> Iterator[Diagnostic]:
-    """Yield a finding on the first entry that does not follow."""
+    """Yield a finding on the first entry that does not follow from the schedule and the verdict."""
     right = expected(case, verdict, "fused" if case.terms.fused else "split")
     try:
         told.only(*right, "bound", "refuted", "every", "decision")

@@ -19,7 +19,7 @@ DERIVED = ("verdict", "lower_bound", "gap")
 
 @dataclass(frozen=True)
 class Judgement:
-    """The findings; without findings, the verdict. spent: the times of the schedule."""
+    """The findings or, if there are none, the verdict. spent: the times of the schedule."""
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
@@ -33,18 +33,18 @@ class Judgement:
 
 
 def expected(case: Case, verdict: Verdict, backward: str, **more: object) -> dict[str, object]:
-    """Return the entries that a certificate of this schedule must have."""
+    """Return the entries that a certificate for this schedule must have."""
     own = {"objective": case.terms.objective, "backward": backward, "schedule": plain(case.value)}
     return {**own, **more, **verdict.entries()}
 
 
 def wrong(told: Entries, right: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the entries that differ, with their right values; the derived ones may be missing."""
+    """Yield the entries that differ, with the right values; derived entries can be missing."""
     for name, value in right.items():
         if not same(told.entries.get(name), value) and (name in told.entries or name not in DERIVED):
             yield name, value
 
 
 def same(given: object, right: object) -> bool:
-    """Return True if two values are the same JSON; 1, 1.0, true and "1" are different."""
+    """Return True if two values are equal as JSON; 1, 1.0, true and "1" all differ."""
     return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -1,11 +1,11 @@
-"""Checking of a refutation: a list of clauses, each of which follows from earlier ones, and the last of which is empty.
+"""Checks a refutation: a list of clauses, each of which follows from earlier ones, and the last of which is empty.
 
     7 -3 5 0 2 4 6 0       clause 7, "not 3, or 5", follows from clauses 2, 4 and 6, its hints, in this order:
 
 all its literals are assumed false; then each hint has at most one literal that is not false, which must be true; the
-last hint has none. So any assignment that satisfies clauses 2, 4 and 6 satisfies clause 7, and none satisfies the empty
-clause: so the initial clauses contradict each other. This is LRAT text in which every step is of this kind and no
-    clause is deleted; any LRAT checker reads it.
+last hint has none. So any assignment that satisfies clauses 2, 4 and 6 also satisfies clause 7. Since no assignment
+satisfies the empty clause, the initial clauses contradict each other. This is LRAT text in which every step is of this
+kind and no clause is deleted, so any LRAT checker can read it.
 
 `clauses` derives the initial clauses from the terms, so the proof refutes exactly these terms.
 """
@@ -26,7 +26,7 @@ Step: TypeAlias = tuple[int, list[int], list[int]]
 
 
 def unproved(text: bytes, problem: Problem, bound: int) -> str:
-    """Return the reason why the steps fail to show that no objective is at most `bound` ticks, or an empty string.
+    """Return the reason why the steps do not prove that no objective is at most `bound` ticks, or an empty string.
 
     Raises:
         Spent: following the steps exceeds the budget for a text of this length.
@@ -35,7 +35,7 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
-    """Return why the steps are not a proof, or an empty string. begin: returns the clauses before the first step."""
+    """Return the reason why the steps are no proof, or an empty string. begin: returns the initial clauses."""
     numbers(text)
     try:
         made = begin(steps := steps_of(text))
@@ -50,8 +50,8 @@ def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
 
 
 def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = False) -> Clauses:
-    """Return the clauses with which a proof begins: the clauses of narrowed time windows if the numbers of its steps
-    follow them, otherwise the clauses of longest paths. whole: True for all clauses, False for the clauses that a step
+    """Return the clauses with which a proof begins: those of narrowed time windows if the step numbers continue their
+    numbers, otherwise those of longest paths. whole: True for all clauses, False for only the clauses that a step
     names.
 
     Raises:
@@ -88,7 +88,7 @@ def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Bu
     """Return a message on the first step that does not follow, or an empty string.
 
     Raises:
-        Spent: the hinted clauses have more literals than the budget has units.
+        Spent: the hinted clauses contain more literals than the budget allows.
     """
     known = dict(clauses)
     for number, literals, hints in steps:

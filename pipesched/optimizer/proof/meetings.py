@@ -1,19 +1,19 @@
 """A lower bound for many microbatches under small caps: two microbatches that meet wait for each other.
 
-It needs one stage per rank, and a rank h, the home, on which F of microbatch a + k starts only after an operation of
-microbatch a has ended, since memory is full. For two microbatches a < b, let r be the last rank from h on that runs
-F(b) before I(a), or h - 1 if there is none. Ranks after r run I(a) first, because F(b) reaches a rank after the rank
-before it, and I(a) reaches it before. So at r and r + 1 both microbatches wait for the later one:
+It requires one stage per rank, and a rank h, the home, whose memory is full, so that F of microbatch a + k starts there
+only after an operation of microbatch a has ended. For two microbatches a < b, let r be the last rank, counted from h
+on, that runs F(b) before I(a), or h - 1 if there is none. Ranks after r run I(a) first: F(b) reaches a rank later than
+the previous rank, and I(a) reaches it earlier. So at r and r + 1 both microbatches wait for the later one:
 
     rank r + 1   .. I(a) ───┐  F(b) ..        F(b) on r + 1 starts after the end of I(a) on r + 1
     rank r       .. F(b) ─┐    I(a) ..        I(a) on r     starts after the end of F(b) on r
 
-The next microbatch a + k starts after a, and meets b. The bound follows a chain of pairs, each of which meets:
+The next microbatch a + k starts after a, and meets b. The bound follows a chain of pairs whose microbatches meet:
 
     (0, 1)   (1, k)   (k, k + 1)   (k + 1, 2k)   ...
 
-Since r is not known, it keeps for every r a state, the earliest starts of these two operations. At the end it takes the
-least over all states.
+Since r is unknown, the bound keeps a state for every r: the earliest starts of these two operations. At the end, the
+least value over all states is the bound.
 
     home     Between the end of I(a) and the start of F(a + k + y) lie at least w + y (F + I + w): F of y microbatches,
              their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
@@ -21,9 +21,9 @@ least over all states.
     end      After the last pair follow the tails of its operations, and on each rank that I(a) passes the rest of the
              work of microbatches from a on
 
-Ranks before the home count by heads and tails. For the span, heads and tails are in the frame of the home. With I = B
-all of this holds for full backwards too. For unit costs without messages, linear on p ranks, the chain gives (n + 1)
-(2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
+Ranks before the home enter through heads and tails. For the span, heads and tails are measured in the frame of the
+home. With I = B, all of this is also true of full backwards. For unit costs without messages, linear on p ranks, the
+chain gives (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ _HOMES, _MOST = 4, 1_500  # candidates for the home; most meetings of a walk
 
 
 def meetings(problem: Problem) -> tuple[int, str]:
-    """Return the best of these bounds in ticks, and its explanation; 0 if none applies."""
+    """Return the best of these bounds in ticks, with its explanation; 0 if no bound applies."""
     made = [found for home in _homes(problem) for found in _walks(home)]
     return max(made, key=lambda one: one[0], default=(0, ""))
 
 
 @dataclass(frozen=True, eq=False)
 class Home:
-    """A rank chosen as home, and the ranks after it. Times in ticks; int64, shape (ranks from the home on,).
+    """A rank chosen as home, with the ranks after it. Times are in ticks, as int64 arrays of shape (ranks from the home
+    on,).
 
-    back: I or B. f, i, w: durations of F, back and W. forward, inward: ends of F and of back on each rank if F starts
-    at 0 at home. freed: the duration of W at home if memory waits for it, otherwise 0.
+    back: I or B. f, i, w: durations of F, back and W. forward, inward: the ends of F and of back on
+    each rank if F starts at 0 at home. freed: the duration of W at home if memory waits for it, otherwise 0.
     """
 
     problem: Problem
@@ -73,7 +74,8 @@ class Home:
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """The states of a pair (a, b); int64, shape (states,). at: r, counted from the home, -1 for the rank before it.
+    """The states of a pair (a, b); int64, shape (states,). at: r, counted from the home; -1 for the rank before the
+    home.
 
     first: the earliest start of I(a) on r, or its end at home if r = -1. second: the earliest start of F(b) on r + 1,
     or of I(b) on r if r is the last rank.
@@ -85,7 +87,7 @@ class States:
 
 
 def _homes(problem: Problem) -> list[Home]:
-    """Return the homes with the longest round trips; none unless each rank has one stage and one route."""
+    """Return the homes with the longest round trips; empty unless each rank has one stage and there is one route."""
     ranks = range(len(problem.cap))
     if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
         return []
@@ -112,7 +114,7 @@ def _home(problem: Problem, rank: int, k: int, back: Op, work: list[Ints], late:
 
 
 def _walks(home: Home) -> Iterator[tuple[int, str]]:
-    """Yield the bounds of one home: for n round trips, and the x microbatches that remain."""
+    """Yield the bounds for one home: for n round trips, and the x microbatches that remain."""
     k, m = home.k, home.problem.length[Line(Op.F, 0, home.rank)]
     q = (m - 1) // k
     if 2 * q > _MOST:
@@ -137,8 +139,8 @@ def _told(home: Home, n: int, value: int) -> tuple[int, str]:
 
 
 def _met(home: Home, begun: Ints, follows: Ints) -> States:
-    """Return the states of two microbatches from the starts of their F at home, without dominated ones. begun, follows:
-    int64, equal shapes; a time that F at home would have if nothing had delayed the microbatch.
+    """Return the undominated states of two microbatches, given the starts of their F at home. begun, follows: int64,
+    equal shapes; the times that F would have at home if nothing had delayed the microbatches.
     """
     begun, follows = begun[:, None], follows[:, None]
     first = np.maximum(begun + (home.inward - home.i), follows + home.forward)
@@ -150,7 +152,7 @@ def _met(home: Home, begun: Ints, follows: Ints) -> States:
 
 
 def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the undominated states at one r; if there are many, one state that dominates several replaces them."""
+    """Return the undominated states at one r; if there are many, one state that dominates a group replaces it."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])
@@ -170,20 +172,20 @@ def _times(home: Home, states: States) -> tuple[Ints, Ints]:
 
 
 def _next(home: Home, states: States) -> tuple[Ints, Ints]:
-    """Return the starts at home of the pair (b, a + k) that follows (a, b)."""
+    """Return the starts, at home, of the pair (b, a + k) that follows (a, b)."""
     ended, begun = _times(home, states)
     return begun, ended + home.gap(0)
 
 
 def _apart(home: Home, states: States, x: int) -> tuple[Ints, Ints]:
-    """Return the starts at home of the pair (a + k + x - 1, a + k + x) that follows (a, a + 1); x >= 2."""
+    """Return the starts, at home, of the pair (a + k + x - 1, a + k + x) that follows (a, a + 1); x >= 2."""
     ended, begun = _times(home, states)
     later = begun + home.inward[0]
     return tuple(np.maximum(ended + home.gap(n), later + home.gap(n - 1)) for n in (x - 1, x))
 
 
 def _end(home: Home, states: States, a: int, b: int) -> int:
-    """Return the least objective after the meeting of a and b."""
+    """Return the least objective after a and b meet."""
     problem, r, last = home.problem, states.at, len(home.f) - 1
     tails = problem.tails(home.rank if problem.span else None)
     left = problem.length[Line(Op.F, 0, home.rank)] - 1 - a

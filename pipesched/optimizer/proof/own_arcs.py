@@ -1,4 +1,4 @@
-"""The arcs of a schedule's own operations, the same in every order of them, and the longest paths along these.
+"""The arcs between a schedule's own operations, which are the same in every order, and the longest paths along them.
 
 an arc       the end of one operation to the start of another, which waits for its result, a message later if that
              comes from another rank; O waits for its copy out, and an I or B for the copy of its L
@@ -29,9 +29,9 @@ _USES_ACTIVATION = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 @dataclass(frozen=True)
 class Arcs:
-    """The slots of a schedule, then its copies. rank: of each slot; cost: of each slot and copy; slot: of each
-    operation; cut: the first slot of each rank, then the number of slots. before, after, delay: the arcs. copies: None
-    without any.
+    """The slots of a schedule, then its copies. rank: the rank of each slot; cost: the cost of each slot and copy;
+    slot: the slot of each operation; cut: the first slot of each rank, then the number of slots. before, after, delay:
+    the columns of the arcs. copies: None without any.
     """
 
     rank: Ints
@@ -45,7 +45,7 @@ class Arcs:
 
     @classmethod
     def of(cls, schedule: Schedule, ticks: Ticks) -> Arcs:
-        """Return the arcs of a valid schedule, which are the same in every order of its operations."""
+        """Return the arcs of a valid schedule."""
         found = Dependencies.of(schedule)
         copies = Copies.of(schedule, found)
         slot, cost, _, (waits, awaited, delay) = entries(schedule, found, ticks, copies)
@@ -61,11 +61,11 @@ class Arcs:
         )
 
     def heads(self, frame: int | None = None) -> Ints:
-        """Return the longest path to the start of each slot and copy, from 0 or from the first start of a rank."""
+        """Return the longest path to the start of each slot and copy, from time 0 or from the first start on a rank."""
         return longest(self.cost, (self.before, self.after, self.delay), self._from(frame))
 
     def tails(self, frame: int | None = None) -> Ints:
-        """Return the longest path from the end of each slot and copy, to the last end of all ranks or of one."""
+        """Return the longest path from the end of each slot and copy, to the last end on all ranks or on one rank."""
         return longest(self.cost, (self.after, self.before, self.delay), self._from(frame))
 
     def _from(self, frame: int | None) -> list[int]:
@@ -74,7 +74,7 @@ class Arcs:
 
 
 def _on_its_rank(schedule: Schedule, found: Dependencies) -> Iterator[tuple[Ints, Ints]]:
-    """Yield pairs of operations of one rank, the second of which uses a result of the first."""
+    """Yield pairs of operations on one rank, in which the second operation uses a result of the first."""
     at = np.flatnonzero(among(schedule.op, _USES_ACTIVATION))
     edges = found.edges()
     pairs = [(edges.producer, edges.consumer)]
@@ -88,7 +88,7 @@ def _on_its_rank(schedule: Schedule, found: Dependencies) -> Iterator[tuple[Ints
 
 
 def longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints:
-    """Return the longest path to each node, without its own cost; arcs: before, after, delay, without a cycle."""
+    """Return the longest path to each node, without the node's own cost; arcs: before, after, delay, acyclic."""
     before, after, delay = arcs
     by = np.argsort(before, kind="stable")
     first = np.searchsorted(before[by], np.arange(len(cost) + 1)).tolist()
@@ -108,9 +108,9 @@ def longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints
 
 @dataclass(frozen=True)
 class Least:
-    """A bound in ticks: a rank's work between a head and a tail, or the longest path if there is no rank.
+    """A bound in ticks: the work of a rank between a head and a tail or, without a rank, the longest path.
 
-    held: True if `work` is the time that the activations of the rank need under its cap.
+    held: True if `work` is the time that the rank's activations need under its cap.
     """
 
     value: int

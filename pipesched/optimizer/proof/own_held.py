@@ -1,11 +1,11 @@
-"""The bound by memory for orders of a schedule's own operations: activations that are held need time under a cap.
+"""The bound by memory on orders of a schedule's own operations: under a cap, held activations take time.
 
     held     cap ----------------------      F takes at its start what its I, W or B frees at its end, which is at least
                |  ======   =====             the longest path later. These areas lie under the cap, one above another,
                | ======  =======             between the first F and the last release:
                +----------------------->         makespan >= head + areas / cap + tail
 
-A stage and microbatch whose operations do not free exactly what its F took, one after another, adds no area: R, O, L.
+A stage and microbatch add no area if their operations do not free, one by one, exactly what the F took: R, O, L.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 50_000  # most operations for which this bound is computed
 
 
 def changes(schedule: Schedule, kept: Ints) -> Ints:
-    """Return the change of a rank's memory by each operation."""
+    """Return the amount by which each operation changes the memory of its rank."""
     change: Ints = np.diff(kept, prepend=0)
     first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
     change[first] = kept[first]
@@ -54,7 +54,7 @@ def held(made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: b
 
 
 def _held(schedule: Schedule, change: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each F that takes memory, with the operations that free all of it."""
+    """Yield each F that takes memory, with the operations that free all of this memory."""
     of = defaultdict[tuple[int, int], list[int]](list)
     for i, key in enumerate(zip(schedule.stage.tolist(), schedule.microbatch.tolist(), strict=True)):
         if change[i]:
@@ -66,7 +66,7 @@ def _held(schedule: Schedule, change: Sequence[int]) -> Iterator[tuple[int, list
 
 
 class _Paths:
-    """Longest paths between slots that run operations of one microbatch."""
+    """The longest paths between slots that run operations of the same microbatch."""
 
     def __init__(self, schedule: Schedule, arcs: Arcs) -> None:
         self.arcs, self.slots = arcs, defaultdict[int, list[int]](list)

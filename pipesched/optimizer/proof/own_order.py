@@ -1,10 +1,10 @@
-"""The bound and the judgement for orders of a schedule's own operations: offloads, slices, skips, uneven microbatches.
+"""Bounds and judges orders of a schedule's own operations, including offloads, slices, skips and uneven microbatches.
 
     bound        head + work + tail of the operations of a rank with at least that head and that tail (`own_arcs`),
                  since a rank runs one operation at a time; or the time that activations need under its cap (`own_held`)
 
-Which operations there are, and what they cost, does not depend on their order, so the bound holds for every order of
-them. Nothing is assumed of microbatches: they may differ, and may overtake each other. The optimizer is not consulted.
+The operations and their costs do not depend on the order, so the bound is valid for every order. Nothing is assumed
+about microbatches: they can differ, and can overtake each other. The optimizer is not consulted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWN = "own"
 
 
 def least(made: Analysis, arcs: Arcs, caps: Sequence[Fraction] | None, *, span: bool) -> Least:
-    """Return the best bound on the makespan, or on the span, of every order within the caps."""
+    """Return the best lower bound on the makespan, or the span, of all orders within the caps."""
     by_memory = held(made, arcs, caps, span=span)
     return max([busiest(arcs, span=span), *by_memory], key=lambda one: one.value)
 
@@ -55,10 +55,10 @@ def busiest(arcs: Arcs, *, span: bool) -> Least:
 
 
 def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -> Judgement:
-    """Judge a schedule and a certificate about every order of its operations.
+    """Judge a schedule and a certificate that covers every order of the schedule's operations.
 
     Raises:
-        FaultError, PipeschedError, Unreadable: as `proof.judge` turns into findings.
+        FaultError, PipeschedError, Unreadable: faults, which `proof.judge` turns into findings.
     """
     case = Case(schedule, terms)
     if case.wrong:

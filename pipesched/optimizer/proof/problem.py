@@ -1,19 +1,19 @@
-"""A problem in integers, and the earliest start of every operation, by longest paths.
+"""A problem in integers, and the earliest start of every operation by longest paths.
 
     F(s) -> F(s+1), last F -> last I, I(s+1) -> I(s), I(s) -> W(s)    a message later where the rank differs
     the i-th microbatch of a route -> the next one, on the same stage  alike, so some best schedule keeps their order
     w(i - k) -> F(s, i)                                               memory: otherwise more than the cap is held
 
-A stage without a backward, or without W, still has these operations: they take no time, and nothing waits for them. Of
-a frozen stage with a backward, I frees what W would.
+A stage without a backward, or without W, still has these operations: they take no time, and nothing waits for them. On
+a frozen stage with a backward, I frees the memory that W would free.
 
 In the last line, w is an operation that frees memory: if w(i - k) has not ended when F(s, i) starts, then each of the k
 microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with own + k * each >
 cap.
 
-The makespan is counted from 0 to the last end on any rank. The span is counted on each rank from its first start,
-whenever that is, to its last end. So in the frame of a rank none of its operations starts before 0, and operations of
-other ranks are bounded only by paths. The optimizer shares no code with this file.
+The makespan is counted from 0 to the last end on any rank. The span is counted on each rank from its own first start to
+its last end. So in the frame of a rank, its operations start at 0 or later, and operations of other ranks are bounded
+only by paths. The optimizer shares no code with this file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNKNOWN = -(2**62)
 
 
 class Line(NamedTuple):
-    """The operations of one kind, route and stage; the i-th belongs to the i-th microbatch of the route."""
+    """A line: the operations of one kind, route and stage; the i-th belongs to the i-th microbatch of the route."""
 
     op: Op
     route: int
@@ -53,8 +53,8 @@ class Problem:
     """A problem. Times in ticks; memory in integers; cap: None for a rank without one. span: whether the span is the
     objective.
 
-    length: operations of each line; work: ticks of one operation; gains: memory that one operation adds to its rank.
-    known: heads and tails computed earlier.
+    length: number of operations in each line; work: ticks of one operation; gains: memory that one operation adds to
+    its rank. known: cache of heads and tails.
     """
 
     span: bool
@@ -71,19 +71,19 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """The common divisor of all objectives, in ticks: a schedule starts every operation as early as possible."""
+        """The common divisor of all objectives, in ticks, since schedules start operations as early as possible."""
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:
-        """Return the earliest start of every operation: from 0, or from the first start of the rank `frame`."""
+        """Return the earliest start of every operation, counted from 0 or from the first start on the rank `frame`."""
         if (True, frame) not in self.known:
             self.known[True, frame] = longest(self.arcs, self.work, self._least(frame))
         return self.known[True, frame]
 
     def tails(self, frame: int | None) -> Times:
-        """Return the least time from the end of every operation to the last end, of all ranks or of the rank `frame`.
+        """Return the least time from the end of every operation to the last end, on all ranks or on the rank `frame`.
 
-        These are the heads of the mirror image.
+        These tails are the heads of the problem's mirror image.
         """
         if (False, frame) not in self.known:
             late = longest(mirror(self.arcs), self.work, mirrored(self._least(frame)))
@@ -95,7 +95,7 @@ class Problem:
 
 
 def _runs(line: Line, shares: Mapping[Op, Fraction], trained: bool, kept: bool) -> tuple[bool, Fraction]:
-    """Return whether a line's operations run, and the share of the stage's memory that each takes.
+    """Return whether the operations of a line run, and the share of the stage's memory that each of them takes.
 
     A stage that is not trained has no W, and frees all of its memory at its I.
     """
@@ -107,7 +107,7 @@ def _runs(line: Line, shares: Mapping[Op, Fraction], trained: bool, kept: bool) 
 
 
 def problem(terms: Terms) -> Problem:
-    """Build the problem of these terms: its lines, each after its inputs, and its arcs."""
+    """Build the problem for these terms: the lines, each after its inputs, and the arcs."""
     placement, release = terms.placement, terms.release
     made, ticks = Problem(terms.objective == "span"), terms.costs.ticks(placement.stages)
     sizes = [size * placement.ranks / placement.stages for size in terms.costs.sizes(placement.stages)]
@@ -134,7 +134,7 @@ def problem(terms: Terms) -> Problem:
 
 
 def _lines(route: int, stages: int, back: Op) -> tuple[list[Line], list[Line], list[Line]]:
-    """Return the lines of a route: of F; of F and the backwards in chain order; of W."""
+    """Return three lists of a route's lines: for F; for F and the backwards, in chain order; for W."""
     forward = [Line(Op.F, route, stage) for stage in range(stages)]
     backward = [Line(back, route, stage) for stage in reversed(range(stages))]
     return forward, forward + backward, [Line(Op.W, route, stage) for stage in range(stages) if back is Op.I]
@@ -158,14 +158,13 @@ def between(made: Problem, line: Line, i: int, offset: int) -> int:
 
 
 def floored(problem: Problem, grid: int) -> Problem:
-    """Round durations and messages down to multiples of `grid` ticks, and count in such multiples.
+    """Round durations and message times down to multiples of `grid` ticks, which become the unit.
 
-    The starts of every schedule are starts of a schedule of the result, with an objective that is no larger: each end
-    comes earlier or at the same time, so its memory is freed no later. So a bound on the result, in ticks, is a bound
-    on the problem.
+    The starts of every schedule also form a schedule of the result, with an objective that is no larger: no operation
+    ends later, so no memory is freed later. So a bound for the result, converted to ticks, is a bound for the problem.
 
     Raises:
-        ValueError: the end of an operation takes memory, or grid < 1.
+        ValueError: the end of an operation takes memory, or `grid` is below 1.
     """
     if grid < 1 or any(gain > 0 for line, gain in problem.gains.items() if line.op != Op.F):
         raise ValueError("the end of an operation takes memory, or the grid is below one tick")
@@ -175,19 +174,19 @@ def floored(problem: Problem, grid: int) -> Problem:
 
 
 def mirror(arcs: Sequence[Arc]) -> list[Arc]:
-    """Reverse the arcs in time."""
+    """Return the arcs reversed in time."""
     return [(after, before, offset, message) for before, after, offset, message in arcs]
 
 
 def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
-    """Reverse the order of the lines, and of the microbatches of each."""
+    """Return the lines in reverse order, each with its microbatches reversed."""
     return {line: list(times[line][::-1]) for line in reversed(list(times))}
 
 
 def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
-    """Return the earliest starts that satisfy the arcs and are not below `least`, whose lines are in topological order.
+    """Return the earliest starts that satisfy the arcs and are at least `least`; its lines are in topological order.
 
-    They are computed in blocks of microbatches, as long as the least offset of an arc between two lines, so that such
+    Starts are computed in blocks of microbatches. A block is as long as the least offset above 0 between two lines, so
     an arc with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), a running
     maximum of ready[i] - i * work.
     """

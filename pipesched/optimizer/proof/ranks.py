@@ -1,4 +1,4 @@
-"""Refutation of an objective of C by one rank at a time.
+"""Refutes an objective of C by one rank at a time.
 
     time window   [low, high] of every start, from the longest paths
     rank          its lines are chains of like operations, so an order is a path through counts, one operation per step;
@@ -11,13 +11,13 @@
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
     first         in one pass over the ranks, their F as one line, and their I, B and W, where they are alike
 
-The first pass has three counts instead of five, so it is decided by few steps; the last ranks of a folded placement
-often need no other. C is refuted if a time window is empty or no order is left. Microbatches of a route are alike, so
-each line keeps their order. The W of a rank are alike if all have the same duration and free the same amount: then the
+The first pass has three counts instead of five, so it takes few steps; on a folded placement, it often suffices for the
+last ranks. C is refuted if a time window becomes empty or no order is left. Microbatches of a route are alike, so each
+line keeps them in order. The W of a rank are alike if all have the same duration and free the same amount: then the
 n-th of them all waits until n of their I have ended.
 
-A certificate contains none of this: it is computed here, within a limit on steps instead of time, so the result is the
-same on every machine.
+A certificate contains none of this: all of it is computed here, with a limit on steps rather than time, so the result
+is the same on every machine.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class _OutOfStepsError(Exception):
 
 
 def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] | None = None) -> int | None:
-    """Return a rank that cannot do its work within an objective of `bound` ticks; None if every rank can, or if the
-    steps run out. left: a list with the number of remaining steps, which is reduced.
+    """Return a rank that cannot do its work if the objective is at most `bound` ticks; None if every rank can do its
+    work, or if the steps run out. left: a list with the number of remaining steps, which the function reduces.
 
-    A span is refuted in the frame of some rank. The rank of the first line, which begins before all others, is tried
-    first; in each frame the rank itself comes first.
+    A span is refuted in the frame of some rank. The frame of the first line's rank, which begins before all others, is
+    tried first; in each frame, the rank itself comes first.
     """
     ranks, left = sorted(set(problem.rank.values()), reverse=True), left or [steps]
     first = next(iter(problem.rank.values()), 0)
@@ -81,7 +81,7 @@ def narrow(windows: Windows) -> tuple[bool, int]:
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank without an order after merging equal lines, which has few counts; None if only W are merged."""
+    """Return a rank that has no order even if equal lines are merged, which takes few counts; None if only W merge."""
     for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
         mine, times = _on(windows, rank)
         if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):
@@ -90,9 +90,7 @@ def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Narrow the time windows rank by rank until none changes; return the first rank for which no order exists, or
-    None. left: the remaining steps.
-    """
+    """Narrow the windows by rank until none changes; return the first rank without an order, or None. left: steps."""
     moved = True
     while moved:
         moved = False
@@ -108,8 +106,8 @@ def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> i
 class _Step(NamedTuple):
     """All steps from counts of n operations to counts of n + 1.
 
-    counts: the number of different counts of n. source, target: the indices of the counts before and after a step.
-    operation: the operation of the step; start: its least start.
+    counts: the number of distinct counts of n operations. source, target: the indices of the counts before and after a
+    step. operation: the operation that the step runs; start: the least start of it.
     """
 
     counts: int
@@ -120,7 +118,7 @@ class _Step(NamedTuple):
 
 
 def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
-    """Return True if the rank has an order; narrow its windows to the starts in such orders."""
+    """Return True if the rank has an order; narrow its windows to the starts that occur in its orders."""
     mine, (low, high) = _on(windows, rank)
     length, work = (np.array([of[line] for line in mine]) for of in (windows.length, windows.work))
     steps = _forward(windows, mine, (low, high), windows.cap[rank], left)
@@ -141,7 +139,7 @@ def _programme(windows: Windows, rank: int, left: list[int]) -> bool:
 
 
 def _on(windows: Windows, rank: int) -> tuple[list[Line], tuple[Ints, Ints]]:
-    """Return the lines of a rank, and their windows one after another."""
+    """Return the lines of a rank, with their windows joined into one array."""
     mine = [line for line in windows.order if windows.rank[line] == rank]
     low, high = (np.array([x for line in mine for x in of[line]], dtype=np.int64) for of in (windows.low, windows.high))
     return mine, (low, high)
@@ -150,7 +148,7 @@ def _on(windows: Windows, rank: int) -> tuple[list[Line], tuple[Ints, Ints]]:
 def _forward(
     windows: Windows, mine: list[Line], times: tuple[Ints, Ints], cap: int | None, left: list[int]
 ) -> list[_Step]:
-    """Return all steps reachable from the start, where no operation is done."""
+    """Return all steps that are reachable from the counts at which no operation is done."""
     length, work, gains = (np.array([of[x] for x in mine]) for of in (windows.length, windows.work, windows.gains))
     if prod(windows.length[line] + 1 for line in mine) >= -UNKNOWN:
         raise _OutOfStepsError
@@ -187,9 +185,7 @@ def _forward(
 
 
 def _waits(windows: Windows, mine: list[Line], line: Line) -> list[int]:
-    """Return the indices of the lines that `line` follows on its rank: its predecessor in the chain, or the I of a
-    W.
-    """
+    """Return the indices of the lines that `line` follows on its rank: its chain predecessor, or the I of a W."""
     if line in windows.inputs:
         return [mine.index(one) for one in windows.inputs[line]]
     if line.op == Op.W:

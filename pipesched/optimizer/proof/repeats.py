@@ -1,11 +1,11 @@
-"""Checks that m determines only the number of repetitions of a part of each rank's program.
+"""Checks that m determines only how often a part of each rank's program is repeated.
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
-Programs name no microbatch and do not use `pending`, so a program expands to a word of letters: A B .. B Z. If K is a
-multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W` expands
-to the same number of letters each time, or to a number that grows by a constant. `claim` does not affect the order;
-`require` may only demand a least m, or a multiple.
+Programs do not name microbatches and do not use `pending`, so a program expands to a word of letters: A B .. B Z. If K
+is a multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W`
+always expands to the same number of letters, or to a number that grows by a constant. `claim` does not affect the
+order; `require` can only demand a least m, or a multiple.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return why m determines more than repetitions, or an empty string. step: K; chunks: the number on each rank."""
+    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: by rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):
@@ -40,7 +40,7 @@ def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
 
 
 def _nodes(node: object) -> Iterator[ast.Node]:
-    """Yield all nodes of a tree."""
+    """Yield all nodes of a syntax tree."""
     if isinstance(node, tuple):
         for one in node:
             yield from _nodes(one)
@@ -55,7 +55,7 @@ def _says(node: object, name: str = "m") -> bool:
 
 
 def _repeats(body: Sequence[ast.Statement], step: int) -> bool:
-    """Return True if m occurs only in the count of one loop, or of one loop in each branch of an `if`."""
+    """Return True if m occurs only in the count of one loop, or of one loop per branch of an `if`."""
     grows = [one for one in body if _says(one)]
     match grows:
         case []:
@@ -82,7 +82,7 @@ def _unbounded(condition: ast.Expression, step: int) -> bool:
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
-    """Return True if K more microbatches add the same repetitions: m + n, m - n, or (m - n) // b, where b | K."""
+    """Return True if K more microbatches add equal repetitions: m + n, m - n, or (m - n) // b, where b divides K."""
     match count:
         case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
             return by > 0 and step % by == 0 and _steady(left, 1)
@@ -96,7 +96,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return why a copy may have other letters, or an empty string. several: the rank has several chunks."""
+    """Return why copies can differ in their letters, or an empty string. several: the rank has several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

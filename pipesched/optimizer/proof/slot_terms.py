@@ -1,4 +1,4 @@
-"""The terms of a question about slots, in ticks: kinds of slots, stages, memory and messages, with bounds by sums.
+"""The terms of a question about slots, in ticks: kinds of slots, stages, memory and messages; and bounds by sums.
 
 A slot is F, I, W, B, R, or a pair F+B. `slots` writes the clauses that every schedule of them satisfies.
 """
@@ -20,9 +20,7 @@ Stage: TypeAlias = tuple[int, int]
 
 
 class Kind(NamedTuple):
-    """A kind of slot: the stage of its F, whether this F runs again, the stage of its I, W, B or R, the letter of that
-    operation, its duration.
-    """
+    """A kind of slot: stage of the F, whether this F runs again, stage and letter of the I, W, B or R, and duration."""
 
     forward: Stage | None
     again: bool
@@ -36,14 +34,14 @@ EACH, STAGES = "any", "stages"
 
 
 def _again(terms: Terms, stage: int) -> tuple[bool, ...]:
-    """Return whether an F of a stage may run again: (False,), (True,) or both."""
+    """Return the possible answers to whether an F of a stage runs again: (False,), (True,) or both."""
     if terms.again in (EACH, STAGES):
         return (False, True)
     return (str(stage) in terms.again.split(","),)
 
 
 def _kinds(mine: Sequence[Stage], terms: Terms, work: Mapping[Op, Sequence[int]], both: Sequence[int]) -> list[Kind]:
-    """Return the kinds of slots of a rank with these stages. both: the duration of a pair, by the stage of its F."""
+    """Return the kinds of slots of a rank with these stages. both: the duration of a pair, by the stage of the F."""
     forwards = [(q, again) for q in mine for again in _again(terms, q[1])]
     made = [Kind(*one, None, None, work[Op.F][one[0][1]]) for one in forwards]
     made += [Kind(None, False, q, op, work[op][q[1]]) for q in mine for op in backwards(terms)]
@@ -53,20 +51,20 @@ def _kinds(mine: Sequence[Stage], terms: Terms, work: Mapping[Op, Sequence[int]]
 
 
 def backwards(terms: Terms) -> tuple[Op, ...]:
-    """Return the kinds of backwards that may run by themselves."""
+    """Return the kinds of backwards that can run in a slot of their own."""
     if terms.pairs:
         return (Op.I, Op.W, Op.B)
     return (Op.B,) if terms.fused else (Op.I, Op.W)
 
 
 def _copies(placement: Placement) -> dict[Stage, int]:
-    """Return every stage of every route that has microbatches, with their number."""
+    """Return every stage of every route that has microbatches, with the number of microbatches."""
     counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
     return {(route, s): n for route, n in enumerate(counts) if n for s in range(placement.stages)}
 
 
 def _wrong(terms: Terms) -> str:
-    """Return the reason why the clauses do not describe these terms; empty if they do."""
+    """Return the reason why the clauses do not describe these terms; an empty string if they do."""
     title = "pairs are" if terms.pairs else "recomputation is"
     if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
         return f"{title} requires the objective makespan, and memory freed at W"
@@ -88,7 +86,7 @@ def _wrong_again(terms: Terms) -> str:
 
 
 def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int]]) -> str:
-    """Return the reason why the clauses do not describe slots of these durations; empty if they do."""
+    """Return the reason why the clauses do not describe slots of these durations; an empty string if they do."""
 
     def parts(kind: Kind) -> Iterator[int]:
         yield 1
@@ -101,7 +99,7 @@ def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int
 
 
 class Question:
-    """The terms in ticks: kinds of slots and stages by rank, microbatches, memory and messages by stage."""
+    """The terms in ticks: kinds of slots and stages by rank; microbatches, memory and messages by stage."""
 
     def __init__(self, terms: Terms) -> None:
         placement, ticks = terms.placement, terms.costs.ticks(terms.placement.stages)
@@ -172,14 +170,14 @@ class Question:
         return self.work[op, q] if op is Op.F else min(self.work[x, q] for x in self.ops if x is not Op.W)
 
     def whole(self, q: Stage) -> int:
-        """Return the shortest time of both gradients of a stage, by themselves."""
+        """Return the shortest time of both gradients of a stage in slots of their own."""
         both = [self.work[Op.B, q]] * (Op.B in self.ops) + [self.work[Op.I, q] + self.work[Op.W, q]] * (
             Op.I in self.ops
         )
         return min(both)
 
     def sums(self) -> tuple[int, int | None, int, int]:
-        """Return the best bound by a sum: (value, rank, work, head); without a rank it is the longest path."""
+        """Return the best bound by a sum: (value, rank, work, head); without a rank, the bound is the longest path."""
         heads, tails = self.heads(), self.tails()
         best: tuple[int, int | None, int, int] = (max((x + tails[q] for q, x in heads.items()), default=0), None, 0, 0)
         for rank in range(self.ranks):

@@ -1,7 +1,7 @@
-"""Clauses satisfied by every schedule of slots with a makespan of at most C, derived only from its terms.
+"""Clauses satisfied by every schedule of slots with a makespan of at most C, derived only from the terms.
 
-Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and has its results at its end. The
-terms may leave undecided the pairs of F and B, the backwards that are whole, and the F that run again.
+Each rank runs one slot at a time: F, I, W, B, R, or a pair F+B, which takes FB and yields its results at its end. The
+terms can leave open which F and B are pairs, which backwards are whole, and which F run again.
 
     s(k,t)      a slot of kind k starts at t
     f(q,i,t)    the i-th F of stage q has started by t          F(q,i,t)   it has ended by t
@@ -18,11 +18,11 @@ terms may leave undecided the pairs of F and B, the backwards that are whole, an
     again       r(q,j,t) -> e(q,j,t);   g(q,i,t), x(q,i) and d(q,i,j) -> r(q,j,t-R)
     memory      at every t, over the stages of a rank: M (f - w) - (M - K) (e - r) is at most the cap
 
-The microbatches of a route are alike, and a rank starts and ends its slots in the same order. So with starts and ends
-sorted for each kind of result and stage, every inequality above still holds, and the weight gradients of a stage need
-no names: some W is possible exactly if more I or B have ended than weight gradients are done or running. The same is
-true of R, if all F of a stage run again. If each F is free to, they differ, and the clauses are about the schedules in
-which every stage runs its F, its R and its backwards in the order of microbatches.
+The microbatches of a route are alike, and a rank ends its slots in the order in which it starts them. So with starts
+and ends sorted for each kind of result and stage, every inequality above still holds, and the weight gradients of a
+stage need no names: some W is possible exactly if more I or B have ended than weight gradients are done or running. The
+same is true of R if all F of a stage run again. If each F can run again or not, the F differ; the clauses then cover
+only the schedules in which every stage runs its F, its R and its backwards in microbatch order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun,
 
 
 class SlotClauses(Numbered):
-    """The clauses. slots: the variables of starts, by rank and t."""
+    """The clauses. slots: the variables that stand for starts, by rank and t."""
 
     def __init__(self, asked: Question, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
         """Build the clauses for a makespan of at most `bound` ticks; raise TooManyError if there are too many."""
@@ -69,7 +69,7 @@ class SlotClauses(Numbered):
         self._write()
 
     def _rows(self) -> None:
-        """Make the variables of all counts."""
+        """Create the variables of all counts."""
         asked, never = self.asked, self.until + 1
         self.begun = {x: self._row(self.low[x], self.high[x]) for x in self.low}
         self.over = {x: self._row(self.low[x] + asked.least(*x[:2]), self.until) for x in self.low}
@@ -85,7 +85,7 @@ class SlotClauses(Numbered):
         return self.known.values()
 
     def _row(self, low: int, high: int) -> tuple[int, int, int]:
-        """Return (low, high, offset) of variables that are false before low and true from high on."""
+        """Return (low, high, offset) for variables that are false before low and true from high on."""
         offset = self.variables + 1 - low
         self.variables += max(0, high - low)
         return low, high, offset
@@ -117,7 +117,7 @@ class SlotClauses(Numbered):
                 self._held(rank, cap)
 
     def _machine(self, rank: int) -> None:
-        """Add the clauses that no slot starts while another one runs."""
+        """Add clauses for: no slot starts while another slot runs."""
         any_start = [self._new() for _ in range(self.until)]
         for t, slots in enumerate(self.slots[rank]):
             for kind, x in slots.items():
@@ -128,7 +128,7 @@ class SlotClauses(Numbered):
                 self._add(-one, -two)
 
     def _parts(self, op: Op, q: Stage, t: int) -> list[tuple[Kind, int]]:
-        """Return the slots that start at t with an F of a stage, or with an I or B of it."""
+        """Return the slots that start at t with an F of a stage, or with an I or B of the stage."""
         if not 0 <= t < self.until:
             return []
         slots = self.slots[self.asked.rank[q]][t].items()
@@ -137,7 +137,7 @@ class SlotClauses(Numbered):
         return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
 
     def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
-        """Add the clauses that the j-th row rises at t only with one of parts[t], after the previous row."""
+        """Add clauses for: the j-th row rises at t only with one of parts[t], and after the previous row."""
         for j, row in enumerate(rows):
             for t, some in enumerate(parts):
                 before = self._at(rows[j - 1], t - 1) if j else TRUE
@@ -148,7 +148,7 @@ class SlotClauses(Numbered):
                     self._add(-x, -self._at(row, t - 1) if j == len(rows) - 1 else TRUE)
 
     def _ended(self, q: Stage, ends: Callable[[Kind], bool]) -> list[list[int]]:
-        """Return, for each t, the slots of these kinds on the rank of a stage that end at t."""
+        """Return, for each t, the slots of these kinds that end at t on the rank of a stage."""
         made: list[list[int]] = [[] for _ in range(self.until + 1)]
         for t, slots in enumerate(self.slots[self.asked.rank[q]]):
             for kind, x in slots.items():
@@ -192,7 +192,7 @@ class SlotClauses(Numbered):
                         self._add(-x, -self._at(self.done[q, j], t), after)
 
     def _recomputed(self, q: Stage) -> None:
-        """Add the rules of R: after the F that runs again, and before the I or B of its microbatch."""
+        """Add clauses for R: it runs after the F that runs again, and before the I or B of its microbatch."""
         a, n = self.asked, self.asked.count[q]
         left, back = ([rows[q, j] for j in range(n)] for rows in (self.left, self.back))
         self._rises(left, self._ended(q, lambda kind: kind.forward == q and kind.again))
@@ -249,12 +249,12 @@ class SlotClauses(Numbered):
             self._at_most(parts, more, limit)
 
     def _yet(self, rows: Mapping[tuple[Stage, int], tuple[int, int, int]], q: Stage, each: int, t: int) -> Number:
-        """Return the number of rows of a stage that have not risen by t, times `each`."""
+        """Return the number of a stage's rows that have not risen by t, times `each`."""
         n = self.asked.count[q]
         return _number([(n - j, -self._at(rows[q, j], t)) for j in range(n)][::-1], each)
 
     def _at_most(self, parts: Sequence[Number], more: Sequence[Number], limit: int) -> None:
-        """Add the clauses that the sum of all parts is at most the limit."""
+        """Add clauses for: the sum of all parts is at most the limit."""
         if sum(part[-1][0] for part in (*parts, *more)) <= limit:
             return
         one, two = self._total(parts), self._total(more)
@@ -271,6 +271,6 @@ class SlotClauses(Numbered):
 
 
 def _number(counts: Sequence[tuple[int, int]], each: int) -> Number:
-    """Return a count times `each` as a unary number, from literals of "at least n" for rising n."""
+    """Return a count times `each` as a unary number, from the literals of "at least n" for rising n."""
     sure = max((n for n, x in counts if x == TRUE), default=0)
     return [(sure * each, TRUE), *((n * each, x) for n, x in counts if n > sure and x != -TRUE)]

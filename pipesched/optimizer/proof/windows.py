@@ -1,4 +1,4 @@
-"""The time window [low, high] of every operation: the possible starts for an objective of at most C.
+"""The time window [low, high] of every operation: its possible starts if the objective is at most C.
 
     low     the longest path from the first start          high    C minus the longest path to the last end
 
@@ -9,8 +9,8 @@ its own first start:
 
 Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all have the same
 duration and free the same amount: then they are one line, whose n-th operation waits until n of their I have ended.
-Only memory waits for W. The F of a rank that are alike, and its I or B, may be one line too (`coarse`): the n-th of all
-starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
+Nothing but memory waits for W. The F of a rank that are alike, and its I or B, may be one line too (`coarse`): the n-th
+of all starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Windows:
     """
 
     def __init__(self, problem: Problem, bound: int, frame: int | None, *, coarse: bool = False) -> None:
-        """frame: the rank whose first start is 0, None for the first of all. coarse: whether F, I and B are merged."""
+        """frame: the rank whose first start is time 0; None: all ranks. coarse: whether F, I and B are merged."""
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
         self.work, self.gains = dict(problem.work), dict(problem.gains)
         self.bound = bound if problem.span else None
@@ -63,7 +63,7 @@ class Windows:
         self.inputs[all_of_them] = [line for line in mine if line.op == _NEEDS[kind] and line[1:] in needed]
 
     def _equal(self, lines: list[Line]) -> bool:
-        """Return whether there are several lines, and all take the same time and memory."""
+        """Return True if there are several lines, all of which take the same time and memory."""
         return len(lines) > 1 and len({(self.work[line], self.gains[line]) for line in lines}) == 1
 
     def possible(self) -> bool:
@@ -73,7 +73,7 @@ class Windows:
         return [(self.low[line][:], self.high[line][:]) for line in self.order if self.rank[line] == rank]
 
     def shift(self, by: int) -> None:
-        """Add a number of ticks to all windows."""
+        """Shift all windows by a number of ticks."""
         for table in (self.low, self.high):
             table.update({line: [x + by for x in times] for line, times in table.items()})
 
@@ -98,9 +98,9 @@ class Windows:
 
 
 def _within(problem: Problem, bound: int, frame: int | None) -> tuple[Times, Times]:
-    """Return the time windows by longest paths; for the span, in rounds, with the spans of all ranks.
+    """Return the time windows by longest paths; for the span, in rounds that use the spans of all ranks.
 
-    Ranks on no common route with the frame stay unbounded.
+    Ranks that share no route with the frame stay unbounded.
     """
     low, work, order = problem.heads(frame), problem.work, list(problem.rank)
     high = {line: [bound - x - work[line] for x in times] for line, times in problem.tails(frame).items()}
@@ -115,7 +115,7 @@ def _within(problem: Problem, bound: int, frame: int | None) -> tuple[Times, Tim
 
 
 def _spans(rank: Mapping[Line, int], work: Mapping[Line, int], low: Times, high: Times, bound: int) -> None:
-    """Narrow the windows of every rank, which begins with an F, and whose span is at most `bound`."""
+    """Narrow the windows of every rank: it begins with an F, and its span is at most `bound`."""
     for one in set(rank.values()):
         mine = [line for line in rank if rank[line] == one]
         begun = min(high[line][0] for line in mine if line.op == Op.F)
@@ -128,7 +128,7 @@ def _spans(rank: Mapping[Line, int], work: Mapping[Line, int], low: Times, high:
 def _along(
     arcs: Sequence[Arc], work: Mapping[Line, int], low: Times, high: Times, order: Sequence[Line]
 ) -> tuple[Times, Times]:
-    """Narrow the windows along the arcs; order: the lines, each after its inputs."""
+    """Narrow the windows along the arcs; order: the lines, each one after its inputs."""
     ends = {line: [-x - work[line] for x in high[line]] for line in order}
     ends = mirrored(longest(mirror(arcs), work, mirrored(ends)))
     soon = longest(arcs, work, {line: low[line] for line in order})

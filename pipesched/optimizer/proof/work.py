@@ -1,4 +1,4 @@
-"""Lower bounds by the work of a rank. It runs one operation at a time, so no schedule has an objective below
+"""Lower bounds by the work of a rank. A rank runs one operation at a time, so no schedule has an objective below
 
     head + work + tail      work: of all its operations that cannot start before `head`,
                             and that are followed by at least `tail`
@@ -6,8 +6,8 @@
 A longest path is such a bound of one operation. For the span, heads count from the first start of a rank, the frame,
 and tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
 
-The heads of a line, and its tails counted from the last microbatch, are the same for every m. So one more microbatch
-adds the work of every line that has an operation in the sum.
+The heads of a line, and its tails counted from the last microbatch, are the same for every m. So each additional
+microbatch adds the work of every line that has an operation in the sum.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pipesched.optimizer.proof.problem import Problem
 
 @dataclass(frozen=True)
 class Work:
-    """A bound, in ticks. frame: the rank of the span, None for the makespan. count: number of operations.
+    """A bound, in ticks. frame: the rank whose span is bounded, None for the makespan. count: the number of operations
+    in the sum.
 
-    each: the increase of the bound with one more microbatch.
+    each: the amount by which each additional microbatch raises the bound.
     """
 
     rank: int
@@ -39,7 +40,7 @@ class Work:
 
 
 def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -> Work:
-    """Return the bound by the operations of a rank between a head and a tail."""
+    """Return the bound from the operations of a rank between a head and a tail."""
     heads, tails = problem.heads(frame), problem.tails(frame)
     counts = {
         line: sum(h >= head and t >= tail for h, t in zip(heads[line], tails[line], strict=True))
@@ -51,7 +52,7 @@ def work(problem: Problem, rank: int, frame: int | None, head: int, tail: int) -
 
 
 def everything(problem: Problem, rank: int) -> Work:
-    """Return the bound by all operations of a rank with at least one operation."""
+    """Return the bound from all operations of a rank that has at least one operation."""
     frame = rank if problem.span else None
     head, tail = (
         min(min(times[line]) for line in problem.on(rank)) for times in (problem.heads(frame), problem.tails(frame))
@@ -60,7 +61,7 @@ def everything(problem: Problem, rank: int) -> Work:
 
 
 def explained(bound: Work, said: Callable[[int], str]) -> str:
-    """Explain a bound by numbers that add up; said: formats ticks in the user's unit."""
+    """Explain a bound by numbers that add up; said: function that formats ticks in the user's unit."""
     head, doing, tail, total = map(said, (bound.head, bound.work, bound.tail, bound.value))
     if bound.count == 1:
         return f"the longest path, through rank {bound.rank}: {total}"

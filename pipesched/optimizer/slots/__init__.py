@@ -1,5 +1,5 @@
-"""Orders of slots, which are pairs F+B or single operations: the optimizer decides which F runs with which B.
+"""Orders of slots, which are pairs F+B or single operations: the optimizer decides which F and B form pairs.
 
-`orders` reads and writes such orders, `search` looks for shorter orders until there are no more, `answer` has the
-checker judge it (`proof.slots`, `judged`).
+`orders` reads orders from models, `starts` and `windows` find orders, and `answer` searches for the shortest order and
+has the checker judge it (`proof.slots`, `judged`).
 """

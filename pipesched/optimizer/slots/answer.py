@@ -1,4 +1,4 @@
-"""The answer to a question about slots (pairs, R): the shortest order, and the proof that no order is shorter.
+"""The answer to a question about slots (pairs, R): the shortest order, with a proof that no order is shorter.
 
 orders at hand that fit ─────┐
 clauses at C: a model ───────┴─> best ──> one tick less ──> ... ──> refuted: a proof in LRAT ──> bound
@@ -52,7 +52,9 @@ _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free
 
 @dataclass(eq=False)
 class Search:
-    """The search for the shortest order. value: its makespan, in ticks; refuted: the largest refuted one, with LRAT."""
+    """The search for the shortest order. value: its makespan, in ticks; refuted: the largest refuted makespan, with
+    LRAT.
+    """
 
     asked: Question
     instance: Instance
@@ -76,7 +78,7 @@ class Search:
             self.best, self.value, self.source = schedule, value, source
 
     def at(self, bound: int, meter: Meter, *, refute: bool = False) -> bool | None:
-        """Ask for an order of at most `bound` ticks: True if there is one, False if not, None if undecided."""
+        """Ask for an order that takes at most `bound` ticks: True if there is one, False if not, None if undecided."""
         try:
             clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)
@@ -128,8 +130,8 @@ class Search:
         self._raise(low)
 
     def _raise(self, low: int) -> None:
-        """Raise the bound from below, with a step that doubles after each refutation, since all refutations cost about
-        the same. low: the least open makespan.
+        """Raise the bound from below by a step that doubles after each refutation, since all refutations cost about the
+        same. low: the least makespan that is not refuted.
         """
         tick = step = self.asked.tick
         while low < self.value and not self.meter.late:
@@ -143,12 +145,12 @@ class Search:
 
     @property
     def impossible(self) -> bool:
-        """True if no order is within the caps: even the serial one, of the same length, is excluded."""
+        """True if no order is within the caps: even a makespan as long as the serial order is refuted."""
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
-        """Ask for a shorter order that keeps the slots of the best one outside a window, until the meter reaches
-        `enough`; return True if there is one.
+        """Ask for an order that is shorter in a window of the best one, until the meter reaches `enough`; return True
+        if found.
         """
         assert self.best is not None
         tick, mirrored = self.asked.tick, (True, False) if is_mirrored(self.asked) else (False,)
@@ -182,7 +184,7 @@ class Search:
         return found
 
     def _serial(self) -> int:
-        """Return the makespan of one operation after another."""
+        """Return the makespan if all operations run one after another."""
         a = self.asked
         each = {q: a.work[Op.F, q] + a.work[Op.W, q] + max(a.work[Op.I, q], a.work[Op.B, q]) for q in a.all}
         slots = sum(a.count[q] * (each[q] + bool(a.again) * a.work[Op.R, q]) for q in a.all)
@@ -190,7 +192,7 @@ class Search:
 
 
 def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Find the shortest order of F, R, I, W, B and pairs F+B, where requested, with a proof where possible. ask:
+    """Find the shortest order of F, R, I, W, B and pairs F+B as requested, with a proof if possible. ask: function that
     optimizes without R and pairs. meter: the clock with its limit.
 
     Raises:
@@ -230,7 +232,7 @@ def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def _too_large(asked: Question) -> str:
-    """Return why a single F exceeds the cap of its rank; empty if none does."""
+    """Return the reason why a single F exceeds the cap of its rank; empty if no F does."""
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
@@ -252,7 +254,7 @@ def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
 
 
 def _as_printed(costs: Costs) -> Costs:
-    """Omit costs that follow from the others, as the printed file does."""
+    """Omit the costs that follow from other costs, as the printed file does."""
     given = dict(costs.given)
     for key in given.keys() & {"R", "K"}:
         others = {name: x for name, x in given.items() if name != key}

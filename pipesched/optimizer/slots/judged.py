@@ -1,10 +1,10 @@
-"""The judgement of a schedule with pairs and of its certificate.
+"""Judges a schedule with pairs, and its certificate.
 
     schedule    complete, every input before its use, within the caps, with the makespan that the certificate gives
     bound       the work of a rank, if all its F run in pairs that cost no more; or the longest path of a microbatch
     refuted     shorter makespans, by a proof from the clauses of `proof.slots`, followed here
 
-The optimizer is not consulted. The verdict holds for every schedule of F, I, W, B and pairs F+B under these terms.
+The optimizer is not consulted. The verdict is valid for all schedules of F, I, W, B and pairs F+B under these terms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
     """Judge a schedule with pairs, and its certificate.
 
     Raises:
-        FaultError, PipeschedError, Unreadable: as `proof.judge` turns into findings.
+        FaultError, PipeschedError, Unreadable: faults, which `proof.judge` turns into findings.
     """
     case = Case(schedule, terms)
     if case.wrong:
@@ -49,7 +49,7 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
 
 
 def other_kinds(schedule: Schedule, terms: Terms) -> str:
-    """Return the reason why the clauses do not cover a schedule; empty if they do."""
+    """Return the reason why the clauses do not cover a schedule; an empty string if they do."""
     if not terms.pairs and bool(schedule.joined.any()):
         return "it has overlap pairs"
     if not among(schedule.op, (Op.F, Op.R, *backwards(terms))).all():
@@ -65,7 +65,7 @@ def other_kinds(schedule: Schedule, terms: Terms) -> str:
 
 
 def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> str:
-    """Describe operations of a stage that the terms exclude; empty if there are none. again: the F with an R."""
+    """Describe operations of a stage that the terms exclude; empty if there are none. again: the F that run again."""
     forward = mine & (schedule.op == Op.F)
     if asked == EACH:
         kinds = (forward, mine & (schedule.op == Op.R), mine & makes(schedule.op, Result.GRADIENT))
@@ -78,7 +78,7 @@ def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> s
 
 
 def bound(asked: Question, case: Case) -> Verdict:
-    """Return the verdict by the longest path, or by the work of a rank between its least head and tail."""
+    """Return the verdict by the longest path, or by the work of a rank between its least head and least tail."""
     value, rank, work, head = asked.sums()
     why = "the longest path of a microbatch"
     if rank is not None:
@@ -106,5 +106,5 @@ def _refuted(told: Entries, case: Case, asked: Question, formula: Verdict) -> Ve
 
 
 def unproved(text: bytes, asked: Question, limit: int) -> str:
-    """Return the reason why the steps do not refute a makespan of at most `limit` ticks; otherwise an empty string."""
+    """Return the reason why the steps do not refute makespans of at most `limit` ticks, or an empty string."""
     return refutes(text, lambda steps: SlotClauses(asked, limit, wanted=hinted(steps)))

@@ -1,4 +1,4 @@
-"""Orders of slots: from a model of the clauses to a schedule."""
+"""Orders of slots: converts a model of the clauses to a schedule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pending: TypeAlias = dict[tuple[Op, Stage], deque[int]]
 
 
 def schedule_of(clauses: SlotClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:
-    """Return the schedule that a model describes: by rank, the slots in the order of their starts."""
+    """Return the schedule that a model describes: the slots of each rank, in the order of their starts."""
     orders: list[list[Compute]] = []
     of_route = [np.flatnonzero(placement.route_of == route) for route in range(placement.routes)]
     for slots in clauses.slots:

@@ -1,4 +1,4 @@
-"""Initial orders if F may run again: the best order without R, and 1F1B with recomputation on its first stages.
+"""Initial orders if F can run again: the best order without R, and 1F1B with recomputation on its first stages.
 
 A rank of 1F1B begins with as many F as its cap and the previous rank allow, then repeats F, R, I, W:
 
@@ -30,7 +30,7 @@ _PLAIN = 0.1  # part of the time for the best order without R
 
 
 def starts(request: Request, instance: Instance, ask: Ask, meter: Meter) -> Iterator[tuple[str, Schedule]]:
-    """Yield orders with their names; some may be over the caps."""
+    """Yield orders with their names; some orders can exceed the caps."""
     yield from request.seeds
     if not request.recompute:
         return
@@ -66,7 +66,7 @@ def _one_f_one_b(instance: Instance, stages: set[int], name: str) -> Schedule:
 
 
 def _room(instance: Instance, rank: int, size: Fraction, small: Fraction, again: bool) -> int:
-    """Return the largest number of F with which a rank may begin under its cap."""
+    """Return the largest number of F with which a rank can begin under its cap."""
     if instance.caps is None or (again and not small):
         return instance.placement.microbatches
     cap = instance.caps[rank]

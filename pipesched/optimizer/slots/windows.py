@@ -1,9 +1,9 @@
-"""Windows: searches for a shorter order that keeps a known order's slots outside of a time window.
+"""Windows: searches for a shorter order that keeps a known order's slots outside a time window.
 
     before the window     every slot starts as in the known order
     after it              as in the known order, as many ticks earlier as the order is to be shorter
 
-If two routes mirror each other, a mirrored order has half of the decisions.
+If two routes mirror each other, a mirrored order leaves half as many decisions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 
 @dataclass
 class Window:
-    """Clauses, with additional ones that hold only for some orders."""
+    """Clauses, with additional clauses that are true of some orders only."""
 
     clauses: SlotClauses
     more: list[list[int]]
@@ -42,7 +42,7 @@ class Window:
 
 
 def kept_slots(schedule: Schedule, terms: Terms) -> tuple[Slots, int]:
-    """Return the slots of a schedule, and its makespan, in ticks."""
+    """Return the slots of a schedule and the makespan, in ticks."""
     asked, made = Question(terms), Analysis(schedule, terms.costs, terms.release)
     found: dict[tuple[int, int], Slot] = {}
     route_of, key = schedule.placement.route_of, schedule.key()
@@ -72,14 +72,14 @@ def fixed(clauses: SlotClauses, known: tuple[Slots, int], low: int, high: int) -
 
 
 def is_mirrored(asked: Question) -> bool:
-    """Return True if the stages of two routes are on ranks that mirror each other, with equal caps and counts."""
+    """Return True if the ranks of two routes mirror each other, with equal caps and microbatch counts."""
     if asked.routes != [0, 1] or asked.count[0, 0] != asked.count[1, 0] or len(set(asked.cap)) > 1:
         return False
     return all(asked.rank[1, s] == asked.ranks - 1 - asked.rank[0, s] for s in range(asked.stages))
 
 
 def mirror(clauses: SlotClauses) -> list[list[int]]:
-    """Return the clauses that each rank always runs the mirror image of the opposite rank's slot."""
+    """Return clauses for: each rank always runs the mirror image of the opposite rank's slot."""
 
     def other(q: Stage | None) -> Stage | None:
         return None if q is None else (1 - q[0], q[1])

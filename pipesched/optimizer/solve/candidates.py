@@ -20,7 +20,7 @@ Candidate: TypeAlias = tuple[str, Orders | None]
 
 @dataclass(eq=False)
 class Pool:
-    """The best orders so far. entries: the best first; only orders that do not deadlock and respect the caps."""
+    """The pool of the best orders so far. entries: the best first; all are free of deadlock and within the caps."""
 
     problem: Problem
     meter: Meter = field(default_factory=Meter)
@@ -38,7 +38,7 @@ class Pool:
         return convert.value(self.problem, found)
 
     def offer(self, name: str, found: Orders) -> bool:
-        """Add orders to the pool if they are new and valid; return True if they are better than all before."""
+        """Add orders to the pool if they are new and valid; return True if they are better than all earlier orders."""
         mark = hash(tuple(tuple(order) for order in found))
         if mark in self.seen:
             return False

@@ -1,8 +1,8 @@
-"""The certificate of a schedule, as JSON that `optimizer.proof` derives again; `optimizer.proof.entries` lists its
+"""The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
 entries.
 
-A bound is two times of a rank. A refutation is an engine's answer with its question; the checker repeats a refutation
-by `ranks`, and follows a proof. The verdict is missing here: the checker adds it.
+A bound consists of two times of a rank. A refutation is an engine's answer with its question; the checker repeats a
+refutation by `ranks`, and follows a proof step by step. The verdict is missing here: the checker adds it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def certificate(
 ) -> dict[str, object]:
     """Return the certificate of a search's best schedule.
 
-    repeated: its extension to every m; proof: the proof of the refuted objective; least: the proof at the smallest m.
+    repeated: the extension to every m; proof: the proof of the refuted objective; least: the proof at the smallest m.
     """
     refuted = state.refuted
     asked = None if refuted is None else (refuted.bound, refuted.engine, refuted.ranks)
@@ -50,7 +50,7 @@ def certify(
     proof: Mapping[str, object] | None = None,
     grid: int | str | None = None,
 ) -> dict[str, object]:
-    """Return the certificate of a schedule with objective `value`, in ticks, for one m.
+    """Return the certificate of a schedule for one m with objective `value`, in ticks.
 
     refuted: (ticks, engine, ranks or None for all); terms, proof, grid: the terms, the proof and the
     grid of the refutation.
@@ -74,7 +74,7 @@ def certify(
 
 
 def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
-    """Return the entry `every`: the seam's schedule with its starts, and its lower bound if it is attained."""
+    """Return the entry `every`: the seam's schedule with its starts, and the lower bound if the schedule attains it."""
     seam, problem = repeated.seam, instance.problem(repeated.seam.microbatches)
     bound = repeated.bound if repeated.optimal else lower_bound(problem)
     starts = [[plain(problem.time(int(seam.start[x]))) for x in order] for order in seam.unrolled(problem)]
@@ -90,7 +90,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Return the entry `bound` of a bound by work between two times; None for others, which `ranks` finds too."""
+    """Return the entry `bound` for a bound by work between two times; None for others, which `ranks` finds too."""
     if not isinstance(bound.terms, Busy):
         return None
     frame = {"frame": bound.frame} if problem.objective == "span" else {}

@@ -1,10 +1,10 @@
-"""Conversions between a `Schedule` and orders of a `Problem`; runs of an order, and checks of a table of starts.
+"""Conversions between a `Schedule` and the orders of a `Problem`; runs of an order; checks of a table of starts.
 
 Operation i of a sequence belongs to the i-th microbatch of its route. If the problem splits the backward, a full
 backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. The operations that
-frozen stages lack are last on their rank (`ended`), and in no schedule. `fault` checks every rule of `problem`
-directly, and shares no code with the clauses: it orders every rank by start, then checks neighbours and a running sum
-of memory.
+frozen stages lack are last on their rank (`ended`) and appear in no schedule. `fault` checks every rule of `problem`
+directly and shares no code with the clauses: it sorts the operations of every rank by start, then checks neighbours and
+a running sum of memory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pipesched.optimizer.solve.problem import Orders, Problem
 
 
 def to_orders(problem: Problem, schedule: Schedule) -> Orders | None:
-    """Convert a schedule of the same placement and sizes to orders, in microbatch order; None if that is impossible.
+    """Convert a schedule with the same placement and sizes to orders, in microbatch order; None if this is impossible.
 
-    It is impossible if operations overlap, are missing, or run on other ranks, or if a fused problem gets a split
-    backward.
+    The conversion is impossible if operations overlap, are missing, or run on other ranks, or if the backward is split
+    in a fused problem.
     """
     if bool(schedule.joined.any()) or schedule.microbatches != problem.placement.microbatches:
         return None
@@ -83,7 +83,7 @@ def to_schedule(problem: Problem, orders: Orders, name: str = "optimum") -> Sche
 
 
 def by_start(problem: Problem, start: Ints) -> Orders:
-    """Return each rank's operations by start; at equal starts first without duration, then in chain order."""
+    """Return each rank's operations by start; for equal starts, those without duration first, then in chain order."""
     duration = problem.duration[problem.sequence]
     rank = problem.rank[problem.sequence]
     chain = np.lexsort((_depth(problem)[problem.sequence], duration > 0, start, rank))
@@ -106,8 +106,8 @@ def _depth(problem: Problem) -> Ints:
 class Run(NamedTuple):
     """The result of running orders as early as possible.
 
-    start: the start of every operation. cause: the operation that determined each start, -1 for none. last: each rank's
-    last operation, -1 for none.
+    start: the start of every operation. cause: the operation that determines each start, -1 for none. last: the last
+    operation of each rank, -1 for none.
     """
 
     start: list[int]
@@ -116,7 +116,7 @@ class Run(NamedTuple):
 
 
 def played(problem: Problem, orders: Orders) -> Run | None:
-    """Run the orders as early as possible; None if they deadlock."""
+    """Run the operations of these orders as early as possible; None if they deadlock."""
     needs, delay = problem.producers
     duration = problem.durations
     start, cause = [-1] * len(duration), [-1] * len(duration)
@@ -181,7 +181,7 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
     Args:
         problem: the instance.
         start: in ticks, shape (operations,).
-        bound: the largest objective allowed, in ticks.
+        bound: the largest allowed objective, in ticks.
     """
     if start.shape != (problem.operations,) or bool((start < 0).any()):
         return "a start is missing"

@@ -1,8 +1,8 @@
-"""The problem in integers, made from placement, costs, release rule and caps as users write them.
+"""The problem in integers, built from placement, costs, release rule and caps as users write them.
 
-Times become whole ticks, the longest tick of which all are multiples; memory becomes parts, of which every activation
-and every release is a whole number. A cap is rounded down to whole parts. A placement is one of these, or the placement
-of a schedule:
+Times become whole ticks, where a tick is the greatest common divisor; memory becomes parts, such that every activation
+and every release is a whole number of parts. A cap is rounded down to whole parts. A placement is one of these, or the
+placement of a schedule:
 
     linear   0 1 2 3                    one stage per rank
     loop     0 1 2 3 0 1 2 3            v stages per rank, always in the same direction
@@ -73,14 +73,12 @@ Asked: TypeAlias = str | tuple[int, ...] | Placement | None
 
 @dataclass(frozen=True, eq=False)
 class Instance(Terms):
-    """The terms of an optimization, for any number of microbatches. of_one: bytes per unit of peaks, if caps are
-    bytes.
-    """
+    """The terms of an optimization, for every m. of_one: bytes per unit of peaks, for caps in bytes."""
 
     of_one: Fraction | None = None
 
     def problem(self, microbatches: int | None = None) -> Problem:
-        """Build the problem at the placement's number of microbatches, or (with one route) at another number.
+        """Build the problem for the placement's number of microbatches or, with one route, for another number.
 
         Raises:
             PipeschedError: PS222: the costs do not fit. PS225: the objective is undefined for the placement.
@@ -97,13 +95,13 @@ class Instance(Terms):
 
     @property
     def rounded(self) -> tuple[Fraction, ...] | None:
-        """Caps, rounded down to multiples of the smallest amount that can be taken or freed."""
+        """The caps, rounded down to multiples of the smallest amount that can be taken or freed."""
         grain = self.grain
         return None if self.caps is None else tuple(cap // grain * grain for cap in self.caps)
 
     @property
     def grain(self) -> Fraction:
-        """The smallest amount that can be taken or freed."""
+        """The smallest amount of memory that can be taken or freed."""
         sizes = self._sizes()
         amounts = [int(x) for column in (*sizes.takes.values(), *sizes.frees.values()) for x in column if x]
         return sizes.part * (gcd(*amounts) if amounts else 1)
@@ -134,7 +132,7 @@ class Instance(Terms):
 
     @property
     def lacking(self) -> str:
-        """The reason why a rank whose stages have no backward cannot run an F under its cap; empty if all can."""
+        """The reason why a rank whose stages have no backward cannot run an F under its cap; empty if all ranks can."""
         kept, sizes = self.placement.wants[Result.GRADIENT], self.costs.sizes(self.placement.stages)
         for rank, cap in enumerate(self.caps or ()):
             for _, stage in self.placement.chunks(rank):
@@ -150,7 +148,8 @@ def _of(placement: Placement, microbatches: int) -> Placement:
 
 
 def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
-    """Return p, v and m; by default 4, 1 (2 for a loop or vee) and 2p. No v if the placement lists ranks.
+    """Return p, v and m, which default to 4, 1 (2 for a loop or vee) and 2p. There is no v if the placement lists
+    ranks.
 
     Raises:
         PipeschedError: PS208, PS225: the sizes are invalid, or there are too many operations.
@@ -197,7 +196,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
 
 
 def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
-    """Refuse a list of ranks in which a rank has no stage or does not exist, or whose length is not p * v."""
+    """Refuse a list of ranks that misses a rank, names a rank that does not exist, or has a length other than p * v."""
     listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
     missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
     beyond = [rank for rank in ranks if not 0 <= rank < p]

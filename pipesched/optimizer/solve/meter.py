@@ -1,8 +1,8 @@
-"""The clock of a search: its work, in steps. The same work takes the same number of steps on every machine.
+"""The clock of a search, which measures work in steps. The same work takes the same number of steps on every machine.
 
     SECOND steps    about one CPU second of all processes of a search together
 
-A limit in seconds is a number of steps, so neither the load of a machine nor the number of its cores enters an answer:
+A limit in seconds is a number of steps, so the answer does not depend on the load or the number of cores of a machine:
 two processes that work at the same time reach the limit in half the time.
 """
 
@@ -21,18 +21,18 @@ SECOND = 1_000_000
 
 @dataclass(eq=False)
 class Meter:
-    """A meter that counts steps of work. limit: the number of steps after which the work is late."""
+    """A meter that counts steps of work. limit: the number of steps after which the search is late."""
 
     limit: float = inf
     spent: int = 0
 
     def spend(self, steps: int) -> None:
-        """Add steps to the work that is done."""
+        """Add steps to the work done so far."""
         self.spent += steps
 
     @property
     def left(self) -> float:
-        """The steps until the limit."""
+        """The number of steps until the limit."""
         return max(0.0, self.limit - self.spent)
 
     @property
@@ -42,13 +42,13 @@ class Meter:
 
     @contextmanager
     def part(self, share: float) -> Iterator[Meter]:
-        """Yield a meter limited to a share of the remaining steps; what it has spent is added at the end."""
+        """Yield a meter limited to a share of the remaining steps; the steps that it spends are added at the end."""
         made = Meter(self.left * share)
         yield made
         self.spend(made.spent)
 
     def shared(self, questions: Sequence[Given]) -> Iterator[tuple[Given, Meter]]:
-        """Yield each question with a meter, as `part`; the questions that follow share the remaining steps equally."""
+        """Yield each question with a meter like `part`; the questions that follow share the remaining steps equally."""
         for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
             with self.part(1 / left) as part:
                 yield question, part

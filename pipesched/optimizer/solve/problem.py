@@ -9,15 +9,15 @@
     span      on every rank, the time from its first start to its last end is at most C
 
 All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
-order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). It remains to decide
-how the *sequences* (one kind, one stage, one route) interleave on their rank:
+order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). What remains is to
+decide how the *sequences* (one kind, one stage, one route) interleave on each rank:
 
     sequence q   F of stage 0   x0 x1 x2 ...       operation i of sequence q is number first[q] + i
 
-A rank may begin later than it could, which makes its span shorter. Starts express such a delay directly. A schedule is
-an order, run as early as possible, and expresses a delay by the microbatch that goes first on a rank (`late_start`);
-only there the order of microbatches matters. So the objective of an order is never below the least over all starts, to
-which bounds and engines refer; an order that reaches it is optimal.
+A rank can begin later than necessary, which shortens its span. Starts express such a delay directly. A schedule is an
+order that is run as early as possible, and expresses a delay by the microbatch that goes first on a rank
+(`late_start`); only there does the order of microbatches matter. So the objective of an order is never below the
+minimum over all starts, to which bounds and engines refer; an order that reaches the minimum is optimal.
 
 `Question` asks for a schedule with an objective of at most C; an engine's `Answer` is sat, unsat or unknown.
 """
@@ -53,9 +53,9 @@ class Problem:
     """A problem; times in ticks of 1 / scale, memory in parts of `part` of the unit of peaks.
 
     op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: memory taken at the start;
-    frees: memory freed at the end, negative if more is taken. before, after, lag: int64, shape (edges,): operation i of
-    sequence `after` starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit: the
-    unit of times.
+    frees: memory freed at the end, negative if memory is taken. before, after, lag: int64, shape (edges,): operation i
+    of sequence `after` starts at least lag after the end of operation i of `before`. cap: int64, shape (ranks,). unit:
+    the unit of times.
     """
 
     placement: Placement
@@ -78,7 +78,7 @@ class Problem:
     unit: Unit = NO_UNIT
 
     def __getstate__(self) -> dict[str, object]:
-        """Return only the fields; the receiving process derives the other values again."""
+        """Return only the fields; a receiving process derives the other values again."""
         return {x.name: getattr(self, x.name) for x in fields(self)}
 
     @property
@@ -132,7 +132,7 @@ class Problem:
 
     @cached_property
     def producers(self) -> tuple[list[int], list[int]]:
-        """The operation that each operation waits for (-1 for none), and the least time between their starts."""
+        """The operation that each operation waits for (-1 for none), and the least time between the two starts."""
         first, delay = np.full(self.operations, -1), np.zeros(self.operations, dtype=np.int64)
         for b, a, lag in zip(self.before.tolist(), self.after.tolist(), self.lag.tolist(), strict=True):
             i = np.arange(int(self.length[a]))
@@ -180,9 +180,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The costs and caps of a problem: ticks of an operation and of a message by stage, memory in parts by stage.
+    """The costs and caps of a problem: the ticks of operations and messages, and memory in parts, by stage.
 
-    ticks: the ticks of each kind; takes, frees: the memory of each kind that takes or frees any. answered: the stages
+    ticks: the ticks of each kind; takes, frees: the memory that each kind takes or frees, if any. answered: the stages
     to which a gradient is sent, None for all.
     """
 
@@ -197,7 +197,7 @@ class Sizes:
 
 
 def _require_searched(placement: Placement, objective: str) -> None:
-    """Raise PipeschedError, PS702 or PS225, for a placement whose orders are not searched for this objective."""
+    """Raise PipeschedError, PS702 or PS225, for a placement whose orders are not searched under this objective."""
     if not placement.chain:
         message = f"{placement.skip}: orders are searched only if every stage reads the previous one"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
@@ -253,8 +253,9 @@ class Repeat(NamedTuple):
 class Question:
     """The question whether there is a schedule with objective at most `bound` ticks.
 
-    engine: cadical or z3. ranks: the only ranks considered (see `reductions`), None for all. repeat: the part that must
-    repeat. limit: steps after which an engine stops, None without a limit; seed: the seed of its random choices.
+    engine: cadical or z3. ranks: the only ranks to consider (see `reductions`), None for all. repeat: the part that
+    must repeat. limit: the number of steps after which an engine stops, None for no limit; seed: the seed for random
+    choices.
     """
 
     problem: Problem
@@ -268,10 +269,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer to a question. verdict: sat, unsat or unknown (which never counts as unsat; `reason` explains it).
+    """The answer to a question. verdict: sat, unsat, or unknown (which never counts as unsat; `reason` explains it).
 
-    start: in a sat answer to a question about all ranks, int64, shape (operations,), otherwise None. steps: the work
-    done, the same on every machine.
+    start: starts in a sat answer to a question about all ranks, int64, shape (operations,), otherwise None. steps: the
+    work done, the same on every machine.
     """
 
     verdict: str

@@ -8,13 +8,13 @@
                 order found there is a schedule of the exact problem; its value is measured anew. If durations are
                 rounded down, the starts of every schedule are a schedule there, so bounds hold for both
 
-No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W of the rank
-to start may as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
-of memory. So one counter per rank suffices instead of one per chunk:
+No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W to start on
+the rank can as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
+of memory. So one counter per rank suffices, instead of one counter per chunk:
 
     W of the rank: n started by t   ->   at least n of the rank's I have ended by t
 
-Refutations with several chunks per rank become three to ten times shorter.
+This makes refutations with several chunks per rank three to ten times shorter.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pipesched.optimizer.solve.problem import COLUMNS, Problem
 
 
 def _with(problem: Problem, kept: Ints, edges: Iterable[Ints]) -> Problem:
-    """Keep some sequences of a problem, with these edges (before, after, lag)."""
+    """Reduce a problem to some of its sequences, with these edges (before, after, lag)."""
     before, after, lag = edges
     columns = {name: getattr(problem, name)[kept] for name in COLUMNS}
     return replace(problem, **columns, before=before, after=after, lag=lag)
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
-    """Return (problem of these ranks alone, with paths through other ranks as lags; numbers of the operations kept)."""
+    """Return (problem of these ranks alone, with paths through other ranks as lags; numbers of the kept operations)."""
     kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
     number = {int(q): i for i, q in enumerate(kept)}
     follow: dict[int, list[tuple[int, int]]] = {}
@@ -64,10 +64,10 @@ def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A problem in which one sequence may represent all W of a rank, and the time windows of its operations.
+    """A problem in which one sequence can represent all W of a rank, and the time windows of the operations.
 
-    low, high: int64, shape (operations,). joins: (sequence of merged W, sequences of I that it waits for). origin: for
-    each sequence of the merged problem, the original sequences that it represents.
+    low, high: int64, shape (operations,). joins: pairs (sequence of merged W, sequences of I that it waits for).
+    origin: for each sequence of the merged problem, the original sequences that it represents.
     """
 
     problem: Problem
@@ -118,12 +118,12 @@ def merge(problem: Problem, low: Ints, high: Ints) -> Merged:
 
 
 def unmerged(problem: Problem, low: Ints, high: Ints) -> Merged:
-    """Wrap a problem without merging anything."""
+    """Wrap a problem without merging any W."""
     return Merged(problem, low, high, (), tuple((q,) for q in range(problem.sequences)))
 
 
 def _groups(problem: Problem) -> list[tuple[int, ...]]:
-    """Return the sequences of W to merge: a group for each rank that has several W, all alike."""
+    """Return the sequences of W to merge: one group for each rank that has several sequences of W, all alike."""
     found = []
     for held in problem.on:
         weights = tuple(q for q in held if problem.op[q] == Op.W)
@@ -144,7 +144,7 @@ def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
 
 
 def coarsened(problem: Problem, ticks: int, *, down: bool = False) -> Problem:
-    """Round durations and lags to the nearest multiple of `ticks`, or down, and count in such multiples.
+    """Round durations and lags to the nearest multiple of `ticks`, or down; multiples of `ticks` become the unit.
 
     Durations above 0 become at least 1, unless they are rounded down. Lags may become 0.
 
@@ -163,7 +163,7 @@ def coarsened(problem: Problem, ticks: int, *, down: bool = False) -> Problem:
 
 def grid(problem: Problem) -> int | None:
     """Return the largest number of ticks to whose multiples durations and lags can be rounded down with little loss;
-    None if there is no such number, or if the end of an operation takes memory, which rounding would take earlier.
+    None if there is no such number, or if the end of an operation takes memory, which rounding would move earlier.
     """
     times = np.concatenate([problem.duration, problem.lag])
     count = np.bincount(times, np.concatenate([problem.length, problem.length[problem.after]]), 1)

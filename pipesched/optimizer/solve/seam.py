@@ -1,18 +1,19 @@
-"""The seam, at which one small schedule can be extended to every number of microbatches.
+"""The seam, at which a small schedule can be extended to every number of microbatches.
 
 Let n_q(t) be the number of operations of sequence q that have started by t. If for every q
 
     n_q(t + P) = n_q(t) + K     for all t in  seam - A - 1 .. seam - 1,     A >= P + the longest duration and lag
 
 then the operations of the P ticks before the seam can be repeated there j times: every constraint compares counters at
-times at most A apart, and across each copy the comparisons are the same. The result runs jK more microbatches, and ends
-jP ticks later:
+times at most A apart, and the comparisons are the same across each copy. The result runs jK additional microbatches and
+ends jP ticks later:
 
     before ........ | kernel | after          m0 microbatches,      C ticks
     before ........ | kernel | kernel | kernel | after    m0 + 2K,  C + 2P
 
-If C is a lower bound at m0, made of the first operations' heads, all the work of a rank, and the last ones' tails, it
-grows by exactly the rank's work with each microbatch; if P is K times that work, the schedule is optimal for every m.
+If C is a lower bound at m0 that consists of the first operations' heads, all the work of a rank, and the last
+operations' tails, it grows by exactly the rank's work with each microbatch; if P is K times this work, the schedule is
+optimal for every m.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def middle(problem: Problem, bound: int, every: int, period: int) -> Repeat:
 
 
 def find_seam(problem: Problem, start: Ints) -> Seam | None:
-    """Find a seam in the starts of a schedule, if it repeats somewhere; the shortest kernel first."""
+    """Find a seam in the starts of a schedule, if the schedule repeats somewhere, trying the shortest kernel first."""
     for every in range(1, MOST_PER_KERNEL + 1):
         for period in _periods(problem, start, every):
             seam = _seam_at(problem, start, every, period)
@@ -118,8 +119,8 @@ def _seam_at(problem: Problem, start: Ints, every: int, period: int) -> int | No
 def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of t with n_q(t + period) = n_q(t) + every for all q, as (first, last), the longest first.
 
-    Each n_q changes only at starts, so one t between two changes decides for all t between them, however fine the
-    ticks.
+    Each n_q changes only at starts, so one t between two changes decides for all t between them, however fine the ticks
+    are.
     """
     end = max(int(table[-1]) for table in tables if len(table)) + 1
     changes = np.unique(np.concatenate([[-1, end + 1], *tables, *(table - period for table in tables)]))
@@ -135,7 +136,7 @@ def _repeats(tables: list[Ints], every: int, period: int) -> Iterator[tuple[int,
 
 
 def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Seam:
-    """Cut a schedule at a time, into its words before, in the last period before, and after."""
+    """Cut a schedule at a time into words: before the cut, the kernel (the last period before it), and after it."""
     orders = convert.by_start(problem, start)
     words = [[(int(problem.sequence[x]), int(start[x])) for x in order] for order in orders]
     return Seam(
@@ -152,7 +153,7 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
 
 
 def holds(seam: Seam, problem_of: Callable[[int], Problem], copies: int) -> bool:
-    """Return True if this number of copies satisfies every constraint, and ends as early as the theorem says."""
+    """Return True if this number of copies satisfies every constraint, and ends as early as the theorem states."""
     problem = problem_of(seam.microbatches + copies * seam.every)
     value = convert.value(problem, seam.unrolled(problem))
     return value is not None and value <= seam.value + copies * seam.period

@@ -1,21 +1,21 @@
-"""Narrowing of time windows by all orders of one rank at once, and its effect on the other ranks.
+"""Narrows time windows by all orders of one rank together, and carries the effect to the other ranks.
 
     state   the number of operations of each sequence of the rank that are done
     T       the earliest time at which a state can be reached        from the states with one operation less
     U       the latest time at which a state may be left             from the states with one operation more
 
-The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, and a
-cap cuts most of the lattice away. In every order the time at a state is at least T. One pass decides whether the rank
-can do its work at all, given the heads and tails of the whole problem, its memory and its own precedences; and it gives
-each operation a time window. The lattice has no delays of paths through other ranks; heads and tails include them. A
-narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
+The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, most of
+which a cap removes. In every order, the time at a state is at least T. One pass decides whether the rank can do its
+work at all, given the heads and tails of the whole problem, the rank's memory and its own precedences; it also gives
+each operation a time window. The lattice lacks the delays of paths through other ranks, which heads and tails include.
+A narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
 
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 
-The pass either narrows the time windows without losing a schedule, or shows that none exists. With several chunks per
-rank this gives the best lower bounds: on a folded placement the last rank alone, which has no such delays between its
-chunks, often decides the optimum. Most refutable objectives are refuted here in the time that writing the clauses
-takes; for the other objectives fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962),
+The pass either narrows the time windows without losing a schedule, or shows that no schedule exists. With several
+chunks per rank, this yields the best lower bounds: on a folded placement, the last rank alone, which has no such delays
+between its chunks, often decides the optimum. Most refutable objectives are refuted here in the time it takes to write
+the clauses; for other objectives, fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962),
 with counts instead of subsets.
 """
 
@@ -40,10 +40,10 @@ _LATE = np.int64(2**60)
 class Rank:
     """The sequences of one rank, numbered from 0.
 
-    By sequence, first: the number of its first operation in the problem; length: its operations; duration of an
-    operation; peak: the most that an operation adds to held memory while it runs; change: what remains added after its
-    end. before: (q, b), operation i of q comes after operation i of b. joins: (q, inputs), operation i of q comes after
-    i + 1 operations of all inputs together.
+    By sequence: first, the number of its first operation in the problem; length, its number of operations; the duration
+    of an operation; peak, the most that an operation adds to held memory while it runs; change, the amount that remains
+    added after its end. before: pairs (q, b): operation i of q comes after operation i of b. joins: pairs (q, inputs):
+    operation i of q comes after i + 1 operations of all inputs together.
     """
 
     first: Ints
@@ -57,12 +57,12 @@ class Rank:
 
     @cached_property
     def stride(self) -> Ints:
-        """The amount by which one more operation changes a state's number, by sequence."""
+        """By sequence, the amount by which one more operation changes the number of a state."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
     @property
     def numbered(self) -> bool:
-        """True if the number of every state fits in 64 bits."""
+        """True if the numbers of all states fit in 64 bits."""
         return float(np.prod(self.length + 1.0)) < 2.0**62
 
     def next(self, keys: Ints) -> tuple[Ints, Ints, Ints]:
@@ -98,14 +98,14 @@ def alone(merged: Merged, rank: int) -> Rank:
 
 
 def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Return the (earliest, latest) starts with which this rank can do its work; None if it cannot.
+    """Return the (earliest, latest) starts at which this rank can do its work; None if it cannot do its work.
 
     With more than MOST states, low and high are returned unchanged.
 
     Args:
         rank: from `alone`.
-        low: the earliest start by heads, of every operation of the problem.
-        high: the latest start by tails.
+        low: the earliest start by heads, for every operation of the problem.
+        high: the latest start by tails, likewise.
     """
     steps = forward(rank, low, high)
     if steps is None:
@@ -117,8 +117,8 @@ def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
 class Step:
     """All steps from states with n operations done to states with n + 1.
 
-    states: the number of states with n operations. source, target: indices of the states before and after a step. q, x:
-    the sequence and the operation. soonest: the earliest start of x from the source.
+    states: the number of states with n operations done. source, target: indices of the states before and after a step.
+    q, x: the sequence and the operation. soonest: the earliest start of x at the source state.
     """
 
     states: int
@@ -130,7 +130,7 @@ class Step:
 
 
 def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
-    """Return all steps between states that belong to an order; None if there are too many states."""
+    """Return all steps between states that occur in some order; None if there are too many states."""
     if not rank.numbered:
         return None
     keys, time, states = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), 1
@@ -157,7 +157,7 @@ def forward(rank: Rank, low: Ints, high: Ints) -> list[Step] | None:
 
 
 def backward(rank: Rank, steps: list[Step], low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
-    """Return the earliest and latest starts over all orders that end in time; None if no order does."""
+    """Return the earliest and latest starts over all orders that end in time; None if no order ends in time."""
     least, most = low.copy(), high.copy()
     for first, length in zip(rank.first.tolist(), rank.length.tolist(), strict=True):
         least[first : first + length], most[first : first + length] = _LATE, -_LATE
@@ -178,7 +178,7 @@ _SWEEPS = 4  # how often per round narrower windows are passed on to the other r
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """Return the links of the merged problem: between remaining sequences, and the order of merged ones."""
+    """Return the links of the merged problem: those between remaining sequences, and the order of merged sequences."""
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
     made = [
         Link(number[x.later], number[x.earlier], x.offset, x.delay)
@@ -189,7 +189,7 @@ def merged_links(original: Problem, merged: Merged) -> list[Link]:
 
 
 def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
-    """Narrow the time windows; return None if no schedule is within them.
+    """Narrow the time windows; return None if they contain no schedule.
 
     Args:
         merged: a problem, and valid time windows for the bound.

@@ -1,14 +1,14 @@
-"""The least cap of every rank under which a schedule exists: the memory of one microbatch by itself.
+"""The least cap of every rank under which a schedule exists: the memory of a single microbatch.
 
     held[c]   memory that it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
     most[c]   the most that it holds at once during the c-th of these operations
     need[c]   the most that it will later hold at once, beyond held[c]
 
-Each W runs right after its I. No order holds less: F and I must come in chain order, and a W only frees. When a rank
-has run the last of its F, it holds all its stages of the route. If I takes memory (release torch), then at the end of a
-stage's I the rank holds the stages up to that one, and the memory that this I took. Every schedule holds that much at
-some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists exactly if
-each rank's cap is at least its largest `most`.
+Each W runs right after its I. No order holds less memory: F and I must run in chain order, and a W only frees memory.
+When a rank has run its last F, it holds all its stages of the route. If I takes memory (release torch), then at the end
+of a stage's I the rank holds the stages up to that stage, and the memory that this I took. Every schedule holds that
+much at some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists
+exactly if each rank's cap is at least its largest `most`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Alone:
-    """The memory of a single microbatch of a route, by operations done.
+    """The memory of a single microbatch of a route, by number of operations done.
 
-    chain: the numbers of its sequences, in order. held, most, need: int64, shape (len(chain) + 1, ranks).
+    chain: the numbers of the route's sequences, in order. held, most, need: int64, shape (len(chain) + 1, ranks).
     """
 
     chain: tuple[int, ...]
@@ -39,7 +39,7 @@ class Alone:
 
 
 def alone(problem: Problem, route: int) -> Alone:
-    """Return the memory of a single microbatch of a nonempty route, from its first F to its last I and W."""
+    """Return the memory of a single microbatch of a nonempty route, from the first F to the last I and W."""
     mine = np.flatnonzero((problem.route == route) & (problem.op != Op.W)).tolist()
     forward = sorted((q for q in mine if problem.op[q] == Op.F), key=lambda q: int(problem.stage[q]))
     back = sorted((q for q in mine if problem.op[q] != Op.F), key=lambda q: -int(problem.stage[q]))
@@ -67,9 +67,10 @@ def least_cap(problem: Problem) -> Ints:
 
 
 def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str | None:
-    """Return the reason why no schedule is within the caps, for the rank that lacks most; None if there is a schedule.
+    """Return the reason why no schedule is within the caps, for the rank that lacks the most memory; None if there is a
+    schedule.
 
-    said: formats an amount of memory. An example of a reason:
+    said: function that formats an amount of memory. An example of a reason:
 
     ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
     """

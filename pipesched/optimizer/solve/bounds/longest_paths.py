@@ -4,15 +4,15 @@
     tail          the longest path from its end: every schedule takes at least as long after it
     time window   from head to C - tail - duration
 
-The span is counted on each rank separately. From the rank's first start on,
+The span is counted on each rank separately. Counted from the first start on a rank,
 
     head   the longest path to the operation from any operation of the rank: none of these starts before the first start
     tail   the longest path from the operation to any operation of the rank
 
-and no path begins on another rank: other ranks may begin earlier, and this rank later (`framed`).
+and no path begins on another rank: other ranks can begin earlier, and this rank later (`framed`).
 
-A path follows links between sequences, which are the same for every microbatch: operation i of one waits for operation
-i - offset of the other.
+A path follows links between sequences, which are the same for every microbatch: operation i of one sequence waits for
+operation i - offset of the other.
 
     chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
 
@@ -23,8 +23,9 @@ Suppose F of stage s, microbatch i, starts, and some backward w of microbatch i 
                                   w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
 
 so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links
-express the memory constraint completely; otherwise only a part of it. If I takes memory, the cap must also hold at the
-end of I of microbatch i - k: then the memory that I takes is held too, and all stages of microbatch i up to s, t.
+express the memory constraint completely; otherwise they express only a part of it. If I takes memory, the rank must
+also be within its cap at the end of I of microbatch i - k: then it holds the memory that I takes too, and all stages of
+microbatch i up to s, t.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Link(NamedTuple):
 
 
 def linked_ranks(problem: Problem) -> tuple[int, ...]:
-    """Return the ranks whose memory the links express completely: one sequence takes, one frees."""
+    """Return the ranks whose memory the links express completely: one sequence takes memory and one frees it."""
     sequences = [[q for q in held if problem.takes[q] or problem.frees[q]] for held in problem.on]
     return tuple(
         rank
@@ -61,7 +62,7 @@ def linked_ranks(problem: Problem) -> tuple[int, ...]:
 
 
 class _Columns(NamedTuple):
-    """Columns of a problem as lists, by sequence. more: the memory that I of a sequence's stage takes, by sequence."""
+    """The columns of a problem as lists, by sequence. more: by sequence, the memory that the I of its stage takes."""
 
     op: list[int]
     stage: list[int]
@@ -75,7 +76,7 @@ _F, _I, _W = int(Op.F), int(Op.I), int(Op.W)
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """Return the memory links of all ranks without implied links; no links for an F that exceeds the cap by itself."""
+    """Return the memory links of all ranks, without implied links; an F that alone exceeds the cap has no links."""
     table = (problem.op, problem.stage, problem.takes, problem.frees, problem.duration, _taken_by_input(problem))
     x, route, made = _Columns(*(column.tolist() for column in table)), problem.route.tolist(), list[Link]()
     for held, cap in zip(problem.on, problem.cap.tolist(), strict=True):
@@ -89,7 +90,7 @@ def memory_links(problem: Problem) -> list[Link]:
 
 
 def _taken_by_input(problem: Problem) -> Ints:
-    """Return, by sequence, the memory that I of its stage and route takes."""
+    """Return, by sequence, the memory that the I of its stage and route takes."""
     more = np.zeros_like(problem.takes)
     for q in np.flatnonzero((problem.op == _I) & (problem.frees < 0)).tolist():
         more[(problem.stage == problem.stage[q]) & (problem.route == problem.route[q])] -= problem.frees[q]
@@ -97,8 +98,8 @@ def _taken_by_input(problem: Problem) -> Ints:
 
 
 def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int) -> list[Link]:
-    """Return the memory links of one F; a wait for an earlier backward at no smaller offset is implied. forward, waits:
-    the sequences of its route on its rank, the latest waits first.
+    """Return the memory links of one F; a wait for an earlier backward with an offset at least as large is implied.
+    forward, waits: the sequences of this route on the rank, the latest of `waits` first.
     """
     stage, takes = x.stage, x.takes
     base = sum(takes[q] for q in forward if stage[q] <= stage[f])
@@ -116,7 +117,7 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
 
 
 def _before(x: _Columns, held: list[int], w: int) -> int:
-    """Return the least memory with which w itself can begin if it takes more; 0 if it does not, or waits for no F."""
+    """Return the least memory with which w can begin if it takes memory; 0 if it takes none or waits for no F."""
     takes_more = x.more[w] and any(x.stage[q] == x.stage[w] for q in held)
     return sum(x.takes[q] for q in held) + x.more[w] if takes_more else 0
 
@@ -144,7 +145,7 @@ class Paths:
     tail: Ints
 
     def least(self, problem: Problem) -> int:
-        """Return the length of the longest path, a lower bound on the objective."""
+        """Return the length of the longest path, which is a lower bound on the objective."""
         return int((self.head + self.tail + problem.duration[problem.sequence]).max(initial=0))
 
 
@@ -178,11 +179,11 @@ def entry(problem: Problem) -> int:
 
 
 def framed(problem: Problem, frame: int) -> Paths:
-    """Return the heads and tails for the objective; for the span, the heads and tails in the frame of one rank.
+    """Return the heads and tails for the objective; for the span, in the frame of one rank.
 
-    An operation of another rank has a head if a path leads to it from the frame, and a tail if one leads back;
-    otherwise they are far below 0. In a large problem the order and memory of other ranks are left out, unless frame is
-    `entry`.
+    An operation on another rank has a head if a path from the frame leads to it, and a tail if a path leads back;
+    otherwise its head or tail is far below 0. In a large problem, the order and memory of other ranks are left out,
+    unless the frame is `entry`.
     """
     if problem.objective == "makespan":
         return paths(problem)
@@ -213,8 +214,8 @@ def _paths(problem: Problem, least: Ints) -> Paths:
 def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
     """Return (low, high), the earliest and the latest start of every operation for an objective of at most `bound`.
 
-    ranks: the ranks of the question, None for all. For the span of one rank, times count from its first start;
-    otherwise from the first start of all, on the rank of stage 0.
+    ranks: the ranks that the question is about, None for all. For the span of one rank, times count from its first
+    start; otherwise, from the first start of all ranks, which is on the rank of stage 0.
     """
     duration = problem.duration[problem.sequence]
     if problem.objective == "makespan" or (ranks is not None and len(ranks) == 1):

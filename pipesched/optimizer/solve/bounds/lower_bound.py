@@ -4,16 +4,17 @@
     one-machine   a set of operations of a rank: least head + work + least tail
     ends          a rank's work, minus the work that fits before one time and after another          `warmup`
 
-The lower bound is the best over all ranks. Each bound consists of two times and a few sums. The checker (`proof`)
+The lower bound is the best bound over all ranks. Each bound consists of two times and a few sums. The checker (`proof`)
 derives the first two again as work between two times, and the third by its own dynamic programming over counts. Every
-kind holds for the span with heads and tails in the frame of the rank (`longest_paths.framed`), which count from its
+kind is valid for the span if heads and tails are in the frame of the rank (`longest_paths.framed`): they count from its
 first start and to its last end. The work of a rank also bounds the span of another rank, the frame, if it is on paths
-from the frame's start to its end.
+from the frame's start to the frame's end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
-any set of them. The largest value over all sets is the length of Jackson's preemptive schedule: always run the job with
-the largest tail among those whose head has passed. (Jackson 1955; Carlier, EJOR 11, 1982: "the one-machine sequencing
-problem".) A best set is all jobs with at least its head and at least its tail, so two numbers describe it.
+any set of them. The largest value over all sets is the length of Jackson's preemptive schedule, which always runs the
+job with the largest tail among the jobs whose head has passed. (Jackson 1955; Carlier, EJOR 11, 1982: "the one-machine
+sequencing problem".) A best set consists of all jobs with at least its head and at least its tail, so two numbers
+describe it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True)
 class Busy:
-    """The set of all jobs with at least this head and this tail; work: their total."""
+    """The set of all jobs with at least this head and at least this tail; work: the total work of the jobs."""
 
     head: int
     work: int
@@ -43,9 +44,9 @@ class Busy:
 
 
 def busiest(head: Ints, work: Ints, tail: Ints) -> Busy:
-    """Return the set with the largest value; all jobs, if their value is as large. O(n log n).
+    """Return the set with the largest value, or the set of all jobs if its value is as large. O(n log n).
 
-    Jobs without work count too: a path is a set of one job.
+    Jobs without work count too, since a path is a set of one job.
     """
     if not len(head):
         return Busy(0, 0, 0)
@@ -92,7 +93,7 @@ def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound, in ticks. name: for messages; kind: path, one-machine or ends; terms: the times that add up."""
+    """A lower bound, in ticks. name: text for messages; kind: path, one-machine or ends; terms: times that add up."""
 
     value: int
     name: str
@@ -106,13 +107,13 @@ _PATHS, _ENDS, _FRAME = 5, 60, 2  # steps per operation: paths; warm-up, if path
 
 
 def cost(problem: Problem) -> int:
-    """Return the steps that `lower_bound` takes the first time."""
+    """Return the number of steps that the first call of `lower_bound` takes."""
     ends = len(linked_ranks(problem)) < problem.ranks
     return problem.operations * (_PATHS + _ENDS * ends + _FRAME * problem.ranks * (problem.objective == "span"))
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best bound of all ranks and kinds: among equals the simplest, then the one with the most work."""
+    """Return the best bound of all ranks and kinds; among equals, the simplest, then the one with the most work."""
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
     for rank in range(problem.ranks):
         for bound in rank_bounds(problem, rank):
@@ -123,7 +124,7 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def rank_bounds(problem: Problem, rank: int) -> list[Bound]:
-    """Return the bounds of one rank, simplest first."""
+    """Return the bounds from one rank, simplest first."""
     made: dict[int, list[Bound]] = problem.__dict__.setdefault("_bounds", {})
     if rank not in made:
         made[rank] = _rank_bounds(problem, rank)

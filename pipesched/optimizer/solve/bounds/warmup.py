@@ -1,7 +1,7 @@
-"""A lower bound by warm-up and cool-down: the work of a rank that fits before one time, and after another.
+"""A lower bound by warm-up and cool-down: the work of a rank that fits before one time and after another time.
 
-Early in a step few inputs of a rank have arrived, and late in it little work is left; memory prevents running ahead
-with F and delaying W. So, for times t from the beginning and u from the end,
+Early in a step, few inputs of a rank have arrived, and late in the step, little work is left; memory limits how far F
+can run ahead and W can be delayed. So, for times t from the beginning and u from the end,
 
     before(t)   the most work that can be done before t                heads, and held memory just before t <= cap
     after(u)    the most work that can be done in the last u           tails, and held memory just after C - u <= cap
@@ -31,7 +31,7 @@ _FEW = 48  # up to this number, all times are tried
 
 @dataclass(frozen=True)
 class Ends:
-    """The best pair of times, and the work outside of them; value = head + work - before - after + tail."""
+    """The best pair of times, and the work before and after them; value = head + work - before - after + tail."""
 
     head: int
     before: int
@@ -46,7 +46,7 @@ class Ends:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """F, I and W (or F and B) of a stage on its rank: duration, heads or tails, and change of memory of each kind."""
+    """F, I and W (or F and B) of a stage on its rank: the duration, heads or tails, and memory change of each kind."""
 
     work: tuple[int, ...]
     times: tuple[Ints, ...]
@@ -54,7 +54,7 @@ class Chunk:
 
 
 def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
-    """Return the warm-up and cool-down times of a rank that give the largest lower bound.
+    """Return the warm-up and cool-down times of a rank that yield the largest lower bound.
 
     head, tail: int64, shape (operations,).
     """
@@ -68,7 +68,7 @@ def ends(problem: Problem, rank: int, head: Ints, tail: Ints) -> Ends:
 
 
 def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[Chunk]:
-    """Yield the chunks of a rank, kinds in chain order. back: times are tails, reversed to rise along microbatches."""
+    """Yield the chunks of a rank, with kinds in chain order. back: times are tails, reversed so that they rise."""
     held = problem.on[rank]
     for f in held:
         if problem.op[f] == Op.F:
@@ -85,9 +85,9 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
     """Return the times at which the bound can be attained, and the work that fits before each; empty without stages.
 
-    time: heads, or with `back` tails, int64, shape (operations,). The work that fits grows with time, so between two
-    evaluated times no value of time - work exceeds the later time minus the work of the earlier one: only intervals
-    that can improve the best value are divided.
+    time: heads or, with `back`, tails; int64, shape (operations,). The work that fits grows with time. So between two
+    evaluated times, time - work never exceeds the later time minus the earlier time's work, and only intervals that can
+    improve the best value are divided.
     """
     stages, cap = list(chunks(problem, rank, time, back=back)), int(problem.cap[rank])
     if not stages:
@@ -108,7 +108,7 @@ def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints
 
 
 def _fits(chunks: list[Chunk], cap: int, t: int, *, back: bool) -> int:
-    """Return the largest amount of work before t; with `back`, within the last t."""
+    """Return the largest amount of work before t or, with `back`, within the last t."""
     held, work = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for chunk in chunks:
         more, gain = (_backward if back else _forward)(chunk, t)
@@ -128,7 +128,7 @@ def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _begun(chunk: Chunk, t: int) -> list[Ints]:
-    """For each kind, return the work that the first n operations have done by time t, for each possible n."""
+    """Return, by kind, the work that the first n operations have done by time t, for each possible n."""
     made = []
     for work, times in zip(chunk.work, chunk.times, strict=True):
         n = int(np.searchsorted(times, t))
@@ -147,7 +147,7 @@ def _over(chunk: Chunk, t: int, which: int) -> int:
 def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
     """Return (held just before t, work before t) for every number of F, with as many backwards as possible.
 
-    An I that takes memory is counted as ended only if its W has ended too.
+    An I that takes memory counts as ended only if its W has ended too.
     """
     done, change = _begun(chunk, t), chunk.change
     f = np.arange(len(done[0]))
@@ -167,15 +167,13 @@ def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
-    """Return the work of the given number of operations of each kind, or of all that can have begun."""
+    """Return the work of the given number of operations of each kind, or of all operations that can have begun."""
     parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
     return np.asarray(sum(parts))
 
 
 def _both(chunk: Chunk, n: int, limit: int) -> tuple[Ints, Ints]:
-    """Return the pairs (W, I) of remaining operations, I <= W; for each W only the largest I, provided that more
-    I do not hold more memory.
-    """
+    """Return the remaining (W, I), I <= W; for each W only the largest I, unless a larger I holds more memory."""
     w = np.arange(n)
     if chunk.change[1] >= 0:
         return w, np.minimum(w, limit - 1)

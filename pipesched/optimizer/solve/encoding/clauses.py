@@ -1,7 +1,7 @@
 """Clauses as arrays with a column per literal, so that one expression builds many clauses; and the variables of a
 question.
 
-Literals are numbers as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false
+Literals are integers, as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false
 literal is removed from its clause. The start of an operation is a unary counter:
 
     t          low       ...        high
@@ -24,7 +24,7 @@ _SLICE = 8192  # clauses converted to Python lists at a time
 
 @dataclass(eq=False)
 class Clauses:
-    """Clauses over 1 .. variables. blocks: int arrays, shape (clauses, literals). impossible: a clause is empty."""
+    """Clauses over 1 .. variables. blocks: int arrays, shape (clauses, literals). impossible: some clause is empty."""
 
     variables: int = 0
     blocks: list[Column] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Clauses:
         return made
 
     def add(self, *columns: Ints) -> None:
-        """Add one clause per row; columns of literals are broadcast against each other."""
+        """Add one clause per row; the columns of literals are broadcast against each other."""
         block = np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))
         if (block == TRUE).any():
             block = block[(block != TRUE).all(axis=1)]
@@ -69,7 +69,7 @@ class Clauses:
             yield []
 
     def dimacs(self) -> Iterator[str]:
-        """Yield the text of a DIMACS file without comments, in pieces."""
+        """Yield the text of a DIMACS file, without comments, in pieces."""
         yield f"p cnf {self.variables} {self.count()}\n"
         for block in self.blocks:
             line = "%d " * block.shape[1] + "0\n"
@@ -86,10 +86,10 @@ Joins = tuple[tuple[int, tuple[int, ...]], ...]
 
 @dataclass(eq=False)
 class Encoding:
-    """The clauses for one C, and the variables of the counters.
+    """The clauses for one C, with the variables of the counters.
 
-    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]]; the
-    variables of later t follow it. joins: the sequences of merged W, see `reductions`.
+    low, high: the earliest and the latest start, int64, shape (operations,). base: the variable of y[x, low[x]], which
+    the variables of later t follow. joins: the sequences of merged W, see `reductions`.
     """
 
     problem: Problem
@@ -113,7 +113,7 @@ class Encoding:
         return np.arange(self.problem.first[q], self.problem.first[q + 1])
 
     def starts(self, true: Bools) -> Ints:
-        """Return the start of every operation in a model; true: the value of each variable, shape (variables + 1,)."""
+        """Return the start of every operation in a model; true: the values of the variables, shape (variables + 1,)."""
         x, _ = over(self.low, self.high)
         return self.low + np.bincount(x[~true[1 : self.counters + 1]], minlength=len(self.low))
 

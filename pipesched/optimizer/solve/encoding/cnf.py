@@ -10,10 +10,10 @@
     span      first start on a rank by t ->  last end by t + C           if the objective is the span
     instant   an operation without duration starts at t  ->  no operation of its rank starts before t and ends after t
 
-A sequence in FIFO order is one counter, so no variable stands for a pair of operations: O(operations x time window) in
-all. Memory that is not a precedence compares two sums of counters, see `memory_counters`. Clauses are built as arrays;
-no Python loop runs over operations. This is the order encoding of Crawford and Baker, AAAI 1994, with one counter per
-sequence.
+A sequence in FIFO order is a single counter, so no variable represents a pair of operations: there are O(operations x
+time window) variables in all. Memory constraints that are not precedences compare two sums of counters, see
+`memory_counters`. Clauses are built as arrays; no Python loop runs over operations. This is the order encoding of
+Crawford and Baker, AAAI 1994, with one counter per sequence.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def encode(
         low: the earliest start of every operation.
         high: the latest start of every operation.
         precedences: chains, the orders of sequences, and memory links.
-        linked: the ranks whose memory the precedences express in full.
-        joins: sequences that wait for several others together.
-        repeat: a part that must repeat itself.
+        linked: the ranks whose memory constraints the precedences express in full.
+        joins: the sequences that wait for several other sequences together.
+        repeat: a part that must repeat itself, or None.
         span: a limit on the span of every rank, or None.
     """
     made = Encoding(problem, low, high, joins)
@@ -111,7 +111,7 @@ def _chains(made: Encoding, precedences: Edges) -> None:
 
 
 def _machine(made: Encoding, held: tuple[int, ...]) -> None:
-    """Add the clauses that a rank runs one operation at a time, and operations without duration between two others."""
+    """Add clauses for: a rank runs one operation at a time, and operations without duration between two others."""
     duration = {q: int(made.problem.duration[q]) for q in held}
     running = [_during(made, q, 0, duration[q]) for q in held if duration[q]]
     for one, two in combinations(running, 2):
@@ -144,7 +144,7 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 def _periodic(made: Encoding, repeat: Repeat) -> None:
     """Add the clauses that, for t in first .. last, n more operations of q have started by t + period than by t.
 
-    Operations with an index below 0 count as started, operations beyond the last index as not started.
+    Operations with an index below 0 count as started, and operations beyond the last index as not started.
     """
     first, last, n, period = repeat
     t = np.arange(first, last + 1)

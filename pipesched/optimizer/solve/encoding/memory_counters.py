@@ -7,8 +7,8 @@ At every t, on a rank:   taken by started operations  -  freed by ended operatio
     cap            taken >= v  ->  freed >= v - cap
 
 Each sum needs only one direction of implication, so adding two sums takes one clause per pair of values. At equal
-times, releases precede allocations, since a rank can order them so. These are the totalizers of Bailleux and Boufkhad,
-CP 2003, with weights.
+times, releases precede allocations, since a rank can order its operations this way. These are the totalizers of
+Bailleux and Boufkhad, CP 2003, with weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from pipesched.optimizer.solve.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """A sum of counters: base is its least value, then values, ascending; literals: "the sum is at least the value"."""
+    """A sum of counters. base: the least value; values: the further values, ascending; literals: "the sum is at least
+    the value".
+    """
 
     base: int
     values: Ints
@@ -59,7 +61,7 @@ def memory(made: Encoding, rank: int) -> None:
 
 
 def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
-    """Add the clauses that n operations of q start by t only if n operations of all inputs have ended by t."""
+    """Add clauses for: n operations of q start by t only if n operations of all inputs have ended by t."""
     low, high = made.low[made.of(q)], made.high[made.of(q)]
     for t in range(int(low.min(initial=0)), int(high.max(initial=0)) + 1):
         started = _counter(made, q, t, 1)
@@ -69,9 +71,9 @@ def join(made: Encoding, q: int, inputs: tuple[int, ...]) -> None:
 
 
 def takes_before(problem: Problem, rank: int) -> bool:
-    """Return True if an end that takes memory may come just before an end that frees some, at the same time.
+    """Return True if an end that takes memory can come just before an end that frees memory, at the same time.
 
-    This happens if I takes memory at its end (release torch) and W has no duration: in between, that memory is held.
+    This happens if I takes memory at its end (release torch) and W has no duration; in between, that memory is held.
     """
     held = problem.on[rank]
     return any(problem.frees[q] < 0 for q in held) and any(
@@ -80,7 +82,7 @@ def takes_before(problem: Problem, rank: int) -> bool:
 
 
 def _at(made: Encoding, rank: int, t: int, *, early: bool) -> None:
-    """Add the clauses for: taken - freed <= cap at t; early: just before the starts at t."""
+    """Add clauses for: taken - freed <= cap at t; early: just before the starts at t."""
     problem, cap = made.problem, int(made.problem.cap[rank])
     taken, freed = [], []
     for q in problem.on[rank]:

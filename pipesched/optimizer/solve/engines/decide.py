@@ -1,10 +1,10 @@
-"""The decision of one question in this process.
+"""Decides one question in this process.
 
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘
 
-C bounds every start from above by C - tail - duration. A question about only some ranks has the heads and tails of the
-whole problem. If time windows become empty before an engine is asked, the answer gives the reason.
+C bounds every start from above by C - tail - duration. A question about some of the ranks uses the heads and tails of
+the whole problem. If time windows become empty before an engine is asked, the answer states the reason.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ ENGINES = ("cadical", "z3")
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A question and its problem, restricted to the ranks of the question. merged: the problem with merged W.
+    """A question and its problem, restricted to the ranks that the question is about. merged: the problem with merged
+    W.
 
-    links: the links of `merged`. kept: numbers of the operations in the whole problem; low, high: their time windows.
+    links: the links of `merged`. kept: the numbers that the operations have in the whole problem; low, high: the time
+    windows.
     """
 
     question: Question
@@ -53,14 +55,14 @@ class Task:
 
 
 def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
-    """Decide whether there is a schedule with objective at most `question.bound`.
+    """Decide whether there is a schedule with an objective of at most `question.bound`.
 
-    If an engine cannot decide, the answer is unknown with a reason, such as lack of memory; without a reason if the
-    engine reached its limit. report: called at intervals with the steps so far.
+    If an engine cannot decide, the answer is `unknown` with a reason, such as lack of memory; if it reached its limit,
+    without a reason. report: function that is called at intervals with the number of steps so far.
 
     Raises:
         PipeschedError: PS820: the engine is not installed.
-        ValueError: if there is no such engine.
+        ValueError: there is no such engine.
     """
     if question.engine not in ENGINES:
         raise ValueError(f"unknown engine {question.engine!r}")
@@ -75,8 +77,8 @@ def decide(question: Question, report: Callable[[int], None] = lambda steps: Non
 def task(question: Question) -> Task:
     """Build the task of a question; its time windows follow from the longest paths in the whole problem.
 
-    W are not merged if a part must repeat. Time windows express the span of one rank exactly; the span of several ranks
-    needs clauses (`spanned`).
+    The W are not merged if a part must repeat. Time windows express the span of one rank exactly; the spans of several
+    ranks need clauses (`spanned`).
     """
     whole = question.problem
     low, high = within(whole, question.bound, question.ranks)
@@ -89,7 +91,7 @@ def task(question: Question) -> Task:
 
 
 def beyond(problem: Problem) -> str:
-    """Return the reason why no engine supports the problem; empty if they do."""
+    """Return the reason why no engine supports the problem, or an empty string."""
     if bool((problem.duration[problem.op == Op.F] == 0).any()):
         return "a forward takes no time"
     for rank, held in enumerate(problem.on):
@@ -159,7 +161,7 @@ def _by_clauses(made: Task, effort: sat_engines.Effort) -> tuple[Ints | None, in
 
 
 def _believed(made: Task, start: Ints) -> Answer:
-    """Return the answer for a model: sat if its starts are a schedule, otherwise unknown."""
+    """Return the answer for a model: sat if its starts form a schedule, otherwise unknown."""
     question = made.question
     if wrong := fault(made.problem, start, question.bound):
         return Answer("unknown", reason=f"internal error: the model of {question.engine} is not a schedule: {wrong}")

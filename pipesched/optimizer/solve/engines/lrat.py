@@ -1,9 +1,9 @@
-"""CaDiCaL's refutation of clauses in LRAT: every step names the clauses from which it follows.
+"""CaDiCaL's refutation of clauses, in LRAT: every step names the clauses that it follows from.
 
     learnt   every clause that CaDiCaL derives, with its hints               hundreds of thousands
     kept     clauses that the empty clause needs, backward over hints        hundreds to some ten thousands
 
-CaDiCaL numbers given and derived clauses in one sequence; in the result the given clauses have the caller's numbers.
+CaDiCaL numbers given and derived clauses in one sequence; in the result, the given clauses have the caller's numbers.
 None of this needs to be trusted, since a checker follows the result.
 """
 
@@ -27,7 +27,7 @@ _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
 def require() -> None:
-    """Check by a small proof that this python-sat can write LRAT, which needs undocumented parts of python-sat.
+    """Check with a small proof that this python-sat can write LRAT, which takes undocumented parts of python-sat.
 
     Raises:
         PipeschedError: PS820: python-sat cannot write LRAT.
@@ -44,7 +44,7 @@ def require() -> None:
 def refutation(clauses: Mapping[int, list[int]], count: int, meter: Meter) -> bytes | None:
     """Refute numbered clauses; steps of the proof are numbered from count + 1.
 
-    meter: the clock, with its limit. The result is empty if there is a model; None if the limit or MOST_BYTES is
+    meter: the clock, with its limit. The proof is empty if there is a model; None if the limit or MOST_BYTES is
     reached.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)

@@ -1,11 +1,11 @@
-"""SAT solvers: they read the clauses and answer sat with a model, or unsat.
+"""SAT solvers, which read the clauses and answer `sat` with a model, or `unsat`.
 
 CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and frequent restarts miss
 it. Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3
 terms takes far longer.
 
-Solvers run in slices of a number of conflicts, or of Z3's own count of resources. They count work, not time: the same
-question has the same answer, after the same number of steps, however busy the machine is.
+Solvers run in slices, measured in conflicts or in Z3's own resource count. They count work, not time, so the same
+question has the same answer after the same number of steps, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Listed(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a solver. true: the value of each variable, shape (variables + 1,), None for unsat.
+    """The result that a solver returns. true: the value of each variable, shape (variables + 1,), None for unsat.
 
     steps: the solver's work.
     """
@@ -72,7 +72,7 @@ class Outcome:
 
 
 class UnknownError(Exception):
-    """An engine cannot decide. reason: empty if it reached its limit after `steps`."""
+    """An engine cannot decide. reason: empty if the engine reached its limit after `steps`."""
 
     def __init__(self, reason: str = "", steps: int = 0) -> None:
         super().__init__(reason)
@@ -81,7 +81,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None for none; report: called with the steps so far; seed: of random choices."""
+    """The limit on an engine's steps, None for no limit; report: called with the steps so far; seed: of randomness."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None
@@ -92,10 +92,10 @@ NO_LIMIT = Effort()
 
 
 def by_cadical(clauses: Listed, effort: Effort = NO_LIMIT) -> Outcome:
-    """Decide clauses by CaDiCaL 1.9.5.
+    """Decide the clauses with CaDiCaL 1.9.5.
 
     Raises:
-        UnknownError: the limit is reached.
+        UnknownError: the limit was reached.
     """
     from pysat.solvers import Cadical195
 
@@ -118,7 +118,7 @@ def taken(solver: Solver) -> int:
 
 
 def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
-    """Run the solver to its end; returns the steps that it took."""
+    """Run the solver until it finishes; return the number of steps that it took."""
     while True:
         solver.conf_budget(conflicts)
         decided, steps = solver.solve_limited() is not None, taken(solver)
@@ -130,7 +130,7 @@ def _sliced(solver: Solver, conflicts: int, effort: Effort) -> int:
 
 
 def truth(variables: int, model: Sequence[int]) -> Bools:
-    """Return the value of every variable in a model; variables that the model does not name are false."""
+    """Return the value of every variable in a model; variables that the model omits are false."""
     true = np.zeros(variables + 1, dtype=np.bool_)
     named = np.asarray(model, dtype=np.int64)
     true[named[(named > 0) & (named <= variables)]] = True
@@ -138,10 +138,10 @@ def truth(variables: int, model: Sequence[int]) -> Bools:
 
 
 def by_z3(clauses: Dimacs, effort: Effort = NO_LIMIT) -> Outcome:
-    """Decide clauses by Z3, in slices measured by its `rlimit`, each twice as large as the one before.
+    """Decide the clauses with Z3, in slices measured by its `rlimit`, each twice as large as the previous one.
 
     Raises:
-        UnknownError: Z3 cannot decide, or the limit is reached.
+        UnknownError: Z3 cannot decide, or the limit was reached.
     """
     import z3
 

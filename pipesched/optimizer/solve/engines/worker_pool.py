@@ -5,13 +5,13 @@ worker.
                  │                                  └──> steps: its work so far
                  └────── cancel: its worker is killed, and a new one started
 
-Which answer comes first depends on the machine; `search.lanes` orders the answers independently of it.
+Which answer arrives first depends on the machine; `search.lanes` orders the answers independently of it.
 
-Workers are started with the pool, by their own command line and never by a fork or a second import of the caller's main
-module. A worker reads questions from its stdin. To the pipe of its stdout it writes the steps so far, now and then, and
-the answer; both pipes are private. A worker ends when its stdin closes, and so with the pool and with the parent,
-however the parent ends. While it works, any event on stdin ends it, because an engine in C cannot read messages.
-Workers ignore SIGINT; the parent handles it.
+Workers are started with the pool, by a command line of their own, never by a fork or a second import of the caller's
+main module. A worker reads questions from its stdin. It writes the steps so far, from time to time, and the answer to
+its stdout; both pipes are private. A worker ends when its stdin closes, and therefore with the pool and with the
+parent, however the parent ends. While it works, any event on stdin ends the worker, because an engine written in C
+cannot read messages. Workers ignore SIGINT; the parent handles it.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        """The number of further questions that could begin at once."""
+        """The number of further questions that could begin immediately."""
         return max(0, sum(worker.ticket is None for worker in self._workers) - len(self._queue))
 
     def submit(self, question: Question) -> int:
-        """Queue a question, and return its ticket; it begins as soon as a worker is free."""
+        """Queue a question and return its ticket; the question begins as soon as a worker is free."""
         self._tickets += 1
         self._queue.append((self._tickets, question))
         self._hand_out()
         return self._tickets
 
     def wait(self, timeout: float | None = None) -> tuple[int, Answer] | None:
-        """Return the next (ticket, answer); None after `timeout` seconds, or if there is no open question."""
+        """Return the next (ticket, answer); None after `timeout` seconds, or if no question is open."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._done and any(worker.ticket for worker in self._workers):
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -92,13 +92,13 @@ class Pool:
         return self._done.popleft() if self._done else None
 
     def arrived(self) -> list[tuple[int, Answer]]:
-        """Return the answers that have arrived, and forget them."""
+        """Return the answers that have arrived, and remove them from the pool."""
         found = list(self._done)
         self._done.clear()
         return found
 
     def cancel(self, ticket: int) -> None:
-        """Drop a question, and its answer if one has arrived; replace its worker if it has one."""
+        """Drop a question, and its answer if that has arrived; replace its worker if it has one."""
         self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
         self._done = deque(entry for entry in self._done if entry[0] != ticket)
         self.steps.pop(ticket, None)
@@ -175,7 +175,7 @@ class _Worker:
         return True
 
     def heard(self) -> Answer | int:
-        """Receive a message, an answer or the steps so far; block until there is one."""
+        """Receive a message, either an answer or the steps so far; block until there is one."""
         try:
             message: Answer | int = self.output.recv()
         except (EOFError, OSError):
@@ -185,7 +185,7 @@ class _Worker:
         return message
 
     def lost(self) -> Answer:
-        """Replace a process that has died, and return the answer for its question."""
+        """Replace a process that has died, and return an answer for its question."""
         with suppress(subprocess.TimeoutExpired):  # the pipe may close shortly before the process ends
             self.process.wait(1)
         engine, status = self.engine, self.end()
@@ -194,7 +194,7 @@ class _Worker:
         return Answer("unknown", engine=engine, reason=f"the engine's process ended with {how}")
 
     def renew(self) -> None:
-        """Replace the process by a new process."""
+        """Replace the process with a new one."""
         self.end()
         self._start()
 
@@ -232,10 +232,10 @@ def _answer(question: Question, report: Callable[[int], None]) -> Answer:
 
 
 def _alone(work: Callable[[], Answer]) -> Answer:
-    """Do the work, but end this process at any event on stdin, since the parent is gone then.
+    """Do the work, but end this process at any event on stdin, since that means that the parent is gone.
 
-    On Linux the kernel sends SIGIO, which by default ends the process at once. Elsewhere a thread waits for the event;
-    an engine that holds the interpreter delays this until it is done.
+    On Linux the kernel sends SIGIO, which by default ends the process at once. Elsewhere, a thread waits for the event;
+    an engine that holds the interpreter lock delays the thread until it is done.
     """
     done = threading.Event()
     if _BY_SIGNAL:

@@ -1,4 +1,4 @@
-"""Good orders without a solver: upper bounds with which the search begins.
+"""Good orders found without a solver: upper bounds with which the search begins.
 
     zero_bubble       alternate F and I, with W in the gaps           one stage per rank
     repeating         a pattern that repeats, without a bubble         where memory is scarce
@@ -10,7 +10,7 @@
 
 Work is counted in steps, not in time, so that the result does not depend on how busy the machine is.
 
-The orders are schedules: they do not deadlock, and respect the caps. The caller measures them again.
+The orders are schedules: they do not deadlock, and respect the caps. The caller measures their objectives again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Family: TypeAlias = Iterator[tuple[str, Orders]]
 def orders(problem: Problem, steps: int, seed: int = 0) -> Iterator[tuple[str, Orders]]:
     """Yield (name, orders), each better than all before, until `steps` are used or no family has more orders.
 
-    It yields nothing if a cap is below `least_cap`, and otherwise at least once.
+    It yields nothing if a cap is below `least_cap`; otherwise it yields at least once.
     """
     pool, any_found = Pool(problem, Meter()), False
     for found in search(pool, steps, seed):
@@ -61,8 +61,8 @@ def search(pool: Pool, look: int, seed: int = 0) -> Iterator[tuple[str, Orders] 
     """Yield (name, orders), each better than all before, without a limit; None in between, so that the caller can check
     the meter.
 
-    pool: the orders that are known, from which the search begins. look: steps of the first look, in which every family
-    gets its turn.
+    pool: the known orders, from which the search begins. look: the number of steps of the first round, in which every
+    family gets its turn.
     """
     problem = pool.problem
     if bool((problem.cap < least_cap(problem)).any()):
@@ -80,7 +80,7 @@ def search(pool: Pool, look: int, seed: int = 0) -> Iterator[tuple[str, Orders] 
 
 
 def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
-    """Yield candidates of the families, of the pool compacted together, then of local search and families in turn."""
+    """Yield candidates from the families and the compacted pool, then from local search and families in turn."""
     problem, meter = pool.problem, pool.meter
     begun = meter.spent
     justifier = Justifier(problem)
@@ -105,7 +105,7 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
 
 
 def _first(problem: Problem, meter: Meter) -> Candidate:
-    """Return an order that exists for any caps; with many routes a list schedule, if it cannot run into a deadlock."""
+    """Return an order that exists under all caps; with many routes, a list schedule if it cannot deadlock."""
     if problem.placement.routes > FEW_ROUTES and Room(problem).always:
         meter.spend(LISTED * problem.operations)
         return "list schedule, backward first", listed(problem, dict(policies(problem))["backward first"])
@@ -126,7 +126,7 @@ def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate
 
 
 def _crowded(problem: Problem) -> int:
-    """Return the further steps of a pattern with many routes: each sequence is placed among all others of its rank."""
+    """Return the further steps of a pattern with many routes: each sequence is placed among all others on its rank."""
     held = np.bincount(problem.rank, minlength=problem.ranks)
     return int((held**3).sum()) // CROWDED if problem.placement.routes > FEW_ROUTES else 0
 
@@ -144,7 +144,7 @@ def _counted(family: Family, meter: Meter, steps: int) -> Family:
 
 
 def _until(family: Iterator[Candidate], meter: Meter, steps: int) -> Iterator[Candidate]:
-    """Yield candidates until the meter reaches `steps`; the family can be continued later."""
+    """Yield candidates until the meter reaches `steps`; the family can continue later."""
     while meter.spent < steps and (entry := next(family, None)) is not None:
         yield entry
 

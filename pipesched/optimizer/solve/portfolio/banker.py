@@ -1,15 +1,16 @@
-"""Decides whether a forward is safe to start: an unfinished microbatch needs memory on every rank that it has yet to
-visit.
+"""Decides whether a forward is safe to start, since an unfinished microbatch needs memory on every rank that it has yet
+to visit.
 
-    `least_cap.alone` gives the memory that it holds after each operation of its chain, and how much more it needs later
+    `least_cap.alone` gives the memory that a microbatch holds after each operation of its chain, and how much more it
+        needs later
 
 A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm). A
-schedule that stays in safe states never deadlocks. In a route the oldest microbatch is finished first, since it needs
-no more than a younger one. If every rank has one stage, of any number of routes, and only F take memory, all states are
-safe: what waits for memory waits for deeper stages only, and the deepest wait for nothing.
+schedule that remains in safe states never deadlocks. Within a route, the oldest microbatch is finished first, since it
+needs no more memory than a younger one. If every rank has one stage (on any number of routes) and only F take memory,
+all states are safe: operations wait only for memory that deeper stages free, and the deepest stages wait for nothing.
 
 With one route, a forward that starts in a safe state adds memory on its own rank only, and finished microbatches free
-it only for younger ones: its own microbatch and the older ones are checked again, on that rank.
+memory only for younger ones. So only its own microbatch and older ones are checked again, on that rank.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Amounts: TypeAlias = tuple[tuple[int, int], ...]  # (rank, parts) with parts > 0
 
 
 def one_by_one(problem: Problem) -> Orders:
-    """Return the orders that run one microbatch after another, W right after I: least memory, most time."""
+    """Return the orders that run one microbatch after another, with W right after I: least memory, most time."""
     weight = {(int(problem.route[q]), int(problem.stage[q])): q for q in np.flatnonzero(problem.op == Op.W).tolist()}
     orders: list[list[int]] = [[] for _ in range(problem.ranks)]
     first, rank = problem.first.tolist(), problem.rank.tolist()
@@ -43,7 +44,7 @@ def one_by_one(problem: Problem) -> Orders:
 
 
 class Room:
-    """The memory of the ranks while operations start: decides which operations fit, and which are safe."""
+    """The memory of the ranks while operations start; decides which operations fit, and which are safe."""
 
     def __init__(self, problem: Problem) -> None:
         self.cap: list[int] = problem.cap.tolist()
@@ -68,7 +69,7 @@ class Room:
         """The work that `safe` has done so far: the number of chain entries read."""
 
     def fits(self, q: int) -> bool:
-        """Return True if the rank of sequence q has room for its next operation."""
+        """Return True if the rank of sequence q has room for the sequence's next operation."""
         rank = self.rank[q]
         return self.held[rank] + self.peak[q] <= self.cap[rank]
 
@@ -127,7 +128,7 @@ class Room:
         return True
 
     def _groups(self, way: int) -> list[tuple[int, int]]:
-        """Return (operations done, number of microbatches) of the unfinished microbatches, the youngest first."""
+        """Return pairs (operations done, number of microbatches) for the unfinished microbatches, youngest first."""
         counts = self.counts[way]
         return [(c, counts[c] - counts[c + 1]) for c in range(1, len(counts) - 1) if counts[c] > counts[c + 1]]
 

@@ -1,12 +1,11 @@
-"""Compacts a schedule, forward and backward in turn: every operation as early as gaps allow, then as late as they
-allow.
+"""Compacts a schedule forward and backward in turn: runs every operation as early as gaps allow, then as late.
 
     forward    in the order of starts: each operation goes into the first gap of its rank that is long enough, after
                the operations that it waits for, and at a time from which the cap has room for it
     backward   the same for the reversed problem: time runs backward, frees take memory, and takes free it
 
 No pass makes the schedule longer (Tormos and Lova, 2001, for projects with scarce resources). The memory held between
-two operations is the same in both directions, and so are the caps.
+two operations is the same in both directions, as are the caps.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ PASS = 3  # steps charged per operation
 class Network:
     """The problem in one direction of time, by operation.
 
-    into: (operation that must start before, least time from its start), including the order of the sequence.
+    into: pairs (operation that must start before, least time from its start), including the order of the sequence.
     """
 
     duration: list[int]
@@ -58,10 +57,10 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Put each operation, in its turn, into the first gap; return starts, int64, shape (operations,), or None if an
+    """Put each operation, in turn order, into the first gap; return starts, int64, shape (operations,), or None if an
     operation does not fit.
 
-    turn: all operations, each after those that it waits for.
+    turn: all operations, each after the operations that it waits for.
     """
     start = [0] * len(turn)
     starts: list[list[int]] = [[] for _ in range(ranks)]
@@ -92,7 +91,7 @@ def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
 
 
 def _with_room(states: list[int], room: int, k: int) -> int:
-    """Return the first place from k on after which every state has room; -1 if there is no such place."""
+    """Return the first position, at k or later, from which on every state has room; -1 if there is none."""
     least = len(states)
     if states and states[-1] > room:
         return -1
@@ -103,7 +102,7 @@ def _with_room(states: list[int], room: int, k: int) -> int:
 
 
 def pushed(name: str) -> str:
-    """Return the name of compacted orders; the suffix is not repeated."""
+    """Return the name of compacted orders, without repeating the suffix."""
     return name.removesuffix(PUSHED) + PUSHED
 
 
@@ -117,11 +116,11 @@ class Justifier:
 
     @cached_property
     def networks(self) -> tuple[Network, Network]:
-        """The networks forward and backward; large, so built on first use."""
+        """The forward and backward networks, which are large and therefore built on first use."""
         return network(self.problem)
 
     def push(self, orders: Orders, meter: Meter | None = None) -> Orders:
-        """Compact orders backward and forward while this improves them and time remains, once in any case."""
+        """Compact orders backward and forward, at least once, while this improves them and time remains."""
         meter = meter or Meter()
         best, value = orders, inf
         start = convert.run(self.problem, orders)

@@ -1,4 +1,4 @@
-"""Shorter spans for ranks that begin later: such a rank runs a later microbatch first.
+"""Shorter spans by ranks that begin later: such a rank runs a later microbatch first.
 
     FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait
@@ -24,10 +24,10 @@ WORK = 2_000_000  # most operations that are run
 
 
 def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[Orders, int]:
-    """Return (orders with the same sequences in the same places and no larger span, number of orders that were run).
+    """Return (orders with the same sequences in the same positions and no larger span, number of orders that were run).
 
-    start: the starts of a schedule with such late ranks, from which the first microbatch of each rank is taken; None to
-    begin with microbatch 0 everywhere. The choice is then improved rank by rank.
+    start: the starts of a schedule with such late ranks, which determine the first microbatch of each rank; None to
+    begin with microbatch 0 everywhere. This choice is then improved rank by rank.
     """
     entries = [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:
@@ -49,7 +49,7 @@ def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[O
 
 
 def _shorter(problem: Problem, made: Orders, orders: Orders) -> Orders:
-    """Return `made` if it has a smaller objective than `orders`, else `orders`."""
+    """Return `made` if its objective is smaller than that of `orders`, else `orders`."""
     own, found = convert.value(problem, orders), convert.value(problem, made)
     return orders if own is not None and (found is None or own <= found) else made
 

@@ -4,7 +4,7 @@
     W          runs in a gap that is long enough, and to free memory if a forward has no room
 
 A forward starts only if all unfinished microbatches can still be finished (`safe`), so a run never deadlocks if the
-placement has a schedule. Events take O(operations x log ranks), without the time of `safe`.
+placement has a schedule. Events take O(operations x log ranks) time, not counting `safe`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENT, CHECKED = 4, 8  # steps per event; operations of `safe` per step
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """Return list schedules by keys, int64, shape (operations,); None if none is found within the caps and in time."""
+    """Return a list schedule by keys, int64, shape (operations,); None if none is found within the caps and in time."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None
@@ -90,7 +90,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return ((key, sequence) of arrived operations, most urgent first; arrival times of operations in transit)."""
+        """Return (key, sequence) of arrived operations, most urgent first, and the arrival times of the others."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
@@ -136,7 +136,7 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """Return (name, sort keys of all operations) by policy, most useful first; the name says what has priority."""
+    """Return (name, sort keys of all operations) by policy, most useful first; the name states what has priority."""
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of first microbatches
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F

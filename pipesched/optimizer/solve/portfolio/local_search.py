@@ -1,21 +1,22 @@
-"""Local search: moves one operation on its rank, next to a pair on a longest path.
+"""Local search, which moves one operation on its rank, next to a pair on a longest path.
 
     a longest path   ... u v ...       u right before v on one rank, no idle time between
     a move           v goes before u, or some operations further; or u goes behind v, or further
 
 Only a move that breaks such a pair on every longest path can shorten the schedule, and most often a pair at the end of
 a block, which is a part of the path without a message (van Laarhoven, Aarts and Lenstra, 1992; Nowicki and Smutnicki,
-1996). A move keeps the order of each sequence, each operation after its input, and the rank's cap.
+1996). A move keeps the order within each sequence, keeps each operation after its input, and respects the rank's cap.
 
-All operations are kept in one turn, in which each follows those that it waits for. A move changes only a segment of it:
+All operations are kept in one order, the turn, in which each operation follows those that it waits for. A move changes
+only a segment of the turn:
 
     turn     ........ | ancestors of v, v, u, the others | ........
                end ->      both are computed again            <- left        left: from its start to the end of all
                                                                 known        lefts from here on are up to date
 
 The longest path through the segment follows from the ends before it and the rest after it. So a move that makes the
-schedule too long, or causes a deadlock, is rejected without a look at the other operations. A longer schedule is
-accepted with a probability that falls (simulated annealing): the same seed and number of steps give the same orders.
+schedule too long, or causes a deadlock, is rejected without looking at the other operations. A longer schedule is
+accepted with a falling probability (simulated annealing); the same seed and number of steps give the same orders.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NEVER = -(2**60)
 
 
 class Search:
-    """A random walk through the orders of a problem. best, value: the best orders so far, and their objective."""
+    """A random walk through the orders of a problem. best, value: the best orders so far, and the best objective."""
 
     def __init__(self, problem: Problem, orders: Orders, seed: int = 0, meter: Meter | None = None) -> None:
         self.problem, self.meter, self.random = problem, meter or Meter(), random.Random(seed)
@@ -65,7 +66,7 @@ class Search:
         self.value = self.now
 
     def _begin(self, start: Sequence[int]) -> None:
-        """Begin with the orders. Number n + r stands for the end of rank r, and -1 for no operation."""
+        """Begin with the orders. The number n + r stands for the end of rank r, and -1 for no operation."""
         problem, n = self.problem, self.problem.operations
         self.before, self.after = [-1] * (n + problem.ranks + 1), [-1] * (n + problem.ranks + 1)
         for rank, order in enumerate(self.orders):
@@ -83,7 +84,7 @@ class Search:
         self.now = self._longest()
 
     def _turn(self, start: Sequence[int]) -> list[int]:
-        """Return all operations by start, each after the operations that it waits for; some may take no time."""
+        """Return all operations by start, each after the operations that it waits for; some can take no time."""
         turn = sorted(range(len(start)), key=start.__getitem__)
         depth, deeper = [0] * len(start), 0 in self.duration
         while deeper:
@@ -95,7 +96,7 @@ class Search:
         return sorted(turn, key=lambda x: (start[x], depth[x]))
 
     def steps(self, most: int, hot: float, cold: float) -> Iterator[int]:
-        """Move in `most` steps of work, cooling from `hot` to `cold`, in ticks; yield the best value now and then."""
+        """Move for `most` steps of work, cooling from `hot` to `cold`, in ticks; sometimes yield the best value."""
         ends, all_of_them = self._pairs()
         work = told = 0
         while work < most:
@@ -120,7 +121,7 @@ class Search:
         yield self.value
 
     def _forward(self, turn: Sequence[int]) -> None:
-        """Compute the ends of operations, as early as possible."""
+        """Compute the ends of operations that run as early as possible."""
         end, before, needs, lag, duration = self.end, self.before, self.needs, self.lag, self.duration
         for x in turn:
             free, ready = end[before[x]], end[needs[x]] + lag[x]
@@ -137,7 +138,7 @@ class Search:
             left[x] = most + duration[x]
 
     def _set_begun(self) -> bool:
-        """Count the spans from the first starts of the ranks; return True if any of these has changed."""
+        """Count the spans from the first starts of the ranks; return True if any first start has changed."""
         if self.problem.objective != "span":
             return False
         begun = [self.end[order[0]] - self.duration[order[0]] if order else 0 for order in self.orders]
@@ -152,7 +153,7 @@ class Search:
         return max(self.end[self.before[n + rank]] - at for rank, at in enumerate(self.begun))
 
     def _pairs(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the pairs (u, v) of neighbours on a rank in a longest path: pairs at ends of blocks, and all pairs."""
+        """Return the pairs (u, v) of neighbours on a rank and a longest path: those at block ends, and all pairs."""
         end, before, n = self.end, self.before, self.problem.operations
         lasts = [before[n + rank] for rank, at in enumerate(self.begun) if end[before[n + rank]] - at == self.now]
         x = self.random.choice(lasts)
@@ -192,11 +193,11 @@ class Search:
         return (rank, i, j) if i != j and self._room(rank, i, j) else None
 
     def _tied(self, earlier: int, later: int) -> bool:
-        """Return True if `later` must stay after `earlier`: both are in one sequence, or it waits for `earlier`."""
+        """Return True if `later` must follow `earlier`: both are in one sequence, or `later` waits for `earlier`."""
         return self.sequence[earlier] == self.sequence[later] or self.needs[later] == earlier
 
     def _room(self, rank: int, i: int, j: int) -> bool:
-        """Return True if the rank stays within its cap when the operation at i goes to j."""
+        """Return True if the rank stays within its cap when the operation at position i moves to position j."""
         held, change = self.held[rank], self.change[self.orders[rank][i]]
         if j < i:
             return change <= 0 or max(held[j - 1] if j else 0, *held[j:i]) + change <= self.cap[rank]
@@ -244,7 +245,7 @@ class Search:
         return True
 
     def _linked(self, x: int, follower: int) -> int:
-        """Put an operation before another of its rank, or before the end; return the one that followed it."""
+        """Put an operation before another on its rank, or before the end; return the operation that followed it."""
         before, after = self.before, self.after
         earlier, was = before[x], after[x]
         after[earlier], before[was] = was, earlier
@@ -254,7 +255,7 @@ class Search:
         return was
 
     def _earlier(self, segment: list[int]) -> list[int] | None:
-        """Return a segment with its last operation first, after its ancestors; None if its rank runs one of them."""
+        """Return a segment with its last operation moved up, after its ancestors; None if one is on its rank."""
         x = segment[-1]
         rank, needed, ahead, others = self.rank[x], {self.needs[x]}, [x], list[int]()
         for y in reversed(segment[:-1]):
@@ -269,8 +270,8 @@ class Search:
         return [*reversed(ahead), *reversed(others)]
 
     def _later(self, segment: list[int], follower: int) -> list[int] | None:
-        """Return a segment of the turn with its first operation last, before its descendants; None if any of that rank
-        is one. follower: the operation right behind it on its rank.
+        """Return a segment of the turn with its first operation moved down, before its descendants; None if one is on
+        its rank. follower: the operation right after it on its rank.
         """
         x = segment[0]
         rank, found, behind, others = self.rank[x], {x}, [x], list[int]()
@@ -286,13 +287,13 @@ class Search:
 
 
 def temperatures(problem: Problem) -> tuple[float, float]:
-    """Return the temperatures (hot, cold): the median duration, and a twentieth of it."""
+    """Return the temperatures (hot, cold): the median duration, and a twentieth of the median."""
     typical = float(np.median(problem.duration[problem.duration > 0])) if (problem.duration > 0).any() else 1.0
     return typical, typical / 20
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, or None, by longer and longer walks from the best of the pool."""
+    """Yield better and better orders, or None, from longer and longer walks that begin at the best of the pool."""
     if not pool.problem.operations:
         return
     meter, (hot, cold) = pool.meter, temperatures(pool.problem)

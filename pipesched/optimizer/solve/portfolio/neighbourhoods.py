@@ -1,19 +1,20 @@
-"""Large neighbourhoods: CP-SAT reorders the operations of a time window; all others keep their order.
+"""Large neighbourhoods: CP-SAT reorders the operations within a time window; all other operations keep their order.
 
     kept  ........ | window .............. | ........  kept
               head | start, start, ...     | tail
 
-Operations before the window keep their starts, from which each operation of the window has a head. Operations after it
-keep their order, so each has a tail: the longest path through them to the end. The schedule takes as long as the
-largest start + duration + tail of the window, so the model has variables only for the window. For the span, a tail
-counts from the first start of the rank on which its path ends. The first operation of a rank is in no window.
+Operations before the window keep their starts, which give each operation in the window a head. Operations after it keep
+their order, which gives each operation in the window a tail: the longest path through them to the end. The length of
+the schedule is the largest start + duration + tail in the window, so the model has variables only for the window. For
+the span, a tail counts from the first start of the rank on which its path ends. The first operation of a rank is never
+in a window.
 
-Windows of 10 to 30 % of the time slide over the best schedule; of a small problem, the last window is the whole. Every
-other question is for a shorter schedule; the others accept one of equal length, from which the next windows start. A
-round in which nothing improves is followed by one with a higher limit.
+Windows of 10 to 30 % of the time slide over the best schedule; for a small problem, the last window is the whole
+schedule. Every other question asks for a shorter schedule; the others accept a schedule of equal length, from which the
+next windows start. A round without improvement is followed by a round with a higher limit.
 
-CP-SAT runs with one worker, a fixed seed and a limit on its deterministic time: the same orders and seed give the same
-result everywhere. (Shaw 1998: large neighbourhood search.)
+CP-SAT runs with one worker, a fixed seed and a limit on its deterministic time, so the same orders and seed give the
+same result everywhere. (Shaw 1998: large neighbourhood search.)
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def available() -> bool:
 
 
 def neighbourhoods(pool: Pool, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, from the best of the pool, without end; None in between."""
+    """Yield better and better orders, starting from the best of the pool, without end; None in between."""
     if not available() or not pool.entries or pool.problem.operations < FEWEST:
         return
     pool.meter.spend(LOADING)
@@ -65,8 +66,8 @@ def neighbourhoods(pool: Pool, seed: int = 0) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class _Window:
-    """The operations of a window, by rank in their order; heads and tails, by operation; the memory that each rank
-    holds at its beginning.
+    """The operations of a window, by rank and in order; heads and tails, by operation; the memory of each rank at the
+    start.
     """
 
     ranks: list[list[int]]
@@ -80,7 +81,7 @@ class _Window:
 
 
 class _Search:
-    """The current orders, and windows of them."""
+    """The current orders and their windows."""
 
     def __init__(self, pool: Pool, seed: int) -> None:
         problem = pool.problem
@@ -105,7 +106,7 @@ class _Search:
         self.tail = self._tails()
 
     def sweep(self, share: float, limit: float) -> Iterator[Candidate]:
-        """Slide a window over the schedule, by half its width."""
+        """Slide a window over the schedule, by half its width at a time."""
         end = max(self.run.start) + 1
         width = max(1, int(end * share))
         at = self.random.randint(-width // 2, 0) if share < 1 else 0
@@ -137,7 +138,7 @@ class _Search:
         return (name, orders) if value < self.pool.best else (name, None)
 
     def _replaced(self, order: Sequence[int], mine: Sequence[int], start: dict[int, int]) -> list[int]:
-        """Return an order of a rank with the operations of its window by their new starts."""
+        """Return the order of a rank, with the operations in the window sorted by their new starts."""
         if not mine:
             return list(order)
         at = order.index(mine[0])
@@ -163,7 +164,7 @@ class _Search:
         return tail
 
     def _end(self, order: Sequence[int]) -> int:
-        """Return the tail at the end of a rank: 0, or less by its first start for the span."""
+        """Return the tail at the end of a rank: 0 or, for the span, minus the first start of the rank."""
         return -self.run.start[order[0]] if self.problem.objective == "span" else 0
 
     def _window(self, first: int, last: int) -> _Window:
@@ -191,7 +192,7 @@ class _Search:
 
 
 def _solved(search: _Search, window: _Window, most: int, limit: float) -> tuple[dict[int, int] | None, float]:
-    """Return (starts of the window for the least objective found, at most `most`, or None; deterministic time)."""
+    """Return (starts in the window for the least objective found, if at most `most`, or None; deterministic time)."""
     from ortools.sat.python import cp_model
 
     duration = search.duration

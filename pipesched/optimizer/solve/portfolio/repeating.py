@@ -1,4 +1,4 @@
-"""Orders that repeat a pattern: for any placement by modulo scheduling, for the vee placement by building blocks.
+"""Orders that repeat a pattern: by modulo scheduling for any placement, and by building blocks for the vee placement.
 
 One microbatch of every route runs through its chain; each operation takes the first time at which its rank is free for
 its duration, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
@@ -6,18 +6,19 @@ its duration, *counted modulo a period T*. Repeated every T the pattern never ov
     T = the work of the busiest rank for one microbatch of each route     no bubble in the steady state
     T larger                                                              operations end sooner, and less memory is held
 
-Sometimes (at random, from a seed) an operation skips a free time, which leaves it to another operation; many patterns
-are tried. If no free time is long enough, an operation overlaps others: the times determine only the order, and the
-order is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without eviction.
+Sometimes (at random, from a seed) an operation skips a free time and leaves it to another operation; many patterns are
+tried. If no free time is long enough, an operation overlaps others: the times determine only the order, and the order
+is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without eviction.
 
 A building block (Qi et al., 2024, arXiv:2405.15362) gives the slots of one unit in which a microbatch runs its four
-operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. It is repeated every
-6 slots, and W take the two free slots:
+operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. The block is
+repeated every 6 slots, and W take the two free slots:
 
     slot on position j     a: 0 + up j      b: b0 - j      B: B0 + up j      A: A0 - j        up = 1: V-Min, 2: V-Half
 
 The memory of a rank is the time from a to A plus the time from b to B, divided by 6. All blocks whose four slots never
-collide are tried, with one `up` for the first positions and another for the rest; V-Min and V-Half are two of them.
+collide are tried, with one `up` for the first positions and another `up` for the rest; V-Min and V-Half are two of
+them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SKIP = (0.0, 0.1, 0.3, 0.5)  # probability that a free time is skipped
 
 
 def patterns(problem: Problem, seed: int = 0) -> Iterator[tuple[str, Orders]]:
-    """Yield named orders, some of which may exceed the caps; no orders without microbatches."""
+    """Yield named orders, some of which can exceed the caps; no orders if there are no microbatches."""
     draw = random.Random(seed)
     routes = sorted(set(problem.route.tolist()))
     if not routes or not problem.operations:
@@ -80,14 +81,14 @@ def _pattern(
 
 
 class _Table:
-    """The residues of the period that are taken on each rank."""
+    """The residues modulo the period that are taken on each rank."""
 
     def __init__(self, problem: Problem, period: int) -> None:
         self.problem, self.period = problem, period
         self.taken: list[list[tuple[int, int]]] = [[] for _ in range(problem.ranks)]
 
     def put(self, q: int, ready: int, skip: float, draw: random.Random) -> int:
-        """Take the first free time from `ready` on, or sometimes the second."""
+        """Take the first free time at `ready` or later, or sometimes the second."""
         rank, length = int(self.problem.rank[q]), int(self.problem.duration[q])
         taken = self.taken[rank]
         times = [ready, *sorted(ready + (end - ready) % self.period for _, end in taken)]
@@ -120,7 +121,7 @@ class Block:
 
     @property
     def chunks(self) -> int:
-        """Largest number of chunks that a rank holds while the block repeats."""
+        """The largest number of chunks that a rank holds while the block repeats."""
         a, b, _, _, done_b, done_a = self.slots[:, None, :]
         t = np.arange(PERIOD)[:, None]
         held = (t - a) // PERIOD + (t - b) // PERIOD - (t - done_a - 1) // PERIOD - (t - done_b - 1) // PERIOD
@@ -128,7 +129,7 @@ class Block:
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
-    """Return the block with these steps and these residues of b, B, A on position 0; None if its slots collide."""
+    """Return the block with these steps and these residues of b, B, A at position 0; None if its slots collide."""
     size = len(steps) + 1
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
     down = -np.arange(size)
@@ -152,7 +153,7 @@ def _with_weights(slots: list[int]) -> list[int] | None:
 
 
 def _after(residue: int, least: int) -> int:
-    """Return the least number with this residue that is at least `least`."""
+    """Return the smallest number with this residue that is at least `least`."""
     return least + (residue - least) % PERIOD
 
 
@@ -160,9 +161,10 @@ _NAMES = {frozenset({1}): "V-Min", frozenset({2}): "V-Half"}
 
 
 def blocks(size: int) -> list[Block]:
-    """Return all blocks whose step changes at most once, without duplicates; blocks that hold most come first.
+    """Return all blocks whose step changes at most once, without duplicates; blocks that hold the most memory come
+    first.
 
-    With more than FEW positions, only blocks with a constant step: the other blocks would be too many.
+    With more than FEW positions, return only blocks with a constant step, since there are too many others.
     """
     found: dict[bytes, Block] = {}
     for first, then in product(range(1, PERIOD), repeat=2):

@@ -1,6 +1,6 @@
 """Recognizes placements of the literature: linear (one stage per rank) or vee (two stages per rank, down and up again).
 
-Ranks may be in any order: only their position along the stages counts.
+Ranks can be in any order: only their positions along the stages count.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pipesched.optimizer.solve.problem import Problem
 
 
 def way(problem: Problem, kind: str) -> tuple[int, ...]:
-    """Return the ranks by position, if the placement is of this kind with one route; else empty."""
+    """Return the ranks by position if the placement is of this kind with one route; otherwise an empty result."""
     placement = problem.placement
     stages = placement.rank_of[0].tolist()
     ranks = stages[: placement.ranks]

@@ -1,15 +1,15 @@
 """The zero-bubble heuristic: one F and one I at a time on every rank, W in gaps or when the cap is reached.
 
-From Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). One stage
-per rank; here with any caps, release rules and costs by stage.
+From Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). The
+heuristic takes one stage per rank; here, with any caps, release rules and costs by stage.
 
     1  F0 down the ranks; then, from the last rank up, as many more F as fit before the first I arrives; I0 up
     2  for every microbatch: choose the ranks that run an F, and run these F down the ranks; then I up the ranks;
        before each of them run W while one fits into the gap, or while the cap has no room for F
     3  the remaining W
 
-Three choices are tried both ways: whether an extra F of step 1 may end late, whether a rank that is two ahead of the
-next prefers I to F, and whether a W may enlarge the largest bubble.
+Three choices are tried both ways: whether an extra F of step 1 can end late, whether a rank that is two ahead of the
+next one prefers I to F, and whether a W can enlarge the largest bubble.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Run:
         return self.orders
 
     def _arrival(self, kind: int, j: int) -> int:
-        """Return the arrival time of the input of the next F or I."""
+        """Return the time at which the input of the next F or I arrives."""
         i = self.done[kind][j]
         if kind == 0:
             return self.ends[0][j - 1][i] + self.down[j] if j else 0
@@ -105,9 +105,7 @@ class _Run:
             self._put(2, j)
 
     def _fill(self, j: int, arrival: int) -> None:
-        """Run W while a whole one fits into the gap; one more if `fill` is set, or if the gap enlarges the largest
-        bubble.
-        """
+        """Run W while a whole one fits into the gap; one more if `fill`, or if the gap enlarges the largest bubble."""
         while self._waiting(j) and self.end[j] + self.cost[2][j] <= arrival:
             self._put(2, j)
         if self._waiting(j) and self.end[j] < arrival:
@@ -141,7 +139,7 @@ class _Run:
             self._put(1, j)
 
     def _forwards(self, i: int) -> list[bool]:
-        """Choose the positions that run an F in step 2, because their successor also runs one or because they must."""
+        """Choose the positions that run an F in step 2, because their successor runs an F too or because they must."""
         wanted = [self._wants(j) for j in range(self.size)]
         for j in range(self.size - 2, -1, -1):
             wanted[j] = wanted[j] and (wanted[j + 1] or self.done[0][j + 1] >= self.length)

@@ -3,7 +3,7 @@
     period = K * work of the busiest rank      the least possible; if the bound is met too: optimal for every m
     period > K * work of the busiest rank      if memory or round trips keep every rank from being busy: scanned upward
 
-Numbers of microbatches from 1.5 times the ranks up are tried, the smallest kernel first.
+Numbers of microbatches from 1.5 times the number of ranks up are tried, with the smallest kernel first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WAIT = 0.5  # seconds between two reports of progress
 class Periodic:
     """A seam, and whether its schedule is optimal for every number of microbatches that the seam reaches.
 
-    bound: the bound at the seam's own size; found_by: the engine or heuristic; rate: the result of `least_rate`.
+    bound: the lower bound at the seam's own size; found_by: the engine or heuristic; rate: the result of `least_rate`.
     """
 
     seam: Seam
@@ -94,7 +94,8 @@ def periodic(
     progress: Callable[[State], None] = lambda state: None,
     meter: Meter | None = None,
 ) -> Periodic | None:
-    """Search for a schedule for every number of microbatches, optimal for all if proved; return None if none was found.
+    """Search for a schedule for every number of microbatches, optimal for all of them if proved; return None if the
+    search finds none.
 
     meter: the clock, with its limit; None for no limit.
     """
@@ -117,7 +118,7 @@ def _first(
     progress: Callable[[State], None],
     meter: Meter,
 ) -> Periodic | None:
-    """Ask several questions at a time; return the seam of the first successful try, in order."""
+    """Ask several questions in parallel; return the seam of the first attempt, in order, that succeeds."""
     asked, answers = deque[tuple[int, Try | Periodic]](), dict[int, Answer]()
     try:
         while not meter.late:
@@ -154,7 +155,7 @@ def _question(one: Try, limits: Limits, meter: Meter) -> Question:
 
 
 def _made(instance: Instance, one: Try, answer: Answer) -> Periodic | None:
-    """Cut the seam from an answer; None if there is none or it does not repeat."""
+    """Cut the seam from an answer; None if there is no schedule, or if it does not repeat."""
     if answer.start is None:
         return None
     _, last, every, period = middle(one.problem, one.objective, one.every, one.period)
@@ -170,10 +171,10 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Return True if the bound grows at the same rate as the seam's objective; this is derived from a few sizes.
+    """Return True if the bound grows at the same rate as the seam's objective; derived from a few sizes.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
-    the rank's work in between grows with it. A longest path grows if a part of it can be repeated.
+    the rank's work in between grows with it. A longest path grows at that rate if a part of it can be repeated.
     """
     for copies in range(4):
         problem = instance.problem(seam.microbatches + copies * seam.every)
@@ -208,8 +209,8 @@ def least_rate(instance: Instance) -> Fraction:
     """Return the least time per microbatch in the long run, in ticks: the work of the busiest rank, or a part of a
     round trip.
 
-    If F of a microbatch waits for the end of a W (or I) of the microbatch k before, the longest path from F to that W,
-    with its duration, fits once into the time of k microbatches.
+    If F of a microbatch waits for the end of a W (or I) of the microbatch k earlier, the longest path from F to the end
+    of that W fits once into the time of k microbatches.
     """
     problem = instance.problem(2)
     made = links(problem)
@@ -223,7 +224,7 @@ def least_rate(instance: Instance) -> Fraction:
 
 
 def _at_the_bound(instance: Instance, limits: Limits) -> Iterator[Try | Periodic]:
-    """Yield known orders that meet the bound and repeat, then small sizes with the least period."""
+    """Yield known orders that meet the bound and repeat, then attempts at small sizes with the least period."""
     ranks = instance.placement.ranks
     rate = least_rate(instance)
     if rate > _work(instance.problem(1)):
@@ -254,7 +255,7 @@ def _from_known(instance: Instance, problem: Problem, bound: Bound, limits: Limi
 
 
 def _above(instance: Instance) -> Iterator[Try | Periodic]:
-    """Yield attempts with longer periods and ample time for warm-up and cool-down, in order of time per microbatch."""
+    """Yield attempts with longer periods and ample time for warm-up and cool-down, sorted by time per microbatch."""
     problem = instance.problem(max(3 * _MOST, 4 * instance.placement.ranks))
     bound, work = lower_bound(problem), _work(problem)
     rate = least_rate(instance)

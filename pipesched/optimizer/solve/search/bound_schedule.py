@@ -6,9 +6,9 @@
            │
     lower ─┴─ refute   all ranks at the bound itself: "sat" ends the search too
 
-One engine searches downward from the best known objective, one raises the bound. A question that is not answered within
-its limit is asked again later, with three times the limit. Limits are steps, which engines count, not seconds, which
-depend on the load of the machine.
+One engine searches downward from the best known objective, and the other raises the bound. A question that is not
+answered within its limit is asked again later with three times the limit. Limits are steps, which engines count, not
+seconds, which depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the me
 
 @dataclass(frozen=True)
 class Step:
-    """A question with its limit of steps, of which `loading` for its clauses. role: find or refute; key: the kind of
-    question, to count its tries.
+    """A question with its limit of steps, of which `loading` steps are for the clauses. role: find or refute; key: the
+    kind of question, by which attempts are counted.
     """
 
     question: Question
@@ -43,8 +43,8 @@ class Step:
 class BoundSchedule:
     """The questions about a problem, and the state that determines the next one.
 
-    lower: lower bound; value: the objective of the best known schedule, None before the first schedule. reached: the
-    least objective for which an engine found starts that no known order attains: later questions are below it.
+    lower: the lower bound; value: the objective of the best known schedule, None before the first schedule. reached:
+    the least objective for which an engine found starts but no known order attains it; later questions are below it.
     """
 
     problem: Problem
@@ -63,7 +63,7 @@ class BoundSchedule:
     alone: dict[int, int] = field(default_factory=dict)  # by rank, the least objective that the rank alone can reach
 
     def _variables(self, bound: int, ranks: tuple[int, ...] | None = None) -> int:
-        """Return the estimated number of variables of the clauses."""
+        """Return the estimated number of variables in the clauses."""
         part = len(ranks) if ranks else len(self.ranks)
         return max(0, self.problem.operations * bound - self.slack) * part // len(self.ranks)
 
@@ -101,8 +101,8 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Return the next question for a better bound, None if no question is left: the question with the smallest
-        limit, where a question about all ranks counts half.
+        """Return the next question for a better bound, None if no question is left: the one with the smallest limit,
+        where the limit of a question about all ranks counts half.
         """
         if self._top < self.lower:
             return None
@@ -131,7 +131,7 @@ class BoundSchedule:
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key, LOADING * size)
 
     def take(self, step: Step, answer: Answer) -> None:
-        """Process an answer; `unknown` includes a reached limit. A schedule that was found is reported by `found`."""
+        """Process an answer; `unknown` includes a reached limit. Report a schedule that was found with `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
@@ -154,12 +154,12 @@ class BoundSchedule:
         self.step = 0
 
     def unrealised(self, bound: int) -> None:
-        """Record that starts exist for the bound, but no order was found that is as good."""
+        """Record that starts exist for the bound, but that no order as good was found."""
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 
 def bound_schedule(problem: Problem, engine: str, lower: int, value: int | None, seed: int = 0) -> BoundSchedule:
-    """Build the bound schedule of a problem. Its horizon is the time of all operations one after another."""
+    """Build the bound schedule of a problem. The horizon is the time that all operations take one after another."""
     low, high = within(problem, lower)
     slack = problem.operations * lower - int((high - low).sum())
     horizon = int((problem.length * problem.duration).sum() + (problem.length[problem.after] * problem.lag).sum())

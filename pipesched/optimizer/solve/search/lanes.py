@@ -4,8 +4,8 @@
     lane 2     |- b -|---------- d ---------------|         not in seconds
     heuristics |..|..|..|..|..|..|..|..|..|..|..|..|        in this process, in slices
 
-The event that is first by this clock is returned first. So an answer that has arrived waits until every lane has
-reached its time, and two runs see the same events in the same order, on an idle machine and on a busy one.
+The event that comes first by this clock is returned first. So an answer that has arrived waits until every lane has
+reached its time, and two runs see the same events in the same order on any machine, idle or busy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WAIT = 0.5  # seconds between two calls of `tick`
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The orders that heuristics found."""
+    """The event that heuristics have found orders."""
 
     name: str
     orders: Orders
@@ -34,7 +34,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """The answer to a question."""
+    """The event that a question has been answered."""
 
     ticket: int
     answer: Answer
@@ -46,10 +46,10 @@ Slice = tuple[int, Found | None]
 
 @dataclass(eq=False)
 class Lanes:
-    """Lanes of questions. pool: its workers are the lanes. meter: counts the work of all lanes and of the heuristics.
-    heuristics: their slices, or None when they have ended.
+    """Lanes of questions. pool: the worker pool, whose workers are the lanes. meter: counts the work of all lanes and
+    of the heuristics. heuristics: the slices of the heuristics, or None when they have ended.
 
-    weight: steps of the lanes per step of the heuristics. now: the time of the last event, in steps of the lanes.
+    weight: the number of lane steps per step of the heuristics. now: the time of the last event, in steps of the lanes.
     """
 
     pool: Pool
@@ -64,7 +64,7 @@ class Lanes:
 
     @property
     def free(self) -> int:
-        """The number of free lanes: an answer that has arrived but was not returned still occupies its lane."""
+        """The number of free lanes; an answer that has arrived but has not been returned still occupies its lane."""
         return self.pool.size - len(self._since)
 
     def ask(self, question: Question) -> int:
@@ -80,9 +80,9 @@ class Lanes:
         self._answers.pop(ticket, None)
 
     def next(self, tick: Callable[[], None] = lambda: None) -> Answered | Found | None:
-        """Return the next event; None if the meter reaches its limit before that, or if nothing runs.
+        """Return the next event; None if the meter reaches its limit first, or if nothing is running.
 
-        tick: called at intervals.
+        tick: function that is called at intervals.
         """
         working = len(self._since) + (1 / self.weight if self.heuristics is not None else 0)
         until = self.now + self.meter.left / working if working else self.now
@@ -116,7 +116,7 @@ class Lanes:
         self.now = max(self.now, now)
 
     def _at(self, ticket: int) -> int:
-        """Return the time at which a question ended, or until which it certainly runs."""
+        """Return the time at which a question ended or, if it is open, up to which it certainly runs."""
         answer = self._answers.get(ticket)
         return self._since[ticket] + (self.pool.steps.get(ticket, 0) if answer is None else answer.steps)
 

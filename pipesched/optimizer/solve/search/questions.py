@@ -1,6 +1,4 @@
-"""Questions to engines: one engine looks for a better schedule and the other refutes objectives, while the heuristics
-continue.
-"""
+"""Questions to engines: one looks for a better schedule, the other refutes objectives, and heuristics continue."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ Heuristics = Iterator[tuple[str, Orders] | None]
 
 
 def ask_engines(state: State, limits: Limits, pool: Candidates, heuristics: Heuristics, progress: Progress) -> None:
-    """Ask engines until the bounds meet, time is up or no question is left."""
+    """Ask engines until the bounds meet, time is up, or no question is left."""
     questions = bound_schedule(state.problem, limits.engine, state.lower, state.value, limits.seed)
     running: dict[int, Step] = {}
     pool.meter.spend(_WORKER * limits.workers)
@@ -96,7 +94,7 @@ def _take(state: State, questions: BoundSchedule, pool: Candidates, step: Step, 
 
 
 def _drop_stale(lanes: Lanes, questions: BoundSchedule, running: dict[int, Step]) -> None:
-    """Cancel questions whose answer is already known."""
+    """Cancel the questions whose answers are already known."""
     for ticket, step in list(running.items()):
         bound = step.question.bound
         if bound < questions.lower or (questions.value is not None and bound >= questions.value):

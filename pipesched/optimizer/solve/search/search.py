@@ -5,10 +5,11 @@
 
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
-Heuristics run first; then two engines run in parallel, while heuristics continue. One engine is asked to find a
-schedule, below the best by a step that shrinks when it does not answer. The other is asked to refute: first at the
-bound, then just below the best, where often a single rank with its memory and its round trips cannot do its work, which
-is decided far sooner than for all ranks together. The result does not depend on the machine (`lanes`, `meter`).
+Heuristics run first; then two engines run in parallel while the heuristics continue. One engine is asked to find a
+schedule that is better than the best by a step, which shrinks if there is no answer. The other engine is asked to
+refute objectives: first the bound, then just below the best schedule, where often a single rank, with its memory and
+its round trips, cannot do its work; this is decided far sooner than a question about all ranks. The result does not
+depend on the machine (`lanes`, `meter`).
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def search(
 ) -> State:
     """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
-    The caller guarantees that some schedule exists (`least_cap.infeasible`). progress: called when either improves,
-    and about every second. meter: the clock, with its limit; None: the limits' seconds, from now on. floor: lower
-    bound in ticks. refutes: called with ticks and a limit of steps; returns (True if it proves without an engine that
-    no schedule has at most these ticks, steps taken).
+    The caller guarantees that some schedule exists (`least_cap.infeasible`). progress: function that is called when the
+    best schedule or the bound improves, and about every second. meter: the clock, with its limit; None for a meter that
+    starts now, with the limit in `limits`. floor: a known lower bound, in ticks. refutes: function of a number of ticks
+    and a limit of steps; returns (True if it proves without an engine that no schedule has an objective of at most
+    these ticks, steps taken).
     """
     meter = meter or Meter(limits.seconds * SECOND)
     state = State(problem, NO_BOUND, floor)
@@ -89,23 +91,25 @@ def _bound(state: State, meter: Meter) -> None:
 
 
 def _heuristics(pool: Pool, seed: int) -> Heuristics:
-    """Yield better and better orders, and None in between, by heuristics, which are imported on first use."""
+    """Yield better and better orders from heuristics, which are imported on first use, and None in between."""
     from pipesched.optimizer.solve.portfolio import search
 
     yield from search(pool, int(min(_look(pool.problem), pool.meter.left)), seed)
 
 
 def _look(problem: Problem) -> int:
-    """Return the number of steps of heuristics before the engines start."""
+    """Return the number of steps that heuristics take before the engines start."""
     return min(_LOOK + _LOOK_MORE * problem.operations, _MOST_LOOK)
 
 
 def _ask_ranks(
     state: State, refutes: Callable[[int, int], tuple[bool, int]], meter: Meter, most: int, *, once: bool = False
 ) -> None:
-    """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute.
+    """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute
+    objectives.
 
-    most: steps of the first question, whether the best schedule is optimal. once: ask only that.
+    most: the limit of the first question, which is whether the best schedule is optimal. once: whether to ask only the
+    first question.
     """
     steps = int(min(most, _RANKS * meter.left))
     if state.value is None or state.proved or not steps:
@@ -136,7 +140,7 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
 def _walk(
     state: State, heuristics: Heuristics, meter: Meter, steps: float, progress: Progress, *, first: bool = False
 ) -> None:
-    """Run the heuristics for some steps. first: in any case until they find a first order."""
+    """Run the heuristics for some steps. first: whether to continue in any case until they find a first order."""
     enough = meter.spent + steps
     while not state.proved and (meter.spent < enough or (first and state.best is None)):
         found = next(heuristics, ("", None))
@@ -147,7 +151,7 @@ def _walk(
 
 
 def _unroll(state: State, pool: Pool, limits: Limits, progress: Progress) -> None:
-    """Unroll schedules of few microbatches, if an engine finds any that improve on the best."""
+    """Unroll schedules of few microbatches, if an engine finds some that improve on the best schedule."""
     from pipesched.optimizer.solve.search.unrolled import unrolled
 
     meter = pool.meter
@@ -167,7 +171,7 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
 
 
 def _variables(state: State) -> int:
-    """Return the number of variables of an encoding for the best schedule; 0 if there is none, or if it is optimal."""
+    """Return the number of variables in an encoding for the best schedule; 0 if there is none or it is optimal."""
     if state.value is None or state.proved:
         return 0
     low, high = within(state.problem, state.value)
@@ -176,7 +180,7 @@ def _variables(state: State) -> int:
 
 def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: Limits, progress: Progress) -> None:
     """If durations are too long for clauses, continue the heuristics for a while; then search for orders with durations
-    rounded to few ticks, and time them with the true durations.
+    rounded to few ticks, and measure these orders with the true durations.
     """
     variables = _variables(state)
     if variables < _FINE:
@@ -193,9 +197,7 @@ def _on_a_coarse_grid(state: State, pool: Pool, heuristics: Heuristics, limits: 
 def _offer_rounded(
     state: State, pool: Pool, ticks: int, limits: Limits, progress: Progress, *, down: bool = False
 ) -> None:
-    """Offer the best order for durations rounded to multiples of `ticks`; if they are rounded down, raise the bound by
-    the refutations for them.
-    """
+    """Offer the best order for durations rounded to multiples of `ticks`; if rounded down, raise the bound."""
 
     def offered(coarse: State) -> None:
         if coarse.best is not None and coarse.best is not state.best:

@@ -20,7 +20,7 @@ class Limits:
     """The limits and methods of a search. engine: auto, z3 or sat; portfolio: True to try known orders and
     heuristics.
 
-    seconds: the limit, each `meter.SECOND` steps. proof: PATH to which the proof is written; seed: the seed of
+    seconds: the limit; a second is `meter.SECOND` steps. proof: PATH to which the proof is written; seed: the seed for
     random choices.
     """
 
@@ -39,8 +39,8 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The fact that no schedule has objective <= bound; ranks: the ranks that cannot reach it by themselves, None for
-    all. grid: durations were rounded down to multiples of this many ticks.
+    """The fact that no schedule has objective <= bound; ranks: the ranks that cannot reach it alone, None for all
+    ranks. grid: durations were rounded down to multiples of this many ticks.
     """
 
     bound: int
@@ -51,7 +51,8 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """The state of a search, in ticks. source: name of the best orders. floor: lower bound that the caller gave.
+    """The state of a search, in ticks. source: the name of the best orders. floor: the lower bound that the caller
+    gave.
 
     refuted: the largest refuted objective; earlier: the objectives refuted before it, ascending.
     """
@@ -71,7 +72,7 @@ class State:
 
     @property
     def lower(self) -> int:
-        """Lower bound on the objective."""
+        """The lower bound on the objective."""
         return max(self.bound.value, self.floor, self.refuted.bound + 1 if self.refuted else 0)
 
     def refute(self, found: Refutation) -> None:
@@ -81,7 +82,7 @@ class State:
             self.refuted = found
 
     def disbelieve(self) -> None:
-        """Withdraw the largest objective that an engine refuted; the one refuted before it remains."""
+        """Withdraw the largest objective that an engine refuted; the objective refuted before it remains."""
         self.refuted = self.earlier.pop() if self.earlier else None
 
     def believe_no_engine(self) -> None:
@@ -109,7 +110,7 @@ class State:
         return f"{self.seconds:.1f}s  {best}  ({self.source})  {self.doing}"
 
     def offer(self, name: str, orders: Orders) -> bool:
-        """Accept the orders if they are valid and better than the best; return True if so."""
+        """Accept the orders if they are valid and better than the best ones; return True if they are accepted."""
         orders = convert.ended(self.problem, orders)
         value = convert.value(self.problem, orders)
         if value is None or (self.value is not None and value >= self.value):

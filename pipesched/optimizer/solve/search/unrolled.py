@@ -1,11 +1,11 @@
-"""Schedules of few microbatches with a part that repeats, by an engine, unrolled to the wanted number (`seam`).
+"""Schedules of few microbatches that an engine finds, with a part that repeats, unrolled to the wanted number (`seam`).
 
     m0 microbatches in C ticks, of which the middle repeats K every P  ──>  m microbatches in C + (m - m0) / K * P ticks
 
-An engine decides m0 = 2p microbatches in a second where it cannot decide all m. P begins at the work of the busiest
-rank plus half of the best schedule's loss per microbatch; for each P, C falls from the largest value that could still
-give a better schedule, halving the distance to the lower bound. Pushing (`justify`) takes a few ticks more out of the
-ends.
+An engine decides m0 = 2p microbatches within a second even where it cannot decide all m microbatches. P begins at the
+work of the busiest rank plus half of the best schedule's loss per microbatch. For each P, C starts at the largest value
+that could still give a better schedule and falls, halving the distance to the lower bound. Compaction (`justify`)
+removes a few more ticks at the ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def shortened(problem: Problem, microbatches: int) -> Problem:
 
 def unrolled(pool: Pool, bound: int, engine: str, seed: int = 0) -> Iterator[Candidate]:
     """Yield better and better orders, and None in between; no orders for two routes, few microbatches or fine ticks.
-    pool: the orders to improve. bound: a lower bound on the objective.
+    pool: the orders to improve on. bound: a lower bound on the objective.
     """
     problem = pool.problem
     if problem.placement.routes > 1:
