@@ -1,5 +1,5 @@
-"""Proofs for every p, every m and every cost: the prover converts a file to integer relations, and its properties to
-subset tests.
+"""Proofs for every p, every m and every cost: the prover converts a file to integer relations, and the file's
+properties to subset tests.
 
     .ps tree ──statements──> instances, placement ──counters──> who runs what ──> order, data flow
                                                                                      │

@@ -1,4 +1,4 @@
-"""The option that certificates add to `verify`, as a value."""
+"""The option that certificates add to `verify`."""
 
 from __future__ import annotations
 

@@ -50,15 +50,17 @@ _ORDER = "the order"
 
 
 def certified(theorems: Theorems) -> Theorems:
-    """Return theorems as the checker derives them."""
+    """Return theorems in the form in which the checker derives them."""
     return Checker(Certificate(theorems.source, theorems.schedule, _plain(theorems.entries()))).theorems()
 
 
 def check(certificate: Certificate, *, keeps: bool = False) -> tuple[Theorems, list[Shown]]:
-    """Return the theorems of a certificate, and the decided inclusions. keeps: with their sets.
+    """Return the theorems of a certificate, and the decided inclusions. keeps: whether to keep the sets of the
+    inclusions.
 
     Raises:
-        PipeschedError: PS720, it is damaged; PS721, an entry does not follow; PS820, islpy is not installed.
+        PipeschedError: PS720 if the certificate is damaged; PS721 if an entry does not follow; PS820 if islpy is not
+            installed.
     """
     isl()
     checker = Checker(certificate, keeps)
@@ -85,7 +87,7 @@ def _value(tree: object) -> object:
 
 
 def _differing(given: object, derived: object, place: str) -> tuple[str, str] | None:
-    """Return the first place at which an entry differs from the derived entry, and the derived entry."""
+    """Return the first place at which an entry differs from the derived entry, and the difference."""
     if isinstance(given, dict) and isinstance(derived, dict):
         for key in (*derived, *given):
             if key not in given or key not in derived:
@@ -107,7 +109,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
 
 @dataclass(eq=False)
 class Checker:
-    """Derives the entries of a certificate again. keeps: the inclusions are kept with their sets."""
+    """Derives the entries of a certificate again. keeps: whether the inclusions are kept with their sets."""
 
     certificate: Certificate
     keeps: bool = False
@@ -135,11 +137,11 @@ class Checker:
         return [*(name for name, _ in STRUCTURE), *map(said, self._claims)]
 
     def damaged(self, place: str, reason: str) -> PipeschedError:
-        """Return the refusal of an entry."""
+        """Return the error for an entry that is malformed."""
         return damaged(self.certificate.name, place, reason)
 
     def refused(self, place: str, reason: str) -> PipeschedError:
-        """Return the refusal of an entry that does not follow."""
+        """Return the error for an entry that does not follow."""
         message = f"certificate {self.certificate.name} does not hold at {place}: {reason}"
         help = "do not edit a certificate: `pipesched prove` derives it again for the schedule"
         return fail(ProverCode.NOT_IMPLIED, message, help=help)
@@ -206,7 +208,7 @@ class Checker:
                 raise self.refused(f"{here}.outcome", "the outcome is invalid, or the proof of the order is missing")
 
     def _number(self, name: str, after: int, place: str) -> int:
-        """Return the number of the property on which another property depends."""
+        """Return the index of the property to which a finding refers."""
         found = next((k for k in range(after + 1, len(self._names)) if self._names[k] == name), None)
         if found is None:
             raise self.refused(f"{place}.property", "the file does not have this property after the previous one")

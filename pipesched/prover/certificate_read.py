@@ -1,4 +1,4 @@
-"""Reads the JSON that `pipesched prove --json` prints, to check it.
+"""Read the JSON that `pipesched prove --json` prints, in order to check it.
 
 schedule        its text, and the digest of the text
 answers         by domain: guesses, and the results that follow from them and from the text
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate with a schedule that matches its digest. name: the certificate's file."""
+    """A certificate whose schedule matches its digest. name: the certificate's file."""
 
     name: str
     schedule: Source
@@ -39,7 +39,7 @@ def read(source: Source) -> Certificate:
     """Read a certificate without trusting its entries.
 
     Raises:
-        PipeschedError: PS720, the certificate is damaged; PS843, reading it exceeds the budget.
+        PipeschedError: PS720 if the certificate is damaged; PS843 if reading it exceeds the budget.
     """
     try:
         with budgeted(source):
@@ -61,10 +61,10 @@ def read(source: Source) -> Certificate:
 
 
 def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before: str = "") -> Kind:
-    """Return an entry of some kind.
+    """Return an entry of the given type.
 
     Raises:
-        PipeschedError: PS720, if there is none.
+        PipeschedError: PS720 if there is no such entry.
     """
     value = of.get(key)
     if type(value) is not kind:
@@ -74,14 +74,14 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
 
 
 def damaged(name: str, place: str, reason: str) -> PipeschedError:
-    """Return the refusal of a certificate. place: the place of the entry."""
+    """Return the error for a damaged certificate. place: the place of the damaged entry."""
     at = f" at {place}" if place else ""
     help = "create it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)
 
 
 def _once(entries: list[tuple[str, object]]) -> dict[str, object]:
-    """Build an object; raise ValueError if a name occurs twice, since readers differ in the value they keep."""
+    """Build an object; raise ValueError if a name occurs twice, since readers differ in which value they keep."""
     if len(dict(entries)) != len(entries):
         raise ValueError
     return dict(entries)
@@ -92,7 +92,7 @@ def _none(_: str) -> object:
 
 
 def _real(tree: object) -> object:
-    """Return a value with its strings as they are in the file; raise PS720 if a number is too large."""
+    """Return a value with strings exactly as in the file; raise PS720 if a number is too large."""
     match tree:
         case str():
             return real(tree)

@@ -45,7 +45,7 @@ class Fails(Unsettled):
 
 @dataclass(eq=False)
 class Proof:
-    """The proof of one claim under one question."""
+    """The proof of one claim for one question."""
 
     question: Question
     claim: ast.Claim
@@ -78,7 +78,7 @@ class Proof:
         """Yield, for each part of the claim's condition, the smallest size at which the claim is false at these costs.
 
         Raises:
-            Unsettled, NotAffine: as `prove`.
+            Unsettled, NotAffine: as for `prove`.
         """
         for question, cones, ranks in self._parts():
             assert question.settled(lambda own=question: own.clock)  # type: ignore[misc]
@@ -119,14 +119,14 @@ class Proof:
 
     @cached_property
     def _summed(self) -> list[str]:
-        """The overlap pairs whose cost no claim can name: a proof takes it as the sum of both parts."""
+        """The overlap pairs whose cost no claim can name; a proof takes the sum of the costs of both parts."""
         if ast.names_in(self._node).isdisjoint(_TIMES):
             return []
         kinds = self.question.settled(lambda: self.question.timeline.kinds)
         return [pair for pair in PAIRS if f"t{pair}" not in COSTS and pair in kinds.values()]
 
     def _require_sums(self) -> None:
-        """Require that the file gives no other cost of these pairs; raise Unsettled if it does."""
+        """Require that the file gives no other cost for these pairs; raise Unsettled if it does."""
         items = self.question.file.items
         given = {entry.name for item in items if isinstance(item, ast.Costs) for entry in item.entries}
         for pair in self._summed:
@@ -169,7 +169,7 @@ class Proof:
 
     @property
     def sized(self) -> bool:
-        """True if the claim has neither costs nor figures; then it must hold regardless of its condition on costs."""
+        """True if the claim has neither costs nor figures, so it must hold regardless of its condition on costs."""
         return not costs_in(self.claim.claim) and ast.names_in(self.claim.claim).isdisjoint(FIGURES)
 
     def _parts(self) -> Iterator[tuple[Question, list[Cone], tuple[ast.Expression, ...]]]:
@@ -219,7 +219,7 @@ def _grows(node: ast.Binary) -> bool:
 
 
 def _without_sizes(question: Question) -> bool:
-    """Return True if a question covers no size at all."""
+    """Return True if a question does not cover any size."""
     sizes = question.model.sizes
     return question.evidence.holds("there is no size", sizes, sizes.empty(sizes.get_space()))
 
@@ -234,7 +234,9 @@ def _weighed(node: ast.Expression, scope: Scope, unit: int | None) -> Value:
 
 
 def _quotient(node: ast.Binary) -> ast.Binary:
-    """Return ``bubble == a / b`` as ``idle / makespan == a / b``, ``bubble == 0`` as ``idle == 0``; so for the span."""
+    """Return ``bubble == a / b`` as ``idle / makespan == a / b``, and ``bubble == 0`` as ``idle == 0``; likewise for
+    spans.
+    """
     match node:
         case ast.Binary(operator="==", left=ast.Name(span=span, id="bubble" | "span_bubble" as name)):
             idle, whole = (ast.Name(span, x) for x in _SHARES[name])
@@ -246,7 +248,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
-    """Return the conditions on these costs only; raise Unsettled if a condition is also on other costs."""
+    """Return the conditions on only these costs; raise Unsettled if a condition also involves other costs."""
     own = {*names} - {UNIT}
     found = [form for form in part.named if not form.keys().isdisjoint(own)]
     if any(not form.keys() <= {*names} for form in found):
@@ -255,12 +257,12 @@ def _kept(part: Part, names: Sequence[str]) -> list[Form]:
 
 
 def _times(costs: Costs) -> Costs:
-    """Return costs without the unit."""
+    """Return the costs without the unit."""
     return {name: value for name, value in costs.items() if name != UNIT}
 
 
 def _variables(question: Question) -> list[str]:
-    """Return the names for the rank in the programs of a file."""
+    """Return the names of the rank variables in the programs of a file."""
     ranks = [x.rank for x in question.file.items if isinstance(x, ast.Rank)]
     return [x.id for x in ranks if isinstance(x, ast.Name) and not question.model.known(x)]
 
@@ -279,8 +281,8 @@ def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]
 
 @dataclass(eq=False)
 class _Part:
-    """The claim's comparison on a cone on which it is linear. ranks: conditions on the rank; even: all ranks must have
-    the same work; sized: the comparison does not depend on costs.
+    """The claim's comparison on a cone on which it is linear. ranks: conditions on the rank. even: whether all ranks
+    must have the same work. sized: whether the comparison depends only on sizes.
     """
 
     question: Question
@@ -434,7 +436,7 @@ class _Part:
         return Figure(of_rank, largest)
 
     def _at(self, of: PwAff, rank: Set) -> PwAff:
-        """Return the value at one rank as a constant over all ranks."""
+        """Return the value at one rank, as a constant for all ranks."""
         space = self.facts.space
         every = isl().Map.from_domain_and_range(self.question.model.ranks, rank)
         made, times = whole(space, of)

@@ -1,4 +1,4 @@
-"""Cones of costs: the costs that satisfy linear conditions, as sums of finitely many generators.
+"""Cones of costs: the costs that satisfy linear conditions, as nonnegative combinations of finitely many generators.
 
 tW <= min(tF, tI)      is spanned by  F = 1    I = 1    F = I = W = 1
 """
@@ -20,7 +20,7 @@ Row: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Cone:
-    """The nonnegative costs for which every form is at least 0."""
+    """A cone: the nonnegative costs for which every form is at least 0."""
 
     names: tuple[str, ...]
     forms: tuple[tuple[Fraction, ...], ...]
@@ -36,7 +36,7 @@ class Cone:
         return [Cone(self.names, (*self.forms, tuple(sign * x for x in row))) for sign in (1, -1)]
 
     def ray(self, costs: Mapping[str, int]) -> Cone | None:
-        """Return the cone of the multiples of some costs; None if they are outside of this cone, or all 0."""
+        """Return the cone of the multiples of some costs; None if the costs are outside this cone, or are all 0."""
         row = tuple(Fraction(costs.get(name, 0)) for name in self.names)
         if not any(row) or any(_times(form, row) < 0 for form in self.forms):
             return None
@@ -50,7 +50,9 @@ class Cone:
 
     @cached_property
     def generators(self) -> list[dict[str, int]]:
-        """The generators in whole numbers: the edges of all nonnegative costs, cut by one form after another."""
+        """The generators, in whole numbers: the edges of the cone of all nonnegative costs, cut by one form after
+        another.
+        """
         size = len(self.names)
         rows = edges = [tuple(int(k == at) for k in range(size)) for at in range(size)]
         for form in map(_whole, filter(any, self.forms)):
@@ -58,7 +60,9 @@ class Cone:
         return [dict(zip(self.names, ray, strict=True)) for ray in sorted(edges, reverse=True)]
 
     def sign(self, form: Form) -> int | None:
-        """Return 1 for a form of at least 0 on the whole cone, -1 of at most 0, 0 of 0, None if its sign changes."""
+        """Return 1 if a form is at least 0 on the whole cone, -1 if it is at most 0, 0 if it is 0, or None if its sign
+        changes.
+        """
         values = [sum(form.get(name, Fraction(0)) * x for name, x in ray.items()) for ray in self.generators]
         if all(x == 0 for x in values):
             return 0

@@ -25,7 +25,7 @@ Bounds: TypeAlias = "tuple[Fraction, Fraction] | None"
 
 
 class Uncarried(Exception):
-    """The carries of a last digit cannot be enumerated: its bounds in multiples of p are unknown or too wide."""
+    """The carries of a last digit cannot be enumerated: its bounds as multiples of p are unknown or too wide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class DigitSpace(Space):
         return Number(self, self.constant(0), self.constant(exact), _around(exact))
 
     def named(self, name: str) -> Number:
-        """Return the size or dimension of this name."""
+        """Return the size or dimension with this name."""
         if name == "p":
             return Number(self, self.constant(1), self.constant(0), _around(Fraction(0)))
         high, low = ("g", "h") if name == "m" else (f"{name}p", name)
@@ -72,7 +72,7 @@ class DigitSpace(Space):
         return Number(self, self.constant(0), digit, (Fraction(0), Fraction(1)))
 
     def times_p(self, digit: PwAff) -> Number:
-        """Return the product of a digit and p."""
+        """Return a digit times p."""
         return Number(self, digit, self.constant(0), _around(Fraction(0)))
 
     def digits(self, value: Number) -> list[PwAff]:
@@ -101,7 +101,7 @@ class DigitSpace(Space):
 
 
 def _around(value: Fraction) -> Bounds:
-    """Return the bounds of a constant in multiples of p, using p >= 1."""
+    """Return the bounds of a constant in multiples of p, assuming p >= 1."""
     return (min(value, Fraction(0)), max(value, Fraction(0)) + 1)
 
 
@@ -183,7 +183,7 @@ class Number:
         return int(self.first.n_piece() * self.last.n_piece())
 
     def domain(self) -> Set:
-        """Return where the number is defined."""
+        """Return the set where the number is defined."""
         return self.first.domain().intersect(self.last.domain())
 
     # Carries
@@ -212,7 +212,7 @@ class Number:
         return self._stepped(lambda _: self.space.constant(1))
 
     def _stepped(self, step: Callable[[int], PwAff]) -> PwAff:
-        """Return the sum of the steps up to ``last // p``, as cases of the last digit."""
+        """Return the sum of the steps up to ``last // p``, by cases of the last digit."""
         carries = self.carries
         if self.last.n_piece() * len(carries) > PIECES:
             raise TooHard
@@ -244,7 +244,7 @@ class Number:
         return self if factor == 1 else self.scale_val(self.space.value(factor))
 
     def _pieces(self, exact: Callable[[PwAff], Set], carried: Callable[[PwAff], Set]) -> Set:
-        """Return the union of a condition on each piece of the first digit: exact where it is constant."""
+        """Return the union of a condition on each piece of the first digit; it is exact where the digit is constant."""
         found = self.space.universe.complement()
         for where, first in self.first.get_pieces():
             if first.is_cst():
@@ -255,12 +255,14 @@ class Number:
         return found.coalesce()
 
     def nonneg_set(self) -> Set:
-        """Return where the number is at least 0."""
+        """Return the set where the number is at least 0."""
         own = self._whole()
         return own._pieces(lambda x: x.nonneg_set(), lambda first: _union(own._reaching(first)))
 
     def _reaching(self, first: PwAff) -> Iterator[Set]:
-        """Yield by carry k where last >= k p and first + k = 0, then where the first digit determines the sign."""
+        """Yield, for each carry k, the set where last >= k p and first + k = 0, then the set where the first digit
+        determines the sign.
+        """
         carries = self.carries
         for k in carries:
             here = first.add(self.space.constant(k))
@@ -270,7 +272,7 @@ class Number:
                 yield here.zero_set().intersect(self.last.ge_set(self._multiple(k)))
 
     def zero_set(self) -> Set:
-        """Return where the number is 0."""
+        """Return the set where the number is 0."""
         own = self._whole()
         return own._pieces(
             lambda x: x.zero_set(),
@@ -285,27 +287,27 @@ class Number:
         return self.nonneg_set().subtract(self.zero_set())
 
     def ge_set(self, other: Number) -> Set:
-        """Return the set where the number is at least the other one."""
+        """Return the set where the number is at least the other number."""
         return self.sub(other).nonneg_set()
 
     def gt_set(self, other: Number) -> Set:
-        """Return the set where the number is above the other one."""
+        """Return the set where the number is above the other number."""
         return self.sub(other).pos_set()
 
     def le_set(self, other: Number) -> Set:
-        """Return where the number is at most the other number."""
+        """Return the set where the number is at most the other number."""
         return other.ge_set(self)
 
     def lt_set(self, other: Number) -> Set:
-        """Return where the number is below the other number."""
+        """Return the set where the number is below the other number."""
         return other.gt_set(self)
 
     def eq_set(self, other: Number) -> Set:
-        """Return where two numbers are equal."""
+        """Return the set where two numbers are equal."""
         return self.sub(other).zero_set()
 
     def ne_set(self, other: Number) -> Set:
-        """Return where two numbers differ."""
+        """Return the set where two numbers differ."""
         return self.eq_set(other).complement()
 
     # Quotients
@@ -316,7 +318,7 @@ class Number:
         return constant(self.first) == 0
 
     def multiple_of_p(self) -> int | None:
-        """Return c if the number is c * p everywhere, and c is a whole number, or None."""
+        """Return c if the number is c * p everywhere and c is a whole number, else None."""
         of = constant(self.first)
         return int(of) if of is not None and of.denominator == 1 and constant(self.last) == 0 else None
 
@@ -330,7 +332,9 @@ class Number:
         return self._made(self.space.constant(0), value, bounds)
 
     def divided(self, by: Number) -> tuple[Number, Number, list[PwAff]] | None:
-        """Return quotient, remainder, and the quotients by numbers in them; None if the divisor is not supported."""
+        """Return the quotient, the remainder, and the quotients by numbers in both; None if the divisor is not
+        supported.
+        """
         count, turns = by.whole_number(), by.multiple_of_p()
         if count is not None and count > 0:
             return self._by_number(count)
@@ -348,7 +352,7 @@ class Number:
         return quotient, rest, [inner] if self.small else [turns, inner]
 
     def _by_multiple(self, turns: int) -> tuple[Number, Number, list[PwAff]]:
-        """Return quotient and remainder by turns * p."""
+        """Return the quotient and the remainder of a division by turns * p."""
         first, last = self.normal()
         by = self.space.value(turns)
         quotient = first.scale_down_val(by).floor() if turns > 1 else first
@@ -368,7 +372,7 @@ def _stepped(of: Number, digit: PwAff, below: int) -> PwAff:
 
 
 def choose(condition: Set, yes: Number, no: Number) -> Number:
-    """Return a number by cases: `yes` where the condition holds, `no` elsewhere."""
+    """Return a number with two cases: `yes` where the condition holds, `no` elsewhere."""
     return yes.intersect_domain(condition).union_add(no.intersect_domain(condition.complement()))
 
 
@@ -377,7 +381,7 @@ def _sum(first: tuple[Fraction, Fraction], second: tuple[Fraction, Fraction]) ->
 
 
 def _times(bounds: tuple[Fraction, Fraction], factor: Fraction) -> tuple[Fraction, Fraction]:
-    """Return the bounds of a multiple. The upper one is exclusive, and so is the lower one of a negative multiple."""
+    """Return the bounds of a multiple. The upper bound is exclusive, as is the lower bound of a negative multiple."""
     low, high = sorted(x * factor for x in bounds)
     return low, high if factor > 0 else high + 1
 

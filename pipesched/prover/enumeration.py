@@ -34,7 +34,7 @@ def points(of: Set, sizes: Ints) -> Ints:
 
 
 def values(of: PwAff, rows: Ints) -> Ints:
-    """Return the values of an expression at points in its domain; a value that is not whole is rounded down."""
+    """Return the values of an expression at points in its domain. A value that is not whole is rounded down."""
     made = np.zeros(len(rows), dtype=np.int64)
     for where, value in of.get_pieces():
         inside = np.zeros(len(rows), dtype=np.bool_)
@@ -73,7 +73,9 @@ def _points(part: Affine, rows: Ints) -> Ints:
 
 
 def _ends(part: Affine, rows: Ints, dimension: int, limits: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the least and the largest value of a dimension, by row; over all rows if it has no limit."""
+    """Return the least and the largest value of a dimension in each row, or over all rows if the dimension has no
+    limit.
+    """
     lows, highs = [], []
     for weights in limits:
         own, rest = int(weights[rows.shape[1] + 1]), rows @ weights[1 : rows.shape[1] + 1] + weights[0]
@@ -96,7 +98,9 @@ def _ends(part: Affine, rows: Ints, dimension: int, limits: Sequence[Ints]) -> t
 
 
 def _limits(part: Affine) -> Iterator[Ints]:
-    """Yield a set's conditions without quotients, as weights of 1 and of each column; their sum is at least 0."""
+    """Yield a set's conditions that have no quotients, as the weights of 1 and of each column; the weighted sum is at
+    least 0.
+    """
     kind = isl().dim_type
     width = 1 + part.dim(kind.param) + part.dim(kind.set)
     for each in part.get_constraints():
@@ -117,7 +121,7 @@ def _inside(part: Affine, rows: Ints) -> Bools:
 
 
 def _with_quotients(of: Affine, rows: Ints) -> Ints:
-    """Return the columns of points with 1 first, and the quotients in a set or an expression last."""
+    """Return the columns of points, preceded by 1 and followed by the quotients in a set or an expression."""
     columns = np.hstack([np.ones((len(rows), 1), dtype=np.int64), rows])
     for k in range(of.dim(isl().dim_type.div)):
         columns = np.hstack([columns, _floor(of.get_div(k), columns).reshape(-1, 1)])
@@ -132,5 +136,5 @@ def _floor(of: Affine, columns: Ints) -> Ints:
 
 
 def _weights(of: Affine, width: int, parts: int = 1) -> Ints:
-    """Return the weights of this many columns, quotients last, multiplied by `parts`."""
+    """Return the weights of the given number of columns, with quotients last, multiplied by `parts`."""
     return np.array([int(x * parts) for x in coefficients(of)[:width]], dtype=np.int64)

@@ -18,10 +18,9 @@ Points: TypeAlias = Set | UnionSet | UnionMap
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A decided inclusion, or a decided equality of two products.
-
-    what: the statement, as text. left, right: its sets, if a second opinion is requested; factors: a, b, c, d of
-    ``a b == c d``, each of one digit or of two in base p.
+    """A decided inclusion, or a decided equality of two products. what: the statement, as text. left, right: the sets
+    of the inclusion, if a second opinion is requested. factors: a, b, c and d of ``a b == c d``, each with one digit,
+    or with two in base p.
     """
 
     what: str
@@ -32,7 +31,7 @@ class Shown:
 
 @dataclass(eq=False)
 class Evidence:
-    """Guesses and inclusions of the questions on one file. known: the guesses of a certificate; None makes them.
+    """The guesses and inclusions for the questions on one file. known: the guesses of a certificate; None makes them.
 
     where: the sizes of a restricted question, as text. keeps: True to keep inclusions with their sets.
     """
@@ -54,7 +53,7 @@ class Evidence:
         return f"{what} where {self.where}" if self.where else what
 
     def guess(self, of: str, space: Space, make: Callable[[], PwAff | None]) -> PwAff | None:
-        """Return a guess at an expression; None if there is none.
+        """Return a guess at an expression; None if there is no guess.
 
         Raises:
             Damaged: if the certificate has no guess in this form.

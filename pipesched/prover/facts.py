@@ -27,7 +27,7 @@ PLACE = "r"
 
 
 def valued(space: Space, of: Value) -> Map:
-    """Return the map from a point to a value there."""
+    """Return the map from a point to the value there."""
     first, *others = (isl().Map.from_pw_aff(x) for x in space.digits(of))
     for each in others:
         first = first.flat_range_product(each)
@@ -35,13 +35,13 @@ def valued(space: Space, of: Value) -> Map:
 
 
 def whole(space: Space, of: Value) -> tuple[Value, int]:
-    """Return the least multiple of a value that is a whole number, and the factor."""
+    """Return the smallest multiple of a value that is a whole number, and the factor."""
     times = lcm(*(denominator(x) for x in ([of.first, of.last] if isinstance(of, Number) else [of])))
     return of.scale_val(space.value(times)), times
 
 
 def _most(rel: Relations, instances: Sequence[Instance], costs: Costs) -> int:
-    """Return the largest amount that instances of a rank hold at these costs."""
+    """Return the largest amount of memory that the instances on a rank hold at these costs."""
     letters = [rel.statements[each.statement].letter for each in instances]
     again = {each.key for each, letter in zip(instances, letters, strict=True) if letter == "R"}
     held, most, whole, small = 0, 0, costs["M"], costs.get("K", 0)
@@ -55,7 +55,7 @@ def _most(rel: Relations, instances: Sequence[Instance], costs: Costs) -> int:
 
 
 def single(space: Space, of: Map) -> Value:
-    """Return a map to one value as an expression."""
+    """Convert a map to single values to an expression."""
     found = isl().PwMultiAff.from_map(of)
     return space.joined([found.get_pw_aff(k) for k in range(space.width)])
 
@@ -64,8 +64,8 @@ def single(space: Space, of: Map) -> Value:
 class Facts:
     """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
 
-    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: the peak is the
-    largest of all ranks, and some ranks may hold less.
+    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: whether the peak is
+    the largest of all ranks, so that some ranks may hold less.
     """
 
     rel: Relations
@@ -81,10 +81,11 @@ class Facts:
     def guess(
         self, values: Mapping[tuple[tuple[int, ...], int], int], what: str, claimed: Value | None = None
     ) -> PwAff:
-        """Return an expression of the sizes and the rank with these values. claimed: the guess to use if none fits.
+        """Return an expression of the sizes and the rank with these values. claimed: the guess to use if no expression
+        fits.
 
         Raises:
-            Unsettled: no expression fits, or it has no value somewhere, or a fraction.
+            Unsettled: no expression fits, or the expression has no value or a fractional value somewhere.
         """
         keys = sorted(values)
 
@@ -107,7 +108,7 @@ class Facts:
         return isl().UnionMap.from_map(valued(self.space, of))
 
     def up_to(self, of: PwAff) -> UnionMap:
-        """Return the map ``[r] -> [x]`` to all x of at most the value."""
+        """Return the map ``[r] -> [x]`` to all x up to the value."""
         return self.ranked(of).apply_range(self.rel.related(self.space.at_most().reverse()))
 
     def _values(self, figure: Callable[[Sequence[Instance]], int]) -> dict[tuple[tuple[int, ...], int], int]:
@@ -176,7 +177,7 @@ class Facts:
 
     @cached_property
     def _frozen_at(self) -> set[tuple[tuple[int, ...], int]]:
-        """The sizes and ranks of the sample where the only stage is frozen."""
+        """The sizes and ranks in the sample at which the rank's only stage is frozen."""
         model = self.rel.model
         if model.placing.frozen.is_empty() or len(model.placing.chunks) > 1:
             return set()
@@ -184,7 +185,9 @@ class Facts:
         return {(tuple(row[:-1]), row[-1]) for row in found}
 
     def _most(self, values: Mapping[tuple[tuple[int, ...], int], int], what: str) -> tuple[PwAff, bool]:
-        """Return a guess at the peak of each rank; or the claimed peak of all ranks, and False, if none fits."""
+        """Return a guess at the peak of each rank, and True; or the claimed peak of all ranks, and False, if no guess
+        fits.
+        """
         try:
             return self.guess(values, what, None if self.of_all else self.claimed), True
         except Unsettled:
@@ -242,14 +245,16 @@ class Facts:
         return made
 
     def _ran(self, x: Statement, of: Sequence[Statement]) -> Value:
-        """Return the number of these statements' instances that run before each instance of another, chunk by chunk."""
+        """Return the number of these statements' instances that run before each instance of another statement, chunk by
+        chunk.
+        """
         total = self.rel.space.number(0)
         for chunk in dict.fromkeys(other.chunk for other in of):
             total = total.add(self._before(x, [other for other in of if other.chunk == chunk]))
         return total
 
     def _before(self, x: Statement, of: list[Statement]) -> Value:
-        """Return the number of these statements' instances that run before each instance of another."""
+        """Return the number of these statements' instances that run before each instance of another statement."""
         rel = self.rel
         earlier = rel.order.intersect_domain(rel.points(of)).intersect_range(rel.points([x])).reverse()
         last = parts(earlier.apply_range(rel.valued(rel.turns(of))).lexmax())
@@ -261,7 +266,7 @@ class Facts:
         return some.union_add(none.subtract_domain(turn.domain()))
 
     def _freed(self, taking: list[Statement], freeing: list[Statement]) -> Mapping[str, PwAff]:
-        """Return the number of B and W that run before each F."""
+        """Return, for each F, the number of B and W that run before it."""
         rel, counted = self.rel, {}
         for instances in rel.sample.ranks.values():
             done = 0

@@ -1,4 +1,4 @@
-"""Guesses piecewise affine functions through given points, in exact numbers. The caller proves them.
+"""Guess piecewise affine functions through given points, in exact numbers. The caller proves the guesses.
 
 if t <= 0:   p - 1                          the case that holds for most points first,
 else:        3 p - 3 - 2 r + 3 t            the rest in the same way
@@ -29,7 +29,7 @@ _ZERO = 1e-9  # singular values that count as 0, as parts of the largest
 
 @dataclass(frozen=True)
 class Case:
-    """An affine function where all guards are at least 0. weights: the weights of the columns."""
+    """An affine function that applies where all guards are at least 0. weights: the weights of the columns."""
 
     guards: tuple[tuple[int, ...], ...]
     weights: Weights
@@ -64,7 +64,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
-    """Return the sets of points on which an affine function nearly takes the values of a part of them."""
+    """Mark the sets of points on which an affine function, fitted to a few of them, almost takes the values."""
     found: Bools = np.asarray(sides.any(axis=1))
     some = _SOME * columns.shape[1]
     if not found.any():
@@ -107,10 +107,9 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 
 
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
-    """Return a piecewise function through all points, or None if these guards need too many cases.
-
-    It begins with the guards of most points, or with simple guards; of these two the function with fewer names is
-    chosen.
+    """Return a piecewise function through all points, or None if it would need too many cases with these guards. The
+    search begins either with the guards that most points satisfy or with simple guards; of the two results, the
+    function with fewer names is chosen.
     """
     found = _cases(columns, values, known, most)
     if found is None or len(found) <= 2:

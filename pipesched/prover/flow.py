@@ -1,4 +1,4 @@
-"""The dependencies of a file's operations, its completeness, and its clock.
+"""The dependencies between a file's operations, and its completeness and clock.
 
     F(s, j) <- F(s', j)   s reads s'        G(s, j) <- G(s', j)   s' reads s, or its own F where none does
     W(s, j) <- I(s, j)                      R(s, j) <- F(s, j),  G(s, j) <- R(s, j)          G is an I or a B
@@ -36,10 +36,10 @@ def every_key(rel: Relations) -> Set:
 
 
 def complete(rel: Relations) -> str:
-    """Return the letters of the kinds that each stage and microbatch runs once.
+    """Return the letters of the kinds that run once for each stage and microbatch.
 
     Raises:
-        Unsettled: an operation is missing or runs twice, or neither is proved.
+        Unsettled: an operation is missing or runs twice, or it is not proved that none does.
     """
     keys = rel.union(rel.keys.values())
     if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):

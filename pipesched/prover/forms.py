@@ -1,4 +1,5 @@
-"""Conditions and claims on costs: the cone of costs that a condition selects, and the parts on which a claim is linear.
+"""Conditions and claims about costs: the cone of costs that a condition selects, and the parts on which a claim is
+linear.
 
 when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
 max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
@@ -29,7 +30,7 @@ def costs_in(node: ast.Node) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """The scope of a claim: sizes for which all conditions hold, and costs for which all forms are at least 0."""
+    """The scope of a claim: the sizes where all conditions hold, and the costs where all forms are at least 0."""
 
     sizes: tuple[ast.Expression, ...] = ()
     forms: tuple[tuple[tuple[str, Fraction], ...], ...] = ()
@@ -45,10 +46,10 @@ class Part:
 
 
 def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
-    """Return a condition as a union of parts. scope: defines the sizes.
+    """Return a condition as a union of parts. scope: the scope in which sizes are evaluated.
 
     Raises:
-        NotAffine: the condition is not of this form.
+        NotAffine: the condition does not have this form.
     """
     if condition is None:
         return [Part()]
@@ -72,7 +73,7 @@ def parts(condition: ast.Expression | None, scope: Scope) -> list[Part]:
 
 
 def positive(condition: ast.Expression | None) -> bool:
-    """Return True if a condition of the form of `parts` excludes costs that are all 0, by a strict comparison."""
+    """Return True if a condition that `parts` supports excludes, by a strict comparison, costs that are all 0."""
     match condition:
         case ast.Binary(operator="and", left=left, right=right):
             return positive(left) or positive(right)
@@ -84,7 +85,7 @@ def positive(condition: ast.Expression | None) -> bool:
 
 
 def _below(less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator[tuple[ast.Expression, ast.Expression]]:
-    """Yield ``max(a, b) <= min(c, d)`` as pairs, each of a and b with each of c and d; ``n x <= n y`` as x and y."""
+    """Yield ``max(a, b) <= min(c, d)`` as pairs of each of a and b with each of c and d; ``n x <= n y`` as x and y."""
     match less, more:
         case ast.Call(function=ast.Name(id="max"), arguments=given), _:
             yield from (pair for each in given for pair in _below(each, more, scope))
@@ -97,7 +98,7 @@ def _below(less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator
 
 
 def _same(a: ast.Expression, b: ast.Expression, scope: Scope) -> bool:
-    """Return True if two weights vary with sizes, and are the same positive number at every size."""
+    """Return True if two weights depend on the sizes, and are equal and positive at every size."""
     if costs_in(a) or costs_in(b):
         return False
     one, other = evaluate(a, scope), evaluate(b, scope)
@@ -143,10 +144,11 @@ def _constant(node: ast.Expression, scope: Scope) -> Form:
 
 
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
-    """Return an expression of costs as pieces: a linear form, and the forms that are at least 0 where it applies.
+    """Return an expression of costs as pieces: each has a linear form, and the forms that are at least 0 where it
+    applies.
 
     Raises:
-        NotAffine: a weight of a cost varies with sizes, or the expression is not a sum of costs.
+        NotAffine: the weight of a cost depends on the sizes, or the expression is not a sum of costs.
     """
     if not costs_in(node):
         return [([], _constant(node, scope))]
@@ -192,7 +194,7 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
     """Return the parts of the cone on which an expression is linear.
 
     Raises:
-        NotAffine: if the position of a bend depends on sizes.
+        NotAffine: the position of a bend depends on the sizes.
     """
     cones, forms = [cone], [*bends(node, scope)]
     if len(forms) > BENDS:
@@ -244,7 +246,7 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
 
 
 def as_sum(node: ast.Expression, facts: Mapping[str, int]) -> ast.Binary | None:
-    """Return a sum or difference, with the factor or divisor of a whole sum given to both parts; None for a term."""
+    """Return a sum or difference, with a factor or divisor of the whole distributed to both parts; None for a term."""
     match node:
         case ast.Binary(operator="+" | "-"):
             return node
@@ -272,7 +274,7 @@ def degrees(node: ast.Expression, facts: Mapping[str, int]) -> set[int]:
 
 
 def _terms(node: ast.Expression, facts: Mapping[str, int]) -> Sequence[ast.Expression]:
-    """Return the parts of an expression that must have the expression's degree; nothing if it has no parts."""
+    """Return the parts of an expression that must have its degree; none if it has no parts."""
     match node:
         case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
             return node.arguments

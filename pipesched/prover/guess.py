@@ -1,4 +1,4 @@
-"""Guesses piecewise expressions from sample values, at the points of a statement or by size and rank."""
+"""Guess piecewise expressions from sample values, at the points of a statement or by size and rank."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """Guesses values at the points of a statement. rows: 1, sizes, point, floors."""
+    """Guesses values at the points of a statement. rows: per point, 1, the sizes, the coordinates and the floors."""
 
     space: Space
     rows: Ints
@@ -43,8 +43,8 @@ class Guesses:
 
     @cached_property
     def _halved(self) -> Guesses:
-        """Return the guesses with additional columns for half of each loop variable, of its sum with m, and of m; in
-        base p, of each last digit, and of its sum with p; of ranks, for half of each size.
+        """Return the guesses with additional columns: half of each loop variable, of its sum with m, and of m; in base
+        p, half of each last digit and of its sum with p; for values by rank, half of each size.
         """
         half = self.space.value(2)
         rows, floors = [self.rows], [*self.floors]
@@ -80,7 +80,7 @@ class Guesses:
 
     @cached_property
     def _weighed(self) -> tuple[Ints, list[Value]]:
-        """The columns whose weighted sums are values; in base p, first digits and quotients are multiplied by p."""
+        """The columns whose weighted sums are the values; in base p, first digits and quotients are times p."""
         if not isinstance(self.space, DigitSpace):
             return self.rows, self.columns
         names = ["", *self.space.parameters, *self.space.dims]
@@ -140,7 +140,7 @@ class Guesses:
         return [*made, *(unit[name] for name in self.space.parameters)]
 
     def through(self, values: Sequence[int]) -> Value | None:
-        """Return a piecewise expression with these values; with halves only if necessary."""
+        """Return a piecewise expression with these values, using halves only if necessary."""
         rows, columns = self._weighed
         found = cases(rows, np.array(values, dtype=np.int64), self._guards, _CASES if self._one_p else CASES)
         if found is None:
@@ -160,7 +160,9 @@ def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[in
 
 
 def thresholds(sample: Sample) -> list[tuple[int, ...]]:
-    """Return the guards at which statements begin and stop running, including the sizes and ranks at which they run."""
+    """Return the guards at which statements begin and stop to run, including those on the sizes and ranks at which they
+    run.
+    """
     model = sample.model
     loops = len(model.space.dims) - 1
     found: set[tuple[int, ...]] = set()
@@ -183,7 +185,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 
 
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
-    """Return the guesses for values of ranks. rows: one size and rank each."""
+    """Return the guesses for values by rank. rows: one size and rank each."""
     model = sample.model
     width = 1 + len(model.parameters) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})

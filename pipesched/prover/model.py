@@ -1,4 +1,6 @@
-"""A file under a question: its statements and placement, for every p or one p, and for every m that it accepts."""
+"""The file that a question is about: its statements and placement, for every p or one p, and for every m that it
+accepts.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ DIGITS = ("p", "g", "h")  # m = g p + h
 @dataclass(frozen=True, eq=False)
 class Model:
     """The statements and the placement of a file. given: fixed values of parameters; p and m vary unless they are
-    given. digits: numbers are in base p.
+    given. digits: whether numbers are in base p.
     """
 
     file: ast.File
@@ -38,7 +40,7 @@ class Model:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the integers that form a size."""
+        """The names of the integers that make up a size."""
         return DIGITS if self.digits else self.varying
 
     def space_of(self, *dims: str) -> Space:
@@ -177,7 +179,7 @@ class Model:
         return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
 
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield each program with the set of ranks that run it, and the rank, which is a number if p is fixed."""
+        """Yield each program with the set of ranks that run it, and with the rank, which is a number if p is fixed."""
         rank = self.space.named("r")
         every = self.lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
@@ -204,7 +206,7 @@ class Model:
                 yield item, own, number
 
     def lifted(self, ranks: Set) -> Set:
-        """Convert a set of ranks to a set of statement points."""
+        """Convert a set of ranks to a set of points of statements."""
         return ranks.insert_dims(isl().dim_type.set, 1, len(self.space.dims) - 1)
 
     def _by_chunk(self, statement: Statement) -> Iterator[Statement]:
@@ -239,7 +241,7 @@ class Model:
         return tuple(x.intersect_range(self.placing.frozen).domain() for x in whole)
 
     def _trained(self, statement: Statement, chunk: int, points: Set) -> Set:
-        """Return the points of a statement that run: a frozen stage, of which none before is trained, runs only F."""
+        """Return the points at which a statement runs: a frozen stage without a trained stage before it runs only F."""
         plain = statement.letter == "F" and statement.pair < 0
         if plain or self.placing.frozen.is_empty():
             return points

@@ -37,21 +37,21 @@ Names = Callable[[Space, Set | None], Scope]
 
 @dataclass(frozen=True)
 class Ends:
-    """The microbatches of a route. bound: the number of the member in a family of routes, by the variable's name."""
+    """The microbatches of a route. bound: for a family of routes, the variable's name and the index of this member."""
 
     low: ast.Expression
     high: ast.Expression
     bound: Mapping[str, int]
 
     def of(self, scope: Scope) -> tuple[Value, Value]:
-        """Return the first microbatch and the end."""
+        """Return the first microbatch, and the end of the range."""
         inside = scope.inner(**self.bound)
         return evaluate(self.low, inside), evaluate(self.high, inside)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A stage line of one route, or of a member of a family. of: the route's name, and the number of the member."""
+    """A stage line of one route, or of one member of a family. of: the route's name, and the index of the member."""
 
     node: ast.Stages
     of: tuple[str, int] = ("", 0)
@@ -62,7 +62,7 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
     """Yield the stage lines of every route.
 
     Raises:
-        NotAffine: a family has no fixed number of members, or a line places single microbatches or has a `when`.
+        NotAffine: the number of members in a family is not fixed, or a line places single microbatches or has a `when`.
     """
     members: dict[str, tuple[int, int]] = {}
     for item in file.items:
@@ -81,8 +81,8 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
 
 
 def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
-    """Return the placement of a file. names: the scope of its top level in a space. space: the space of stages as
-    expressions; wide: the space of stages as values.
+    """Return the placement of a file. names: the scope of the file's top level in a space. space: the space of stages
+    as expressions; wide: the space of stages as values.
 
     Raises:
         NotAffine: the placement is not affine.
@@ -121,7 +121,9 @@ def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
 
 
 def _frozen(file: ast.File, stages: Set, scope: Scope) -> Set:
-    """Return the stages of all `frozen` lines; raise NotAffine if one is after a trained stage, or all are frozen."""
+    """Return the stages in all `frozen` lines; raise NotAffine if one of them is after a trained stage, or if all
+    stages are frozen.
+    """
     found = stages.subtract(stages)
     s = scope.space.named("s")
     for item in file.items:
@@ -144,7 +146,7 @@ def _frozen(file: ast.File, stages: Set, scope: Scope) -> Set:
 
 
 def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
-    """Raise NotAffine unless stages are numbered from 0 without a gap, and every route has them all."""
+    """Raise NotAffine unless stages are numbered from 0 without a gap, and every route has all of them."""
     fewer = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [s - 1] : s != 0 }")
     if not fewer.intersect_domain(stages).range().is_subset(stages) or not all(
         x.domain().is_equal(stages) for x in home
@@ -153,7 +155,7 @@ def _require_stages(home: list[Map], stages: Set, file: ast.File) -> None:
 
 
 def _require_families(routes: list[tuple[str, int]], home: list[Map], file: ast.File, context: Context) -> None:
-    """Require that a rank has the same number of stages of each member of a family; raise NotAffine otherwise."""
+    """Require that each rank has the same number of stages from each member of a family; raise NotAffine otherwise."""
     ranks: dict[str, list[Set]] = {}
     for (name, member), each in zip(routes, home, strict=True):
         if any(other == name for other, k in routes if k):
@@ -182,7 +184,9 @@ def _require_routes(home: list[Map], ends: list[Ends | None], file: ast.File, sc
 
 
 def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> None:
-    """Require that stages read only earlier ones, and that all but the last are read; raise NotAffine otherwise."""
+    """Require that stages read only earlier stages, and that all stages but the last are read; raise NotAffine
+    otherwise.
+    """
     before = isl().Map.read_from_str(stages.get_ctx(), "{ [s] -> [t] : -1 <= t < s }")
     inner = stages.subtract(stages.lexmax())
     inside = read.intersect_domain(stages)

@@ -3,7 +3,7 @@
     Set      { [r, i] : 0 <= r < p and 0 <= i < m }         Map      { S[r, i] -> [r + i] }
     PwAff    an expression by cases, floor(x / 4) in it     Union    of sets or maps of several spaces
 
-Only this module imports the library; its objects have no static types.
+Only this module imports isl, whose objects have no static types.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ STEPS = 100_000_000  # our own steps for one question; a row of a fit is one ste
 
 
 class TooHard(Exception):
-    """Raised if a question needs more steps than its budget has."""
+    """Raised if a question needs more steps than its budget allows."""
 
 
 class _Left:
-    """The budget of our own steps left for a question, and the process's memory limit."""
+    """The budget of Python steps that is left for a question, and the memory limit of the process."""
 
     steps = STEPS
     memory = MEMORY
@@ -61,7 +61,7 @@ def _peak() -> int:
 
 
 def spend(steps: int) -> None:
-    """Charge our own steps to the budget.
+    """Charge Python steps to the budget.
 
     Raises:
         TooHard: the budget is exhausted, or the question took too much memory.
@@ -76,7 +76,7 @@ def isl() -> Any:
     """Return the library.
 
     Raises:
-        PipeschedError: PS820, islpy is not installed.
+        PipeschedError: PS820 if islpy is not installed.
     """
     try:
         return import_module("islpy")
@@ -86,7 +86,7 @@ def isl() -> Any:
 
 
 def _spent(context: Context) -> bool:
-    """Return True if the limit on operations is reached: then every call fails, or returns None for a number."""
+    """Return True if the limit on operations is reached; after that, every call fails, or returns None for a number."""
     try:
         isl().Set.read_from_str(context, "{ [x] : 0 < x < 9 }").is_empty()
     except isl().Error:
@@ -96,7 +96,7 @@ def _spent(context: Context) -> bool:
 
 @contextmanager
 def bounded(context: Context, operations: int = OPERATIONS) -> Iterator[None]:
-    """Limit the operations of isl inside the block.
+    """Limit the operations that isl may perform inside the block.
 
     Raises:
         TooHard: the limit is reached.
@@ -117,7 +117,7 @@ def bounded(context: Context, operations: int = OPERATIONS) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """A space of points, with the names of its parameters and of its dimensions."""
+    """A space of points, with the names of its parameters and its dimensions."""
 
     context: Context
     parameters: tuple[str, ...]
@@ -149,17 +149,17 @@ class Space:
         return 1
 
     def named(self, name: str) -> Value:
-        """Return the size or dimension of this name."""
+        """Return the size or dimension with this name."""
         return self.raw(name)
 
     def raw(self, name: str) -> PwAff:
-        """Return the parameter or dimension of this name as an expression."""
+        """Return the parameter or dimension with this name, as an expression."""
         kind = isl().dim_type
         where = (kind.param, self.parameters) if name in self.parameters else (kind.set, self.dims)
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
 
     def digits(self, value: Value) -> list[PwAff]:
-        """Return the dimensions that a value has in a point."""
+        """Return the dimensions that a value takes up in a point."""
         return [value]
 
     def joined(self, digits: list[PwAff]) -> Value:
@@ -179,11 +179,11 @@ class Space:
         return "{ [k] : k >= 0 }"
 
     def below(self) -> Map:
-        """Return the map from a value to all larger ones."""
+        """Return the map from a value to all larger values."""
         return isl().Map.lex_lt(self._values())
 
     def at_most(self) -> Map:
-        """Return the map from a value to all that are not smaller."""
+        """Return the map from a value to all values that are not smaller."""
         return isl().Map.lex_le(self._values())
 
     def _values(self) -> Value:
@@ -206,7 +206,9 @@ def only_point(of: Set) -> Point:
 
 
 def smallest(of: Set, parameters: int) -> Point:
-    """Return the parameters with the least sum at which a set has a point; of these the smallest first one."""
+    """Return the parameters with the least sum at which a set has a point; among these, those with the smallest first
+    parameter.
+    """
     kind = isl().dim_type
     sizes = of.move_dims(kind.set, 0, kind.param, 0, parameters)
     sizes = sizes.project_out(kind.set, parameters, sizes.dim(kind.set) - parameters)
@@ -239,7 +241,7 @@ def union(maps: list[Map], empty: str, context: Context) -> UnionMap:
 
 
 def parts(of: UnionMap | UnionSet) -> list[Map]:
-    """Return the maps of a union, one for each space."""
+    """Return the maps in a union, one per space."""
     found: list[Map] = []
     (of.foreach_map if hasattr(of, "foreach_map") else of.foreach_set)(found.append)
     return found
@@ -254,7 +256,7 @@ def coefficients(of: Affine) -> list[Fraction]:
 
 
 def denominator(of: PwAff) -> int:
-    """Return the smallest factor that makes an expression whole."""
+    """Return the smallest factor that makes an expression a whole number."""
     return lcm(*(int(aff.get_denominator_val().to_python()) for _, aff in of.get_pieces()), 1)
 
 

@@ -1,7 +1,7 @@
 """The properties of a file at every size: each is proved, refuted at its smallest size, or not settled.
 
-First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately. A question on one p
-may be decided in cases of m, which together are all its sizes.
+First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately. A question about one p
+may be decided by cases of m, which together cover all of its sizes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Asks: TypeAlias = "Callable[[Question, Callable[[Question], Any]], list[Any]]"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
-    """Prove the properties of a file. parameters: given ones are fixed; p and m vary unless they are given.
+    """Prove the properties of a file. parameters: those that are given are fixed; p and m vary unless they are given.
 
     Raises:
         PipeschedError: the file is not a .ps file, or is wrong at every size; PS225 if the order has one size; PS820 if
-        islpy is not installed.
+            islpy is not installed.
     """
     isl()
     if reader_of(source).name != "ps":
@@ -94,7 +94,9 @@ class _Prover:
         return Theorems(self.source, self.file.name.id, title, tuple(answers))
 
     def _one_by_one(self, open: set[int]) -> Iterator[Answer]:
-        """Yield the answers for p = 2, 3 and 4 that prove an open property. open: numbers of the open properties."""
+        """Yield the answers for p = 2, 3 and 4 that prove an open property. open: the indices of the open
+        properties.
+        """
         for p in ONE_BY_ONE:
             if any(size["p"] == p for size in self.small.sizes):
                 question = Question(self.file, {**self.question.given, "p": p})
@@ -105,7 +107,7 @@ class _Prover:
                     yield made
 
     def _answer(self, question: Question, only: set[int] | None = None) -> Answer:
-        """Return the answer to a question. only: the numbers of the properties to decide."""
+        """Return the answer to a question. only: the indices of the properties to decide."""
         return Answer(values(question), domain_of(question), tuple(self._findings(question, only)), question)
 
     def _findings(self, question: Question, only: set[int] | None) -> Iterator[Finding]:
@@ -123,14 +125,16 @@ class _Prover:
                 yield self._claim(number, at, claim, question, sound=sound)
 
     def _in_cases(self, question: Question) -> Asks:
-        """Return the way to ask a question: whole; for a given p also in cases of m; with many cases only so."""
+        """Return the way to ask a question: as a whole; for a given p also by cases of m; with many cases only by
+        cases.
+        """
         if question is not self.question:
             return whole
         return in_cases if len(question.cases) > FEW else whole_or_cases
 
     @cached_property
     def _tried(self) -> str:
-        """Describe the sizes at which `verify` finds no error, which is evidence where there is no proof."""
+        """Describe the sizes at which `verify` finds no error, as evidence where there is no proof."""
         sizes = self.small.judged()
         if not sizes:
             most = " ".join(f"{name}={MOST[name]}" for name in self.question.model.varying)
@@ -171,7 +175,7 @@ class _Prover:
 
     @staticmethod
     def _allowed(question: Question, claim: ast.Claim) -> Sequence[Mapping[str, int]]:
-        """Return costs that satisfy the condition of a claim, for an order whose form is not supported."""
+        """Return costs that satisfy a claim's condition, for an order whose form is not supported."""
         try:
             found = question.settled(lambda: parts(claim.condition, question.model.names(question.model.space_of())))
         except Unsettled:
@@ -182,7 +186,7 @@ class _Prover:
 
 
 def _real(costs: Mapping[str, int]) -> Mapping[str, int] | None:
-    """Return costs in terms of their unit; None if they have no unit or are not whole numbers."""
+    """Return costs as multiples of their unit; None if they have no unit or the multiples are not whole numbers."""
     unit = costs.get(UNIT, 1)
     found = {name: value for name, value in costs.items() if name != UNIT}
     if not unit or any(value % unit for value in found.values()):
@@ -199,7 +203,7 @@ def values(question: Question) -> dict[str, int]:
 
 
 def domain_of(question: Question) -> str:
-    """Describe the sizes of a question. A parameter has its value in the file."""
+    """Describe the sizes of a question. Parameters that do not vary have their values in the file."""
     known = {*question.model.varying, *question.given, *values(question)}
     own = [x for x in question.file.parameters if x.default is not None and x.name.id not in known]
     also = [f"{x.name.id} == {x.default.span.text}" for x in own if x.default is not None]
@@ -223,7 +227,7 @@ _RULES = (
 
 
 def _domain(sizes: Set, also: Sequence[str] = ()) -> str:
-    """Describe a set of sizes. also: further conditions, as the file writes them."""
+    """Describe a set of sizes. also: further conditions, as they are written in the file."""
     said = str(sizes.coalesce().remove_redundancies())
     inside = said[said.index("{") + 1 : said.rindex("}")].strip()
     conditions = inside.split(":", 1)[1].strip() if ":" in inside else ""
@@ -236,20 +240,20 @@ def _domain(sizes: Set, also: Sequence[str] = ()) -> str:
 
 
 def said(claim: ast.Claim) -> str:
-    """Return a claim as a line."""
+    """Return a claim as one line of text."""
     return " ".join(claim.span.text.split()).removeprefix("claim ")
 
 
 def whole(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
-    """Return the answer of a question."""
+    """Return the answer to a question."""
     return [ask(question)]
 
 
 def in_cases(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
-    """Return the answers of a question's cases.
+    """Return the answers to a question's cases.
 
     Raises:
-        Unsettled: a case is not settled; its text names it.
+        Unsettled: a case is not settled; the message names the case.
     """
     if not question.cases or not question.settled(question.covered):
         raise Unsettled("the sizes cannot be divided into cases of m")
@@ -289,8 +293,7 @@ def proved(question: Question, number: int, claim: ast.Claim, asks: Asks) -> Fin
     """Return the outcome of a claim.
 
     Raises:
-        Unsettled: if it is not proved.
-        NotAffine: if its condition has no supported form.
+        Unsettled: if it is not proved. NotAffine: if its condition has no supported form.
     """
 
     def ask(own: Question) -> tuple[Proof, list[Cone]]:
@@ -304,7 +307,7 @@ def proved(question: Question, number: int, claim: ast.Claim, asks: Asks) -> Fin
 
 
 def _detail(found: Sequence[str], cases: int) -> str:
-    """Return the details of a proof, each once, and the number of its cases."""
+    """Return the details of a proof, each once, and the number of cases."""
     also = [f"in {cases} cases of m"] if cases > 1 else []
     return "; ".join([*dict.fromkeys(filter(None, found)), *also])
 

@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """The findings for all sizes of one domain. given: the parameters that are fixed there."""
+    """The findings for all sizes of one domain. given: the parameters that are fixed in this domain."""
 
     given: Mapping[str, int]
     domain: str
@@ -88,7 +88,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Theorems:
-    """All answers for a file: first for every p, then for single p, for the properties that stayed open."""
+    """All answers for a file: first for every p, then, for the properties that stayed open, for single p."""
 
     schedule: Source
     name: str
@@ -102,7 +102,7 @@ class Theorems:
 
     @cached_property
     def outcomes(self) -> Mapping[int, set[str]]:
-        """The outcomes of each property: for every p, else for each tried p."""
+        """The outcomes of each property: for every p, or otherwise for each p that was tried."""
         found: dict[int, set[str]] = {}
         for answer in self.answers:
             for finding in answer.findings:
@@ -116,7 +116,7 @@ class Theorems:
 
     @property
     def exit_status(self) -> int:
-        """0 all is proved, 1 something is refuted, 3 something is not settled."""
+        """0 if everything is proved, 1 if something is refuted, 3 if something is not settled."""
         if any("refuted" in found for found in self.outcomes.values()):
             return 1
         return 0 if self.ok else NOT_SETTLED
@@ -138,7 +138,9 @@ class Theorems:
         return "\n".join(map(render.clean, lines))
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, a certificate: it has been checked, and contains only what the checker needs."""
+        """Return the published form, a certificate, which has been checked and contains only the entries that the
+        checker needs.
+        """
         from pipesched.prover.certificate import certified
 
         return certified(self).entries()

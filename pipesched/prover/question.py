@@ -31,7 +31,7 @@ CASES, FEW = 24, 4  # most cases of m, and most that are only tried after the wh
 
 
 def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = None) -> Question:
-    """Return the question on a file, in base p if it divides by p while p varies."""
+    """Return the question about a file, in base p if the file divides by p while p varies."""
     own = Evidence() if evidence is None else evidence
     question = Question(file, given, own)
     if question.model.varying == SIZES and question.divides:
@@ -42,9 +42,9 @@ def asked(file: ast.File, given: Mapping[str, int], evidence: Evidence | None = 
 
 @dataclass(eq=False)
 class Question:
-    """A file and the sizes under question. given: fixed values of parameters; p and m vary unless they are given.
-
-    digits: numbers are in base p. limits: the conditions by which it has fewer sizes than the file.
+    """A file and the sizes that the question covers. given: fixed values of parameters; p and m vary unless they are
+    given. digits: whether numbers are in base p. limits: the conditions that restrict the question to some of the
+    file's sizes.
     """
 
     file: ast.File
@@ -105,7 +105,7 @@ class Question:
 
     @cached_property
     def relations(self) -> Relations:
-        """The relations for order and data flow."""
+        """The relations that describe order and data flow."""
         found = sizes(self.model) if self.evidence.known is None else ()
         if self.evidence.known is None and not found:
             raise Unsettled("no size in the domain is small enough to guess from")
@@ -157,8 +157,8 @@ class Question:
         return self.evidence.holds("every size is in a case of m", self.model.sizes, together)
 
     def statements(self) -> list[dict[str, object]]:
-        """Return the operations of the file, each with the points at which it runs, as a JSON object; by cases if they
-        are not known for the whole.
+        """Return the operations of the file, each with the points at which it runs, as a JSON object; by cases if the
+        points are not known for the whole question.
         """
         try:
             domains = self.settled(lambda: self.relations.domains)
@@ -221,7 +221,7 @@ class Question:
 
 
 def _condition(text: str) -> ast.Expression:
-    """Return a condition on p and m, as it is written in a file."""
+    """Parse a condition on p and m that is written as in a file."""
     (found,) = (x for x in parse(Source("cases", f"schedule cases(p, m)\nrequire {text}\n")).items)
     assert isinstance(found, ast.Require)
     return found.condition

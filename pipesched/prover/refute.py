@@ -1,4 +1,4 @@
-"""Finds counterexamples: tries small sizes in turn, with the checks of `verify`, until one fails."""
+"""Find counterexamples by trying small sizes in turn, with the checks of `verify`, until a size fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Counterexample:
 
 @dataclass(eq=False)
 class Small:
-    """Small sizes of a file. given: fixed values of some parameters; p and m vary unless they are given."""
+    """The small sizes of a file. given: fixed values of some parameters; p and m vary unless they are given."""
 
     source: Source
     given: Mapping[str, int]
@@ -70,7 +70,7 @@ class Small:
         return [x for x in self.sizes if not any(found.code in TOO_MANY for found in self.report(x, {}).diagnostics)]
 
     def wrong(self) -> Counterexample | None:
-        """Return the smallest size with an error that is neither a failed claim nor a size that is too large."""
+        """Return the smallest size with an error other than a failed claim or too large a size."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
                 if found.severity == "error" and found.code not in NO_FAULT:
@@ -96,8 +96,8 @@ class Small:
         return None if found is None else Counterexample(dict(size), dict(costs), found)
 
     def _false(self, size: Mapping[str, int], costs: Priced) -> Mapping[int, Diagnostic | None]:
-        """Return the numbers of the claims that are false at a size and costs, or that name a rank that does not exist
-        there, with the error of the latter. If the order is wrong at that size, return none.
+        """Return the indices of the claims that are false at a size with some costs, or that name a rank that does not
+        exist there, with the error about such a rank. If the order is wrong at that size, no claims are returned.
         """
         key = (*size.items(), *costs.items())
         if key not in self._wrong:
@@ -139,7 +139,7 @@ class Small:
 
 
 def interior(cones: Sequence[Sequence[Priced]]) -> Iterator[Priced]:
-    """Yield costs inside each cone: the sum of its generators, and the sums with one generator counted twice."""
+    """Yield costs inside each cone: the sum of its generators, and each sum in which one generator is counted twice."""
     for generators in cones:
         for extra in [None, *generators]:
             names = {name for each in generators for name in each}

@@ -25,7 +25,7 @@ from pipesched.prover.statements import Statement
 
 
 class Unsettled(Exception):
-    """A property could not be proved; the message says which step failed."""
+    """A property could not be proved; the message names the step that failed."""
 
 
 def words(statements: Iterable[Statement]) -> str:
@@ -57,7 +57,7 @@ class Relations:
 
     @cached_property
     def guesses(self) -> list[Guesses]:
-        """Fits of values, by statement."""
+        """The guessed fits of values, by statement."""
         return of_statements(self.sample)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
@@ -87,7 +87,7 @@ class Relations:
         return self.union(maps_to(self.space.digits(x), self.domains[name], name) for name, x in of.items())
 
     def related(self, of: Map) -> UnionMap:
-        """Convert a map to a union of one."""
+        """Convert a map to a union map."""
         return isl().UnionMap.from_map(of)
 
     def read(self, text: str) -> UnionMap:
@@ -101,7 +101,7 @@ class Relations:
 
     @cached_property
     def order(self) -> UnionMap:
-        """A map from each instance to the later instances of its rank."""
+        """A map from each instance to the later instances on its rank."""
         ranks = {x.name: self.rank_of(x).range() for x in self.statements}
         pairs = product(self.statements, repeat=2)
         return self.union(self._later(x, y) for x, y in pairs if not ranks[x.name].is_disjoint(ranks[y.name]))
@@ -124,8 +124,8 @@ class Relations:
         return found.coalesce()
 
     def fitted(self, statement: Statement, of: str, values: Mapping[int, int]) -> Value | None:
-        """Return a guess at values of the instances of a statement. of: the meaning of the values; values: the values
-        of instances, by identity.
+        """Return a guess at values of a statement's instances. of: the meaning of the values. values: the values of
+        instances, by the identity of the instance.
         """
         number = self.number[statement.name]
         return self.guessed(
@@ -136,7 +136,7 @@ class Relations:
         )
 
     def guessed(self, of: str, space: Space, where: Set, make: Callable[[], Value | None]) -> Value | None:
-        """Return a guess at a value on a set, made digit by digit."""
+        """Return a guess at a value on a set; the guess is made digit by digit."""
         evidence = self.model.evidence
         if not isinstance(space, DigitSpace):
             return evidence.guess(of, space, make)
@@ -165,7 +165,7 @@ class Relations:
     # Turns
 
     def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
-        """Return the number of instances of these statements that run on the rank before each of them.
+        """Return, for each instance of these statements, how many of their instances run before it on the rank.
 
         Raises:
             Unsettled: no guess is proved.
@@ -215,7 +215,9 @@ class Relations:
         return self.rank.reverse().apply_range(turn)
 
     def _drained(self, drain: Statement) -> Set:
-        """Return the points of a drain, whose loop runs once for each earlier I without a W; else raise Unsettled."""
+        """Return the points of a drain, whose loop runs once for each earlier I without a W; raise Unsettled if they
+        are not known.
+        """
         if drain.loops != 1:
             raise Unsettled("a `drain` in a loop")
         before = [x for x in self.statements if first(x) < first(drain) and _alike(x, drain)]
@@ -226,7 +228,7 @@ class Relations:
         return drain.domain.intersect(self.space.named(self.space.dims[1]).lt_set(missing))
 
     def _total(self, of: list[Statement], points: Set) -> PwAff:
-        """Return the number of instances on each rank, on the ranks of these points."""
+        """Return the number of instances on each rank, for the ranks of these points."""
         total = self.space.number(0)
         for last in parts(self.reached(self.valued(self.turns(of))).lexmax()) if of else ():
             rank = isl().Map.from_pw_aff(self.space.named("r").intersect_domain(points))
@@ -270,7 +272,7 @@ class Relations:
         return found
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
-        """Return the statements by class and chunk. kind: the class of a statement, None to leave it out."""
+        """Return the statements by class and chunk. kind: returns the class of a statement, or None to leave it out."""
         found: dict[tuple[str, object], list[Statement]] = {}
         for x in self.statements:
             if (name := kind(x)) is not None:

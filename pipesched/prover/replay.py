@@ -16,7 +16,9 @@ Times = tuple[list[int], list[int]]
 
 @dataclass(eq=False)
 class Slot:
-    """A slot at one size. kind: the letter of its cost. inputs: the producing slots, and whether a message is sent."""
+    """A slot at one size. kind: the letter of its cost. inputs: the slots whose results it needs, and whether a message
+    is sent.
+    """
 
     first: Instance
     kind: str
@@ -77,7 +79,7 @@ class Replay:
 
     @cached_property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
-        """By size, the stages that each stage reads, and the stages that read it."""
+        """The stages that each stage reads, and the stages that read it, by size."""
         sample = self.sample
         found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
         for size in sample.sizes:
@@ -122,8 +124,8 @@ class Replay:
         return self._times[key]
 
     def justified(self, generators: Sequence[Costs]) -> tuple[set[int], set[int]]:
-        """Return the first instances of the slots that have one longest path at all generators, and of slots on paths
-        to a slot that ends last. Instances are identified by `id`.
+        """Return the first instances of the slots that have the same longest path at all generators, and of the slots
+        on paths to a slot that ends last. Instances are identified by `id`.
         """
         starts, ends = ([*zip(*column, strict=True)] for column in zip(*map(self.times, generators), strict=True))
         late = tuple(costs.get("C", 0) for costs in generators)
@@ -145,7 +147,7 @@ class Replay:
 
 
 def _ways(endings: Iterable[Slot], before: Mapping[int, Slot | None]) -> set[int]:
-    """Return the first instances of the slots on paths to these endings. before: each slot's predecessor."""
+    """Return the first instances of the slots on paths to the given last slots. before: each slot's predecessor."""
     way: set[int] = set()
     for ending in endings:
         at: Slot | None = ending

@@ -10,7 +10,7 @@ _OPINION = Lazy[type]("prover.asked:Opinion")
 
 
 def _certificate(first: str, text: str) -> bool:
-    """Return True for a text that names itself a certificate, or has its parts."""
+    """Return True if a text declares that it is a certificate, or has the parts of one."""
     marks = r'"format"\s*:\s*"pipesched-proof"', r'"guesses"\s*:.*"obligations"\s*:'
     return first.startswith("{") and any(re.search(mark, text, re.S) for mark in marks)
 

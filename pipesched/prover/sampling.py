@@ -49,12 +49,12 @@ class Instance:
 
 
 class Stuck(Exception):
-    """Raised if the order cannot run: a microbatch is past the last one, or a W comes before its I."""
+    """Raised if the order cannot run because a microbatch is past the last one or a W comes before its I."""
 
 
 @dataclass(eq=False)
 class Sample:
-    """The statement instances at a few sample sizes, in execution order, by size and rank."""
+    """The instances of statements at a few sample sizes, in execution order, by size and rank."""
 
     model: Model
     sizes: tuple[Point, ...]
@@ -97,7 +97,7 @@ class Sample:
         return found
 
     def ends(self, size: Point) -> list[tuple[int, int]]:
-        """Return the first microbatch and the end of each route."""
+        """Return each route's first microbatch, and the end of its range."""
         known = self.model.known_at(size)
         scope = self.model.names(self.model.space)
         scope = Scope(scope.space, {**scope.values, **known}, scope.definitions, scope.context)
@@ -133,7 +133,7 @@ class _Run:
         self.waiting: defaultdict[tuple[str, int | None], deque[tuple[int, int, int]]] = defaultdict(deque)
 
     def of(self, instances: list[Instance]) -> list[Instance]:
-        """Run the instances: assign its microbatch to each, and expand a drain to one W for each pending I."""
+        """Run the instances: assign a microbatch to each, and expand a drain into one W for each pending I."""
         done: list[Instance] = []
         for each in instances:
             statement = self.sample.model.statements[each.statement]
@@ -186,7 +186,9 @@ class _Run:
 
 
 def sizes(model: Model, ranks: int = RANKS, microbatches: int = MICROBATCHES) -> tuple[Point, ...]:
-    """Return small sizes that the file accepts: its least numbers of ranks, with a few numbers of microbatches."""
+    """Return small sizes that the file accepts: the smallest numbers of ranks, each with a few numbers of
+    microbatches.
+    """
     groups = inside = 0
     if model.digits:
         ranks, groups, inside = FEW if len(model.placing.chunks) <= FEW_CHUNKS else MANY

@@ -25,7 +25,7 @@ DEEP = 200  # deepest nesting of function calls
 
 
 class NotAffine(Exception):
-    """An expression or statement is not of a form that isl supports."""
+    """An expression or statement does not have a form that isl supports."""
 
     def __init__(self, span: Span, reason: str) -> None:
         super().__init__(reason)
@@ -38,7 +38,7 @@ class Divides(NotAffine):
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure in a claim: ``peak(r)`` of one rank, or ``peak``, the largest."""
+    """A figure in a claim: A figure such as ``peak(r)`` for one rank, or ``peak``, the largest over all ranks."""
 
     of_rank: Callable[[Value], Value]
     largest: Callable[[], Value]
@@ -48,7 +48,7 @@ class Figure:
 class Scope:
     """The meaning of names at a point of a file. definitions: lets, evaluated on demand.
 
-    context: the set where this point is reached. floors: the quotients by numbers seen so far.
+    context: the set where this point is reached. floors: the quotients by numbers that have been evaluated so far.
     """
 
     space: Space
@@ -65,7 +65,7 @@ class Scope:
         return Scope(self.space, {**self.values, **values}, dict(self.definitions), context, self.floors, depth)
 
     def block(self, condition: Value = True, **values: Value) -> Scope:
-        """Return the scope of a nested block: floors found in the block stay in its scope."""
+        """Return the scope of a nested block; the floors found in the block stay in that scope."""
         made = self.inner(condition, **values)
         made.floors, made.depth = list(self.floors), self.depth
         return made
@@ -92,7 +92,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
     """Return the value of an expression.
 
     Raises:
-        NotAffine: the value is not of this form.
+        NotAffine: the value does not have a supported form.
     """
     if scope.depth > DEEP:
         raise NotAffine(node.span, "functions call each other too deep")
@@ -127,10 +127,10 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
 
 
 def define(node: ast.Let, scope: Scope) -> None:
-    """Define a name. A value with a varying divisor is evaluated at once, since it may not exist.
+    """Define a name. A value with a varying divisor is evaluated immediately, since it may not exist.
 
     Raises:
-        NotAffine: the value is not of this form.
+        NotAffine: the value does not have a supported form.
     """
     scope.definitions[node.name.id] = node
     scope.values.pop(node.name.id, None)
@@ -291,7 +291,9 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
 
 
 def _by_values(node: ast.Binary, left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
-    """Return a quotient or remainder by an expression that is a number case by case; None if it is not, or is 0."""
+    """Return a quotient or remainder by an expression that is a number case by case; None if the expression is not, or
+    is 0.
+    """
     found = [(own, one) for where, one in right.get_pieces() if not (own := where.intersect(scope.context)).is_empty()]
     if not all(one.is_cst() and not one.get_constant_val().is_zero() for _, one in found):
         return None
@@ -308,7 +310,9 @@ def _by_values(node: ast.Binary, left: PwAff, right: PwAff, scope: Scope) -> PwA
 
 
 def _by_cases(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
-    """Return a quotient or remainder by an expression n, with one case per value of the quotient, if there are few."""
+    """Return a quotient or remainder by an expression n, with one case per value of the quotient, if there are few
+    values.
+    """
     space, context = scope.space, scope.context
     zero = space.number(0)
     if not context.is_subset(right.ge_set(space.number(1))):

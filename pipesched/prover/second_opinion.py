@@ -3,7 +3,8 @@
     left       conditions of its parts; a quotient is a number q with  d q <= x < d q + d
     right      the negated conditions: its quotients are known numbers, so there are no quantifiers
 
-All questions are linear integer arithmetic. An inclusion that Z3 does not decide within its steps is reported as open.
+All questions are linear integer arithmetic. An inclusion that Z3 does not decide within its limit of steps is reported
+as open.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Term: TypeAlias = Any
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The answers of Z3 about inclusions. agreed: the number that it confirms; open: the undecided inclusions."""
+    """The answers of Z3 about inclusions. agreed: the number of inclusions that Z3 confirms. open: the undecided
+    inclusions.
+    """
 
     agreed: int
     open: tuple[str, ...]
@@ -45,7 +48,7 @@ def judged(shown: Sequence[Shown]) -> SecondOpinion:
     """Return Z3's answers on inclusions that isl found to hold.
 
     Raises:
-        PipeschedError: PS721, if Z3 refutes a statement; PS820, Z3 is not installed.
+        PipeschedError: PS721 if Z3 refutes a statement; PS820 if Z3 is not installed.
     """
     try:
         z3 = import_module("z3")
@@ -73,7 +76,7 @@ class _Steps:
         self.z3, self.left = z3, IN_ALL
 
     def check(self, solver: Term) -> Term:
-        """Return a solver's answer within the remaining steps; Z3 counts them from its start."""
+        """Return a solver's answer within the remaining steps; Z3 counts steps from its start."""
         if self.left <= 0:
             return self.z3.unknown
         before = self._spent(self.z3.Solver())
@@ -89,13 +92,13 @@ class _Steps:
 
 
 class _Question:
-    """An inclusion in terms of Z3. steps: the remaining steps."""
+    """An inclusion, expressed in Z3. steps: the remaining steps."""
 
     def __init__(self, z3: Term, steps: _Steps | None = None) -> None:
         self.z3, self.quotients, self.steps = z3, 0, steps or _Steps(z3)
 
     def answer(self, shown: Shown) -> bool | None:
-        """Return True if Z3 confirms it, None if Z3 does not decide."""
+        """Return True if Z3 confirms the inclusion, None if Z3 does not decide it."""
         return self._equal(shown.factors) if shown.factors else self.holds(shown.left, shown.right)
 
     def holds(self, left: Points, right: Points) -> bool | None:
@@ -119,7 +122,7 @@ class _Question:
         return True
 
     def _equal(self, factors: Sequence[Sequence[PwAff]]) -> bool | None:
-        """Return True if ``a b`` equals ``c d`` at every point; all combinations of their cases are tried."""
+        """Return True if ``a b`` equals ``c d`` at every point; all combinations of cases are tried."""
         cases = [[*self._number(of)] for of in factors]
         if prod(map(len, cases)) > CASES:
             return None
@@ -175,7 +178,7 @@ class _Question:
         return columns, said
 
     def _sum(self, of: Affine, columns: Sequence[Term], scale: int) -> Term:
-        """Return the sum of a condition or an expression, times a factor that makes it whole."""
+        """Return the sum in a condition or an expression, times a factor that makes it whole."""
         one, *weights = (int(x * scale) for x in coefficients(of))
         total = self.z3.IntVal(one)
         for weight, term in zip(weights, columns, strict=False):

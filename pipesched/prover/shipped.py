@@ -1,8 +1,9 @@
-"""The line of `verify` on a library schedule: the theorem that the certificate next to its file proves.
+"""The line that `verify` adds for a library schedule: the theorem that the certificate next to its file proves.
 
     proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at even costs: see `prove`
 
-`tests/prover/test_shipped.py` checks the certificates; here one is only compared with the verified text.
+`tests/prover/test_shipped.py` checks the certificates; here a certificate's text is only compared with the verified
+text.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _ORDER = ("complete", "no deadlock")
 
 @dataclass(frozen=True)
 class Proved(Report):
-    """A verdict on a library schedule with a certificate. theorem: the result that it proves, as a line."""
+    """A verdict on a library schedule with a certificate. theorem: the result that the certificate proves, as
+    one line.
+    """
 
     theorem: str = ""
 
@@ -36,7 +39,7 @@ class Proved(Report):
 
 
 def theorem(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report, extended by the theorem for every size if this text has a built-in certificate."""
+    """Return the report, extended by the theorem for every size if there is a built-in certificate for this text."""
     if source is None or type(report) is not Report or not report.ok:
         return report
     path = certificate(Path(source.name).stem)
@@ -51,7 +54,7 @@ def theorem(report: Report, made: Examination | None, source: Source | None, opt
 
 @lru_cache(maxsize=64)
 def _entries(path: Path) -> Any:
-    """Return the entries of a certificate, which all sizes of a sweep read."""
+    """Return the entries of a certificate; they are cached, since every size of a sweep reads them."""
     return json_of(path.read_text("utf-8"))
 
 
@@ -61,10 +64,11 @@ def certificate(name: str) -> Path:
 
 
 def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value], asked: Set[str] = frozenset()) -> str:
-    """Return the theorem for these parameters, as a line; empty if no answer proves the order.
+    """Return the theorem for these parameters, as one line; empty if no answer proves the order.
 
-    Its sizes are the sizes of the first answer, or of the last answer if that proves more. asked: the parameters, other
-    than sizes, with values that are not their defaults; an answer is for the defaults unless it names other values.
+    The theorem covers the sizes of the first answer, or of the last answer if that proves more. asked: the parameters,
+    other than sizes, with values that are not their defaults; an answer is for the defaults unless it names other
+    values.
     """
     sizes, claims, held = "", dict[str, None](), set[str]()
     for answer in answers:

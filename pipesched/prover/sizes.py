@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 
 def ascending(most: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield all sizes from 1 up to these: the smallest sum first, then the smallest first value, and so on."""
+    """Yield all sizes from 1 up to the given ones: the smallest sum first, then the smallest first value, and so on."""
     for total in range(len(most), sum(most.values()) + 1):
         yield from _of_sum(total, most)
 

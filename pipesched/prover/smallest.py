@@ -4,7 +4,7 @@
 
 All sizes are tried in this order, within a number of steps. If these do not suffice, the prover finds the smallest size
 at which a claim is false; for any other fault, sizes are halved as long as they fail. Other parameters keep their
-values, since another cap or switch makes another schedule.
+values, since a different cap or switch makes a different schedule.
 """
 
 from __future__ import annotations
@@ -58,17 +58,18 @@ class Smallest:
 
 
 def faults(report: Report) -> set[Fault]:
-    """Return the faults, without places and numbers."""
+    """Return the faults in a report, without places and numbers."""
     codes = {(str(found.code), "") for found in report.diagnostics if found.severity == "error"}
     claims = {(str(Code.CLAIM), claim.text) for claim in report.claims if claim.holds is False}
     return (codes - {(str(Code.CLAIM), "")} if claims else codes) | claims
 
 
 def smallest(report: Report, made: Examination | None, source: Source | None, options: Options) -> Report:
-    """Return the report on the smallest size, with a note on how it was found; the report itself without a search.
+    """Return the report on the smallest size, with a note on how the size was found; without a search, the given
+    report.
 
     Raises:
-        PipeschedError: PS225, if the source is not a .ps file.
+        PipeschedError: PS225 if the source is not a .ps file.
     """
     if source is None or reader_of(source).name != "ps":
         raise fail(
@@ -83,7 +84,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
 
 
 def _not_sought(report: Report, source: Source) -> str:
-    """Return the reason not to search for a smaller size; "" if there is none."""
+    """Return the reason not to search for a smaller size; empty if there is no such reason."""
     codes = {code for code, _ in faults(report)}
     if not codes:
         return "nothing fails at this size, and smaller sizes were not tried; `pipesched prove` covers every size"
@@ -134,7 +135,7 @@ class _Search:
         return faults(self.failed)
 
     def parameters(self, size: Size) -> dict[str, Value]:
-        """Return all parameters at a size; a list with its length given by a size is cut."""
+        """Return all parameters at a size; a list whose length depends on the size is cut to that length."""
         made = {**self.options.parameters, **size}
         for name, value in made.items():
             declared = self.file.parameters.get(name)
@@ -162,7 +163,7 @@ class _Search:
         return report is not None and not self.wanted.isdisjoint(faults(report))
 
     def found(self) -> tuple[Report, str]:
-        """Return the report on the smallest size, and how that was found."""
+        """Return the report on the smallest size, and how the size was found."""
         if not self.most:
             return self.failed, "the file has no p, v or m"
         tried, asked = 0, False
@@ -232,7 +233,7 @@ class _Search:
         return None
 
     def _halved(self, tried: int, total: int) -> tuple[Report, str]:
-        """Halve a size while it fails in the same way, then lower its numbers by one while steps remain."""
+        """Halve a size as long as it fails in the same way, then lower its numbers by one while steps remain."""
         self.left, size, report = STEPS, self.most, self.failed
         for shift in range(1, max(size.values()).bit_length() + 1):
             while (found := self._less(size, shift)) is not None:
@@ -244,7 +245,9 @@ class _Search:
         )
 
     def _less(self, size: Size, shift: int) -> tuple[dict[str, int], Report] | None:
-        """Return a size that fails in the same way, with all or some numbers less by a half, a quarter, and so on."""
+        """Return a size that fails in the same way, in which all or some numbers are lower by a half, a quarter, and so
+        on.
+        """
         for chosen in sorted(product((True, False), repeat=len(size)), key=lambda which: -sum(which))[:-1]:
             down = [max(1, k >> shift) if fewer else 0 for k, fewer in zip(size.values(), chosen, strict=True)]
             near = self._near(
@@ -258,7 +261,7 @@ class _Search:
         return None
 
     def _near(self, less: Size, size: Size) -> dict[str, int] | None:
-        """Return the first size, from a given one on, that the file accepts, if it is below a limit."""
+        """Return the first size, starting from a given size, that the file accepts, if it is below a limit."""
         room = {name: size[name] - less[name] + 1 for name in size}
         for step in islice(ascending(room), _NEAR):
             near = {name: less[name] + step[name] - 1 for name in size}
@@ -270,7 +273,7 @@ class _Search:
 def _smallest_false(file: ast.File, given: Mapping[str, int], number: int, costs: Costs) -> Size | None:
     """Return the size with the smallest p + m at which a claim is false; None if the prover cannot decide.
 
-    given: the fixed parameters. number: the claim's number in the file.
+    given: the fixed parameters. number: the claim's index in the file.
     """
     values = {key: costs.scalar(key) for key in COSTS.values()}
     scale = lcm(*(x.denominator for x in values.values() if x is not None))

@@ -6,8 +6,8 @@
       I                       C[r, i, 0] : 0 <= i < m           place 1, i, 1
     }
 
-An instance comes before another of its rank if its place is lexicographically smaller. Conditions do not split a loop:
-they restrict the points of a statement.
+An instance comes before another instance on its rank if its place is lexicographically smaller. Conditions do not split
+a loop: they restrict the points of a statement.
 """
 
 from __future__ import annotations

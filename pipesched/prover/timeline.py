@@ -1,4 +1,4 @@
-"""Start times for every size and for all costs of a cone.
+"""Start times for every size and for all costs in a cone.
 
 At each generator c of the cone, a start time T is guessed from small sizes and then proved correct:
 
@@ -42,7 +42,7 @@ class Timed:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """The start times at the generators of a cone. justified: the slots whose start is linear in between.
+    """The start times at the generators of a cone. justified: the slots whose start is linear between the generators.
 
     A justified slot ends a path that is tight at all generators. The length of this path is linear in the costs, and no
     path is longer, since the length of each is at most the sum of the starts at the generators.
@@ -168,7 +168,9 @@ class Timeline:
         return found
 
     def _guessed(self, what: str, chosen: set[int]) -> UnionSet:
-        """Return the slots of the statements of these samples; none of statements whose samples fit no condition."""
+        """Return the slots of the statements in these samples, but none for a statement whose samples fit no
+        condition.
+        """
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
@@ -180,7 +182,9 @@ class Timeline:
         return found
 
     def _tight(self, times: Sequence[Timed]) -> tuple[UnionMap, UnionSet]:
-        """Return the edges whose consumer starts as its producer ends, and the slots at 0, at all generators."""
+        """Return the edges whose consumer starts when its producer ends, and the slots that start at 0, at all
+        generators.
+        """
         zeros = ", ".join("0" * self.rel.space.width)
         at_zero = isl().UnionSet.read_from_str(self.rel.model.context, f"{{ [{zeros}] }}")
         near, far, zero = self.flow.near, self.flow.far, self.flow.points
@@ -201,7 +205,9 @@ class Timeline:
         return self.rel.union(made)
 
     def _tight_everywhere(self, what: str, tight: UnionMap, zero: UnionSet) -> bool:
-        """Return True if every slot starts at 0 or ends a tight edge; as edges have no cycle, all go back to 0."""
+        """Return True if every slot starts at 0 or ends a tight edge; since edges have no cycle, all slots go back to
+        0.
+        """
         return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
@@ -220,8 +226,8 @@ def _line(x: Statement) -> str:
 
 
 def clock(timeline: Timeline) -> str:
-    """Prove that no operations wait for each other; return the kind of proof. If each operation has a cost above 0 at
-    some generator, the sum of the start times grows along every edge.
+    """Prove that no operations wait for each other in a cycle; return the kind of proof. If each operation has a cost
+    above 0 at some generator, the sum of the start times grows along every edge.
 
     Raises:
         Unsettled: no clock was found.
@@ -285,7 +291,7 @@ def _word(rel: Relations, x: Statement, after: str, clocks: Callable[[], UnionMa
 
 
 def _scheduled(clocks: Callable[[], UnionMap], x: Statement, k: int) -> PwAff | None:
-    """Return a number of the clock that isl's scheduler finds."""
+    """Return one number of the clock that isl's scheduler finds."""
     kind = isl().dim_type
     for own in parts(clocks()):
         if own.get_tuple_name(kind.in_) == x.name and k < own.dim(kind.out):

@@ -1,4 +1,4 @@
-"""The verdict on a certificate: its theorems are derived again; with ``--second-opinion`` also checked by Z3."""
+"""The verdict on a certificate: its theorems are derived again and, with ``--second-opinion``, also checked by Z3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from pipesched.support.source import Source
 
 @dataclass(frozen=True)
 class Certified(Report):
-    """The verdict on a certificate. decided: the number of inclusions; opinion: Z3's answers on them, if requested."""
+    """The verdict on a certificate. decided: the number of decided inclusions. opinion: Z3's answers about the
+    inclusions, if requested.
+    """
 
     theorems: Theorems | None = field(default=None, repr=False)
     decided: int = 0
@@ -32,7 +34,9 @@ class Certified(Report):
 
     @property
     def exit_status(self) -> int:
-        """0: all is proved; 1: something is wrong or refuted; 3: something is not settled, or undecided by Z3."""
+        """0 if everything is proved, 1 if something is wrong or refuted, 3 if something is not settled, or undecided by
+        Z3.
+        """
         open = self.opinion is not None and self.opinion.open
         status = super().exit_status or (self.theorems.exit_status if self.theorems is not None else 1)
         return status or (NOT_SETTLED if open else 0)
@@ -93,7 +97,7 @@ def verify(source: Source, options: Options) -> Report:
     """Verify a certificate by deriving its entries again.
 
     Raises:
-        PipeschedError: PS225, if options for schedules are given; PS720, PS721, PS820.
+        PipeschedError: PS225 if options for schedules are given; PS720, PS721, PS820.
     """
     asked = options.of(Opinion)
     if replace(options, owned=(), max_ops=Options().max_ops) != Options():
@@ -126,12 +130,12 @@ def verify(source: Source, options: Options) -> Report:
 
 
 def _own(finding: Finding) -> Finding:
-    """Return a finding with our own wording if the certificate leaves it open."""
+    """Return a finding; if the certificate leaves it open, the detail is replaced by our own wording."""
     return replace(finding, detail="the certificate does not prove this") if finding.outcome == OPEN else finding
 
 
 def _changed(certificate: Certificate) -> list[Diagnostic]:
-    """Return PS722 if files of this name exist, here or in the library, but no file has the certified text."""
+    """Return PS722 if files with this name exist, here or in the library, but none of them has the certified text."""
     name, text = certificate.schedule.name, certificate.schedule.text
     others: list[str] = []
     if os.path.isfile(name):
@@ -152,7 +156,7 @@ def require_certificate(report: Report, made: Examination | None, source: Source
     """Return the report if no second opinion is requested, or if the report is on a certificate.
 
     Raises:
-        PipeschedError: PS225, if the file is not a certificate.
+        PipeschedError: PS225 if the file is not a certificate.
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"

@@ -1,8 +1,9 @@
-"""Expressions by cases in the form of certificates: sums of names in one notation, which isl's parser never reads.
+"""Expressions by cases in the form that certificates use: sums of names in one notation, which isl's parser never
+reads.
 
     {"where": ["m - p >= 0", "i0 - 2*e0 == 0"], "floors": ["1/2*i0"], "value": "3*p + e0 - 3"}
 
-e0 is the floor of the first sum, which may be a part of the next. Where several cases overlap, their values add up.
+e0 is the floor of the first sum, which may be a part of the next. Where cases overlap, their values add up.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Damaged(Exception):
 
 
 def spelled(weights: Sequence[Fraction], names: Sequence[str]) -> str:
-    """Write a weighted sum of names as text, as in 2*m - p + 1. weights: the weight of 1, then one for each name."""
+    """Write a weighted sum of names as text, as in 2*m - p + 1. weights: the weight of 1, then the weight of
+    each name.
+    """
     terms = [(weight, name) for weight, name in zip(weights[1:], names, strict=False) if weight]
     terms += [(weights[0], "")] if weights[0] else []
     made = ""
@@ -60,12 +63,12 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
 
 
 def cases(of: PwAff, space: Space) -> list[dict[str, object]]:
-    """Return an expression in the form of certificates."""
+    """Return an expression in the form that certificates use."""
     return [*_cases(of, (*space.parameters, *space.dims))]
 
 
 def conditions(of: Set, space: Space) -> list[dict[str, object]]:
-    """Return a set in the form of certificates: parts, each with its conditions, sorted by text."""
+    """Return a set in the form that certificates use: parts, each with its conditions, sorted by text."""
     parts = cases(space.constant(0).intersect_domain(of), space)
     made = [{key: entry for key, entry in part.items() if key != "value"} for part in parts]
     return sorted(made, key=lambda part: (part["where"], part.get("floors", [])))  # isl sorts by address
@@ -91,7 +94,9 @@ def _cases(of: PwAff, names: Sequence[str]) -> Iterator[dict[str, object]]:
 
 
 def _floors(of: Affine, names: Sequence[str], before: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names, followed by the names of the floors of a set or an expression, and their sums."""
+    """Return the given names followed by the names of the floors in a set or an expression, and the sums of these
+    floors.
+    """
     kind = isl().dim_type
     known, made = [*names], [*before]
     first = len(known)
@@ -108,7 +113,7 @@ def _floors(of: Affine, names: Sequence[str], before: Sequence[str]) -> tuple[Se
 
 
 def expression(entry: object, space: Space, place: str) -> PwAff:
-    """Return the expression of an entry.
+    """Return the expression that an entry contains.
 
     Raises:
         Damaged: if it is not an expression.
