@@ -157,7 +157,7 @@ class Folder:
         return tuple(reversed(nodes))
 
     def _body(self, word: Word, ends: Ends, low: int, high: int) -> int:
-        """Return the length of the body of a repeat, word[low:high], folded."""
+        """Return the cost of a repeat whose body is word[low:high], folded."""
         body = word[low:high]
         if body not in self.bodies:
             rotated = any(body[i:] + body[:i] < body for i in range(1, len(body)))

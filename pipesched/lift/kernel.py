@@ -31,7 +31,7 @@ class Kernel:
     """The position of the kernel in a schedule.
 
     microbatches: K. low, high: by rank, the part low .. high of the rank's list. copies: the number of further copies
-    that follow it; without them, the schedule has its smallest m, m0.
+    that follow; without them, the schedule has its smallest m, m0.
     """
 
     microbatches: int

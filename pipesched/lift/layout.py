@@ -18,7 +18,7 @@ WIDTH = 100
 
 @dataclass
 class Line:
-    """A line to be written: its parts, at least one blank apart, and the comment at its end.
+    """A line to be written: its parts, at least one space apart, and the comment at its end.
 
     kind: neighbours of the same kind and indentation are aligned; "" for none.
     """
@@ -80,7 +80,7 @@ _OPERATOR_WORDS = ("+", "-", "/", "=", ",", "and", "or")
 
 
 def gap(tokens: Sequence[Token], at: int) -> str:
-    """Return the blanks before the token at `at`, unless it begins a line or a statement."""
+    """Return the spaces before the token at `at`, unless it begins a line or a statement."""
     before, token = tokens[at - 1], tokens[at]
     tight_left = before.text in ("(", "[") or _unary(tokens, at - 1) or _in_share(tokens, at)
     tight_right = token.text in (")", "]", ",", ":") or (before.text == "{" and token.text == "}")
@@ -118,7 +118,7 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
-    """Return True inside `split:1/2`, which has no blanks."""
+    """Return True inside `split:1/2`, which contains no spaces."""
     words = [token.text for token in tokens[max(0, at - 5) : at + 1]]
     begins = [i for i in range(len(words) - 3) if words[i] == "release" and words[i + 2] == ":"]
     return any(len(words) == i + 4 or words[i + 4] == "/" for i in begins)

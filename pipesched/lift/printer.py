@@ -1,11 +1,11 @@
 """Writes a file in canonical form, for `pipesched fmt`.
 
-Only blanks and line ends change: the tokens of the file, including comments, stay in order.
+Only spaces and line breaks change: the tokens of the file, including comments, stay in order.
 
-- Two blanks per enclosing brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two blanks apart. An expression keeps its line breaks at operators, with the rest indented.
-- A block on one line stays there if it fits in 100 columns. One blank line at most, none at the ends of a block.
-- Consecutive lines align these: blocks, the `=` of lets, the parts of routes, comments at the end.
+- Two spaces per enclosing brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
+  user's lines, two spaces apart. An expression keeps its line breaks at operators, with the rest indented.
+- A block on one line stays there if it fits in 100 columns. At most one blank line, and none at the ends of a block.
+- Consecutive lines align blocks, the `=` of lets, the parts of routes, and comments at the end.
 
     repeat warmup     { F }        # fill
     repeat m - warmup { F  B }     # steady
@@ -56,7 +56,7 @@ class _Layout:
     flat: int = -1  # the last word of a block that stays on its line
 
     def mark(self, node: ast.Node) -> None:
-        """Record the begin and end of a node and of its parts."""
+        """Record where a node and its parts begin and end."""
         if isinstance(node, ast.Operation | ast.Overlap | ast.Drain | ast.Step | ast.Line):
             self.operations[node.span.start] = node.span.end
         elif isinstance(node, _OWN_LINES):
@@ -169,7 +169,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Return True if a block is on one line and can stay there, with its head, whose line breaks are kept."""
+        """Return True if a block is on one line and can stay there, with its head, which keeps its line breaks."""
         if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0

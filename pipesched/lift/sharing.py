@@ -45,8 +45,7 @@ class Shared:
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
     """Return runs of ranks, each with its program.
 
-    trees: each rank's own tree. orders: for each number of copies of the kernel, a rank's word; more than one if
-    there is a kernel.
+    trees: each rank's own tree. orders: functions from a rank to its word, one for each number of copies of the kernel.
     """
     guesses = sorted(_guesses(trees, orders), key=lambda x: (x.low - x.high, x.low))
     free = set(range(len(trees)))
@@ -109,7 +108,7 @@ def _lines(one: Tree, two: Tree, r: int, matcher: _Matcher) -> Iterator[Tree]:
 
 
 def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
-    """Merge the parts of two ranks of different shapes in every way that keeps the order of both."""
+    """Merge the parts of two ranks of different shape in every way that keeps the order of both."""
     few = [parts for parts in (_parts(tree) for tree in trees if len(tree) <= LONGEST) if len(parts) <= MERGED]
     few = list({tuple((x.body, x.count.growth) for x in parts): parts for parts in few}.values())
     pairs = islice(combinations(few, 2), MOST_PAIRS)

@@ -38,8 +38,8 @@ _BARE = 0  # the chunk, counted from 1, of operations without a chunk
 
 @dataclass(frozen=True)
 class Words:
-    """The order of every rank. drained: whether on each rank every W takes the oldest I and no I remains without a W.
-    series: by letter, for texts with a gap for the microbatch.
+    """The order of every rank. drained: for each rank, True if every W takes the oldest I and no I remains without a W.
+    series: for each letter whose text has a gap for the microbatch, its series.
     """
 
     letters: tuple[str, ...]
@@ -55,7 +55,7 @@ BLANK = "…"
 def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
     """Write the order of each rank as words, for a placement with ranges of microbatches as routes.
 
-    by_chunk: every W names its chunk. in_series: each series of microbatches becomes a letter.
+    by_chunk: True if every W names its chunk. in_series: True if each series of microbatches becomes a letter.
 
     Raises:
         PipeschedError: PS814 if the language cannot express an operation.
@@ -112,7 +112,7 @@ class _Columns:
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
 
     def next_ones(self) -> Bools:
-        """Return a mask of operations that are the next of their kind and chunk."""
+        """Return a mask of the operations that are the next of their kind and chunk."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         before: dict[tuple[int, int, int], Ints] = {}
@@ -153,7 +153,7 @@ class _Columns:
         return found
 
     def oldest(self, rank: int) -> bool:
-        """Return True if a rank's W follow its I in the same order, each after its I, none missing or twice."""
+        """Return True if a rank's W follow its I in the same order, each after its own I and exactly once."""
         here = slice(int(self.schedule.start[rank]), int(self.schedule.start[rank + 1]))
         op, microbatch, chunk = self.schedule.op[here], self.schedule.microbatch[here], self.chunk[here]
         weight, split = np.flatnonzero(op == Op.W), np.flatnonzero(op == Op.I)
@@ -166,7 +166,7 @@ class _Columns:
 
 
 def _turns(microbatches: list[int], first: int) -> Iterator[bool]:
-    """Yield, for each microbatch, whether it is the smallest that has not run."""
+    """Yield True for each microbatch that is the smallest that has not run, otherwise False."""
     turn = Turn(first, first)
     for i in microbatches:
         yield i == turn.next
@@ -281,7 +281,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the longest parts with a constant step, from the left."""
+    """Yield the longest parts with a constant step, from left to right."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2
@@ -295,7 +295,7 @@ def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def linear(base: int, slope: int, variable: str, first: str = "") -> str:
-    """Format base + slope * variable, without terms that are 0."""
+    """Format base + slope * variable, omitting terms that are 0."""
     times = variable if abs(slope) == 1 else f"{abs(slope)} * {variable}"
     terms = [("+", first)] if first else []
     rising = [("-" if slope < 0 else "+", times)] if slope else []

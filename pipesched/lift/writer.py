@@ -3,7 +3,7 @@
     words ────> loops ───> ranks that differ only in counts ──> lines of the file ──> canonical text
     spelling    folding    sharing                               here                  layout
 
-The file has one size. With a kernel (`lift.kernel`) it accepts every number of microbatches m0 + jK. The text is
+The file is for one size. With a kernel (`lift.kernel`) it accepts every number of microbatches m0 + jK. The text is
 formatted as by `pipesched fmt`.
 """
 
@@ -50,12 +50,12 @@ def write(
 
     name: by default the name of the schedule, made legal. documentation: its double quotes become single ones. costs:
     written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
-    for more microbatches; the file then accepts m0 + jK of them, by default the schedule's number. statements: further
-    statements, in canonical form.
+    for more microbatches; the file then accepts every m = m0 + jK, and its default m is the schedule's. statements:
+    further statements, in canonical form.
 
     Raises:
         PipeschedError: PS814 if the language cannot express a part of the schedule.
-        ValueError: if it is not a kernel of this schedule.
+        ValueError: if `kernel` is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
         raise ValueError(fault)
@@ -271,7 +271,7 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return where the final W begin, if there are several and they are all that is pending; otherwise the end."""
+        """Return where the final W begin, if there are several and nothing else is pending; otherwise the end."""
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1

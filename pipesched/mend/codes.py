@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class MendCode(AnyCode):
-    """The code of the finding that lists the changes of a repair."""
+    """The code of the finding that lists a repair's changes."""
 
     MENDED = "PS910"

@@ -3,9 +3,9 @@
     rank 0   F0 F1 | B0 F2 B1 B2          rank 1 waits for F2, and rank 0 for B0 of rank 1:
     rank 1   F0 F2 | B0 F1 B1 B2          rank 1 runs F1 before F2
 
-The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for others; one
-of these has all its inputs, unless a slot needs itself. That slot moves earlier, and the lists run again. A slot that
-moves a second time goes exactly where its rank is stuck, so each run gets further.
+The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for other
+slots; one of these has all its inputs, unless a slot needs itself. That slot moves earlier, and the lists run again. A
+slot that moves a second time goes exactly where its rank is stuck, so each run gets further.
 
 Then single slots of the longest chains move earlier or later, as long as the run gets shorter and holds no more
 activations than the given order, or than the cap if there is one.
@@ -41,9 +41,9 @@ NEAR = 12
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of an order. lists: the slots by rank. rank, costs (in ticks), kinds (kind and stage, microbatch): of
-    each slot. needs: the inputs of each slot, each with the time of its message. users: the slots that need each slot.
-    head: the first operation of each slot.
+    """The slots of an order. lists: the slots by rank. rank, costs (in ticks), kinds (kind and stage, microbatch): by
+    slot. needs: the inputs of each slot, each with the time of its message. users: the slots that need each slot. head:
+    the first operation of each slot.
     """
 
     lists: list[list[int]]
@@ -118,7 +118,7 @@ class _Run:
 
     @property
     def score(self) -> tuple[int, int, int]:
-        """The makespan, then the ends of the ranks and of the slots, by which runs of one makespan are compared."""
+        """The makespan, then the sums of the ends of ranks and of slots, which compare runs with equal makespan."""
         ends = sum(self.end[row[-1]] for row in self.lists if row)
         return self.makespan, ends, sum(self.end)
 
@@ -136,7 +136,7 @@ class _Run:
         return sorted(found, key=lambda slot: (-self.end[slot], slot))
 
     def near(self) -> Iterator[_Run]:
-        """Yield the runs that end with one critical slot moved earlier, then the runs with one moved later."""
+        """Yield the runs that finish with one critical slot moved earlier, then those with one moved later."""
         for step, slot in product((-1, 1), self.critical()):
             rank = self.slots.rank[slot]
             row = self.lists[rank]
@@ -176,8 +176,8 @@ class _Run:
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired order. entries: of the schedule, in this order. moved: each moved operation with the one that it now
-    precedes. free: a shorter order that holds more activations than allowed, if one is found.
+    """A repaired order. entries: the schedule's entries in this order. moved: each moved operation with the one that it
+    now precedes. free: a shorter order that holds more activations than allowed, if one is found.
     """
 
     entries: Ints
@@ -186,10 +186,10 @@ class Repaired:
 
 
 def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None:
-    """Return a schedule in an order that ends: the repair with the least makespan among those within the caps.
+    """Return an order that finishes: the repair with the least makespan, within the caps if possible.
 
-    caps: the most activations of each rank; by default the most that a rank of the given order holds. The result is
-    None if no repair helps, because an operation needs itself, or if the work exceeds a limit.
+    caps: the limit on the activations of each rank; by default the largest peak of the given order. The result is None
+    if no repair helps, because an operation needs itself, or if the work exceeds a limit.
     """
     slots = Slots.of(made)
     bounds = np.append(slots.head[1:], len(made.schedule))
@@ -221,9 +221,9 @@ def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None
 
 
 def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _Run:
-    """Return the shortest run that is found by moves of single slots, among those that fit.
+    """Return the shortest run, among those that fit, that moves of single slots find.
 
-    A move that keeps the makespan but lets slots end earlier may make way for another; if none does, it is not made.
+    A move that keeps the makespan but lets slots end earlier may enable a better one; if none does, it is dropped.
     """
     best, left, budget = run, tries, MOST // max(1, len(run.end))
     while True:
@@ -241,7 +241,7 @@ def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _
 
 
 def _moved(row: list[int]) -> list[tuple[int, int]]:
-    """Return the fewest slots that moved out of an ascending list, each with the slot that it now precedes."""
+    """Return the fewest slots without which the list ascends, each with the slot that it now precedes."""
     tails, before = list[int](), dict[int, int]()
     for slot in row:
         at = bisect_left(tails, slot)
@@ -272,15 +272,15 @@ def _ascending(slots: Slots) -> list[list[int]]:
 
 
 def _all_repaired(slots: Slots) -> list[_Run]:
-    """Return the distinct runs that end, by all ways of repair."""
+    """Return the distinct runs that finish, from all ways of repair."""
     both = (slots.lists, _ascending(slots))
     found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
     return [run for at, run in enumerate(found) if run is not None and run not in found[:at]]
 
 
 def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:
-    """Return a run that ends. early: on its first move a slot goes before slots of its kind and stage with later
-    microbatches, not only before the slot that is stuck.
+    """Return a run that finishes. early: a slot's first move puts it before later microbatches of its kind and stage,
+    not only before the slot that is stuck.
     """
     lists, moved = [list(row) for row in given], set[int]()
     for _ in range(MOST // max(1, len(slots.costs))):

@@ -5,8 +5,8 @@
                                             or all messages are placed again: each is sent and received at one instant
                                             of the run, which is safe under every model         `lower.communicate`
 
-No operation of compute is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so.
-The repair with the least makespan is taken, then the one that moves less.
+No compute operation is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so. The
+repair with the least makespan is chosen, then the one that moves less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOISTS = 64
 
 @dataclass(frozen=True)
 class Mend:
-    """The option, and afterwards the repair's changes: a sentence, with places and costs."""
+    """The option and, after a repair, its changes: a sentence, with places and costs."""
 
     mend: bool = False
     changed: str = ""
@@ -46,8 +46,8 @@ class Mend:
 
 @dataclass(frozen=True)
 class _Repair:
-    """A repaired file that is correct. changed: a text on the moves, with labels at the places in the file. free: a
-    shorter order that holds more activations.
+    """A repaired file that is correct. changed: a description of the moves, with labels at the places in the file.
+    free: a shorter order that holds more activations.
     """
 
     made: Examination
@@ -57,7 +57,7 @@ class _Repair:
 
     @property
     def makespan(self) -> Fraction:
-        """The makespan with queueing messages under the model."""
+        """The makespan if messages queue under the communication model."""
         analysis = self.made.analysis
         return analysis.makespan if analysis.queued is None else analysis.queued
 
@@ -66,7 +66,7 @@ def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Op
     """Return the repaired file, and the options with the changes.
 
     A file that is correct, or that no repair makes correct, is returned unchanged. Without `messages` only computes
-    count.
+    matter.
     """
     if not messages:
         loaded = replace(loaded, schedule=loaded.schedule.with_program(None))
@@ -103,7 +103,7 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 
 
 def _ordered(first: Examination) -> _Repair | None:
-    """Return the file with compute orders that end, unchanged if they already end; None if no order ends."""
+    """Return the file with compute orders that finish, unchanged if they already do; None if no such order is found."""
     schedule = first.analysis.schedule
     found = repaired(first.analysis, first.caps)
     if found is None:
@@ -117,7 +117,7 @@ def _ordered(first: Examination) -> _Repair | None:
 
 
 def _placed_again(ordered: Examination) -> _Repair | None:
-    """Return the file with its messages placed by the lowering; None if that does not make it correct."""
+    """Return the file with its messages placed by the lowering; None if that does not make the file correct."""
     schedule = ordered.loaded.schedule
     made = _having(ordered, schedule.with_program(None))
     if not made.report.ok:
@@ -127,7 +127,7 @@ def _placed_again(ordered: Examination) -> _Repair | None:
 
 
 def _hoisted(ordered: Examination) -> _Repair | None:
-    """Return the file with some receives posted earlier; None if that does not make it correct."""
+    """Return the file with some receives posted earlier; None if that does not make the file correct."""
     own = program = ordered.loaded.program
     at, labels = np.arange(0 if own is None else len(own)), list[Label]()
     for _ in range(HOISTS):
@@ -156,7 +156,7 @@ def _may_move(program: Program, receive: int, before: int) -> bool:
 
 
 def _costs(first: Examination, best: _Repair, free: Analysis | None) -> Iterator[str]:
-    """Yield the costs of the repair next to the file's: makespan (with the costs of operations), activations."""
+    """Yield what the repair costs compared with the file: makespan (with the costs of operations) and peak."""
     before, after = first.analysis, best.made.analysis
     was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
     costs = str(after.costs) or "F=1,I=1,W=1,B=2,C=0, since none are given"

@@ -1,1 +1,1 @@
-"""Weight versions: gradients that a STEP inside an order takes, versions that are read, how many are alive."""
+"""Weight versions: the gradients that a STEP inside an order takes, the versions read, and the number alive."""

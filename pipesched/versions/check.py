@@ -51,7 +51,7 @@ def step_label(made: Versions, step: int, text: str) -> Label:
 
 
 def _nowhere(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the STEPs of stages that cannot step inside an order."""
+    """Yield findings on STEPs of stages that cannot step inside an order."""
     schedule, steps = made.schedule, made.steps
     for stage in np.unique(steps.stage).tolist():
         copies = schedule.placement.copies(stage)
@@ -72,7 +72,7 @@ def _nowhere(made: Versions) -> Iterator[Diagnostic]:
 
 
 def _empty(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the STEPs that take no gradient."""
+    """Yield findings on STEPs that take no gradient."""
     trained = np.flatnonzero(made.trained)
     unit = trained // made.schedule.microbatches * made.schedule.ranks + made.schedule.rank[made.done[trained]]
     wide = len(made.steps) + 1
@@ -94,7 +94,7 @@ def _empty(made: Versions) -> Iterator[Diagnostic]:
 
 
 def _left(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the stages with gradients that no STEP takes."""
+    """Yield findings on stages with gradients that no STEP takes."""
     schedule = made.schedule
     count = np.bincount(made.steps.stage, minlength=schedule.stages)
     stage = np.arange(len(made.done)) // schedule.microbatches
@@ -116,7 +116,7 @@ def _left(made: Versions) -> Iterator[Diagnostic]:
 
 
 def _uneven(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the first STEP that takes different microbatches on two stages."""
+    """Yield a finding on the first STEP that takes different microbatches on two stages."""
     m = made.schedule.microbatches
     batch = made.batch.reshape(-1, m)
     stages = np.flatnonzero((batch >= 0).any(axis=1))
@@ -148,7 +148,7 @@ def _more(stages: list[int]) -> list[str]:
 
 
 def _crossed(made: Versions) -> Iterator[Diagnostic]:
-    """Yield the first microbatch of each stage that crosses a STEP, in a file without `versions`."""
+    """Yield a finding on the first microbatch of each stage that crosses a STEP, in a file without `versions`."""
     m = made.schedule.microbatches
     crossing = np.flatnonzero(made.crossings > 0)
     _, first = np.unique(crossing // m, return_index=True)
@@ -173,7 +173,7 @@ def _step(made: Versions, stage: int, number: int) -> int:
 
 
 def _early(made: Versions) -> Iterator[Diagnostic]:
-    """Yield, for each stage, the first F that reads a version that does not exist yet."""
+    """Yield, for each stage, a finding on the first F that reads a version that does not exist yet."""
     if made.rule != "delay":
         return
     m = made.schedule.microbatches

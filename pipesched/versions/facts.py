@@ -9,8 +9,8 @@ A STEP takes the gradients of its stage that are complete and not yet taken: the
     latest    the newest version           the newest version        1, 1      PipeMare, arXiv:1910.05124
     delay d   max(0, t - d) for batch t    the same                  2 - d     d = 1 is PipeDream-2BW, arXiv:2006.09503
 
-A version is alive from its STEP until the next one, and longer if a later operation reads it. After each
-operation of a rank, the versions alive are counted.
+A version is alive from its STEP until the next one, and longer if a later operation reads it. The versions alive are
+counted after each operation of a rank.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _END = 2**62
 class Versions:
     """The versions of an order with a correct compute order.
 
-    steps: the STEPs inside. unit: the copy of a stage, as stage * ranks + rank, of each STEP. made: by operation, the
-    STEPs of its copy before it. forward, backward, done: by stage * microbatches + microbatch, the F, the I or B, and
-    the last operation of the backward; -1 if there is none.
+    steps: the STEPs inside. unit: the copy of a stage, as stage * ranks + rank, of each STEP. made: for each operation,
+    the number of STEPs of its copy before it. forward, backward, done: by stage * microbatches + microbatch, the F, the
+    I or B, and the last operation of the backward; -1 if there is none.
     """
 
     schedule: Schedule
@@ -107,7 +107,7 @@ class Versions:
 
     @cached_property
     def lags(self) -> Ints:
-        """The staleness by stage * microbatches + microbatch: the STEP's version less the version read."""
+        """The staleness, by stage * microbatches + microbatch: the STEP's version less the version that was read."""
         return np.where(self.trained, self.batch - self.read_back, 0)
 
     @property
@@ -130,7 +130,7 @@ class Versions:
         return tuple(most.tolist())
 
     def held(self, weights: Sequence[int]) -> Ints:
-        """Return the memory of all versions on an operation's rank while it runs, shape (operations,).
+        """Return, for each operation, the memory of all versions on its rank while it runs, shape (operations,).
 
         weights: the size of one version, by stage, in any unit.
         """
@@ -153,7 +153,7 @@ class Versions:
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
-        """Return the begins (1) and ends (-1) of versions: places in all lists, copies, and signs, sorted."""
+        """Where versions begin (1) and end (-1): places in all lists, copies, and signs, sorted."""
         order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
         places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
         own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]
@@ -179,7 +179,7 @@ _RESULTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
 
 
 def _before(steps: Ints, at: Ints, units: Ints, size: int) -> Ints:
-    """Return the number of STEPs of its copy before each operation, shape (size,).
+    """Return, for each operation, the number of earlier STEPs of its copy, shape (size,).
 
     steps, at: the copies of the STEPs, and the operations that they precede. units: the copies of operations.
     """

@@ -32,7 +32,7 @@ class VersionPart(Part):
     crossed: tuple[int, ...]
 
     def lines(self) -> list[str]:
-        """Return the three lines, with the rule."""
+        """Return one line with the three rows and the rule."""
         rows = {"weight versions alive": self.alive, "staleness": self.staleness, "STEPs crossed": self.crossed}
         said = [f"{name} {row[0] if len({*row}) == 1 else _row(row)}" for name, row in rows.items()]
         return [f"{', '.join(said)} (versions {self.rule or 'without a rule'})"]
@@ -57,7 +57,7 @@ def part(made: Examination) -> VersionPart | None:
 
 
 def _by_rank(name: str, without: int) -> Callable[[Analysis], tuple[int, ...]]:
-    """Return a fact of `Versions` by rank. without: its value in an order without a STEP inside."""
+    """Return a function for a fact of `Versions` by rank. without: its value if no STEP is inside the order."""
 
     def fact(made: Analysis) -> tuple[int, ...]:
         found = made.fact(Versions.of)

@@ -5,7 +5,7 @@
     SEND_B, RECV_B    SendGrad, RecvGrad
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
-The engine's instructions name a buffer instead of a microbatch. A microbatch gets the lowest free buffer from its first
+The engine's instructions name a buffer instead of a microbatch. A microbatch has the lowest free buffer from its first
 instruction on the stage to its last, so a stage has as many buffers as simultaneous microbatches. The data loader
 delivers batches in order: the first and the last stage load all microbatches up to the one of their next F.
 
@@ -108,7 +108,7 @@ def _head(program: Program) -> str:
 
 
 def _stage(program: Program, rank: int) -> str:
-    """Return the text of a stage's instructions: a line per compute, with the receives before and the sends after."""
+    """Return a stage's instructions as text: one line per compute, with the receives before and the sends after it."""
     text, line = [f"    {rank}: [\n"], ""
     last = rank == program.ranks - 1
     words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])
@@ -123,7 +123,7 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """Return a stage's instructions that DeepSpeed names. ends: add loads, for the first or the last stage."""
+    """Return the instructions of a stage that DeepSpeed has. ends: True to add loads, for the first and last stage."""
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     words: Words = []
     loaded = 0

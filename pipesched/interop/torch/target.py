@@ -23,7 +23,7 @@ from pipesched.orders import torch_csv
 
 @dataclass(frozen=True)
 class Torch(Writer):
-    """The writer of torch's CSV. messages: with sends, receives, sharding and reductions."""
+    """The writer of torch's CSV. messages: True to write sends, receives, sharding and reductions."""
 
     messages: bool
 
@@ -57,7 +57,7 @@ def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
         frozen, no trained stage before it     a B is added on its rank, after the last backward of its microbatch
 
     In torch, a B of the second kind only frees the output of its F, and takes no time. The order of all other
-    operations does not change. times: the timeline of `schedule`, which finishes.
+    operations does not change. times: the timeline of `schedule`, which must finish.
     """
     placement = schedule.placement
     frozen = np.isin(schedule.stage, placement.frozen)

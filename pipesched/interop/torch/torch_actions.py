@@ -12,7 +12,7 @@
 
 An overlap pair is one slot: if the third stage is the first part of a pair, a fourth stage is gathered too. A program
 with its own sharding actions keeps them. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's
-``schedules.py``, which have the same rule; here each slot takes one step, from the last to the first.
+``schedules.py``, which follow the same rule; here each slot takes one step, from the last to the first.
 """
 
 from __future__ import annotations

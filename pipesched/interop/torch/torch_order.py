@@ -2,7 +2,7 @@
 
     stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
-    there is a backward       the loader expects one of every stage and microbatch, even if the file only evaluates
+    there is a backward       the loader expects one for every stage and microbatch, even for a file that only evaluates
     after frozen stages       the input of that stage needs no gradient, so torch's split backward leaves its weights
     the first trained stage   without a gradient
     runs full backwards
@@ -73,7 +73,7 @@ TORCH_COMMS = replace(TORCH_CSV, knows=(OVERLAP, UNEVEN_COSTS))
 
 
 def check_torch_order(x: Subject) -> Iterator[Diagnostic]:
-    """Yield PS804, PS806 if the user named torch, else PS901, PS814, PS819, PS903."""
+    """Yield PS804, PS814, PS819 and PS903, and PS806 if the user named torch, otherwise PS901."""
     schedule, program = x.analysis.schedule, x.analysis.own
     order = schedule if program is None else program
     yield from _last_stage(order)
@@ -93,7 +93,7 @@ def check_torch_order(x: Subject) -> Iterator[Diagnostic]:
 def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
     """Yield PS814 if torch's runtime cannot run the schedule, PS819 if it would train it wrongly.
 
-    program: given if its own messages are to be kept. messages: whether the written file has messages.
+    program: given if its own messages are to be kept. messages: True if the written file contains messages.
     """
     yield from (TORCH_COMMS if messages else TORCH_CSV).refusals(schedule)
     yield from _behind_frozen(schedule)

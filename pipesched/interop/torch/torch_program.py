@@ -1,16 +1,16 @@
 """Checks torch's rules on the actions of a program: the version has them, sends have waits, and parameters are
 gathered.
 
-    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). A rank's next action on a stage
-                depends only on the one before, so a list is right exactly if every pair of neighbours is:
+    sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). Whether an action on a stage is
+                allowed depends only on the one before it, so a list is correct if every pair of neighbours is:
 
                     start ──> UNSHARD ──> compute ──> compute ──> RESHARD ──> end
                                  ^                                   │
                                  └───────────────────────────────────┘
 
                 From torch 2.15 on REDUCE_GRAD also frees the parameters, and a RESHARD after it does nothing
-    actions     the version must have them (`model.torch_versions`)
-    waits       from 2.15 on for every send by name, and for every reduction; a rank runs one reduction at a time:
+    actions     the version of torch must have them (`model.torch_versions`)
+    waits       from 2.15 on one for every send, by name, and for every reduction; a rank runs one reduction at a time:
 
                     0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
 
@@ -73,7 +73,7 @@ _LATER = "the first step runs, and the UNSHARD of the second step raises"
 
 @dataclass(frozen=True)
 class Sharding:
-    """The option for sharded stages. fsdp: stages are sharded although no action says so."""
+    """The option for sharded stages. fsdp: True if stages are sharded although no action shows it."""
 
     fsdp: bool = False
 
@@ -103,7 +103,7 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """Return the first wrong pair of each key, by the index of its second entry; the last one if the list ends."""
+    """Return the first wrong pair of each key, by the index of its second entry, or of the last one at a list's end."""
     first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))

@@ -10,5 +10,5 @@
     torch_names  the schedules of torch by name, which several trainers take
     trainers     TRAINERS, one row per trainer
 
-Every rule names its source: project, release and file. A value that the file does not give is reported, never guessed.
+Every rule names its source: project, release and file. Values missing in the file are reported, never guessed.
 """

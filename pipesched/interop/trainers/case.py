@@ -19,7 +19,7 @@ from pipesched.model.torch_versions import TorchVersion
 class Plan:
     """The schedule of a configuration, as far as the settings determine it. None: not determined.
 
-    name: the trainer's name of the schedule. chunks: stages of each rank. placement: ``loop`` or ``vee``. csv: the
+    name: the trainer's name of the schedule. chunks: the stages per rank. placement: ``loop`` or ``vee``. csv: the
     setting with a file whose order replaces the schedule's. options: options for the trainer's own code, if its order
     or its messages differ from the library's. off: the reason why there is no pipeline.
     """
@@ -43,7 +43,7 @@ class Plan:
 @dataclass(frozen=True)
 class Case:
     """A configuration to be checked. torch: the version that runs it, if it matters. processes: the number of processes
-    of the whole job, if known. size: the key of p. assumed: whether the release is assumed, since neither the user nor
+    of the whole job, if known. size: the key of p. assumed: True if the release is assumed, since neither the user nor
     the settings name it.
     """
 
@@ -84,7 +84,7 @@ class Note:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """The settings that no rule knows."""
+    """The settings that no rule covers."""
 
     names: tuple[str, ...]
 

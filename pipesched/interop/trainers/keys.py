@@ -36,7 +36,7 @@ def _whole(least: int) -> Callable[[object], bool]:
 
 
 def one_of(*names: str) -> Kind:
-    """Return the kind of settings that take one of a few names."""
+    """Return the kind of settings whose value is one of a few names."""
     return Kind(f"one of {', '.join(names)}", lambda value: value in names)
 
 
@@ -58,10 +58,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a trainer's settings. first, last: the first and the last release that has it. none: no known release
-    has it. telling: its presence shows that the configuration is for an unknown release. elsewhere: the replacement in
-    other releases, as text. optional: the value may be null or empty. minor: p, v and m do not depend on the key, and a
-    similar name is not taken for a misspelling.
+    """A key of a trainer's settings. first, last: the first and the last release that has it. none: True if no known
+    release has it. telling: True if its presence shows that the configuration is for an unknown release. elsewhere: the
+    replacement in other releases, as text. optional: True if the value can be null or empty. minor: True if p, v and m
+    do not depend on it; a similar name is then not taken for a misspelling.
     """
 
     kind: Kind = ANY

@@ -83,8 +83,8 @@ def check(case: Case, found: Plan) -> Findings:
 def part(settings: Settings) -> Settings:
     """Return the settings of one pipeline.
 
-    Launcher: quoted numbers of a YAML become numbers. Core: of several sections that set a pipeline only the first is
-    kept; its settings precede settings of the same name elsewhere.
+    Launcher: quoted numbers in a YAML file become numbers. Core: of several sections that set a pipeline only the first
+        is kept; its settings precede settings of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}

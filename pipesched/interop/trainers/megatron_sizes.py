@@ -45,7 +45,7 @@ class Sizes(tables.Facts):
         return self.known(*keys) and not any(self[key].value not in (None, False) for key in keys)
 
     def words(self, key: str) -> list[str]:
-        """Return the words of a list, which may also be written as one text."""
+        """Return the words of a list, which may also be written as one string."""
         value = self[key].value
         return (
             [str(x) for x in value]
@@ -95,7 +95,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def layout(self) -> list[str] | str | None:
-        """The stages of a layout, one text of letters each; or a message if the layout is wrong."""
+        """The stages of a layout, one string of letters each; or a message if the layout is wrong."""
         value = self["pipeline_model_parallel_layout"].value
         if isinstance(value, list):
             rows = [row if isinstance(row, list) else ["?"] for row in value]

@@ -165,7 +165,7 @@ class _File:
 
 
 def _many(entries: list[object]) -> bool:
-    """Return True if a list, with all entries of nested lists, has more than `_ENTRIES` entries."""
+    """Return True if a list has more than `_ENTRIES` entries, including those of nested lists."""
     found, inside = 0, [entries]
     while inside and found <= _ENTRIES:
         entries = inside.pop()

@@ -237,7 +237,7 @@ def _settled(source: Source, words: _Words, made: list[tuple[Command, _Reading]]
 
 
 def distinct(found: Iterable[Settings]) -> list[Settings]:
-    """Remove commands with the same settings as an earlier one."""
+    """Remove commands that have the same settings as an earlier command."""
     kept: dict[object, Settings] = {}
     for settings in found:
         same = tuple((x.key, str(x.value)) for x in (*settings, *settings.launch.values()))
@@ -271,7 +271,7 @@ def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Men
 
 
 def of_words(name: str, words: Iterable[str]) -> list[Settings]:
-    """Read a command that a shell has expanded; if it is a shell with a text (``-c``), the commands of that text."""
+    """Read a command that a shell has expanded; if it is a shell with a text (``-c``), its commands."""
     texts = [re.sub("[\U000f0000-\U000fffff]", "?", word) for word in words]
     shown = [shlex.quote(text) for text in texts]
     source = Source(name, " ".join(shown))

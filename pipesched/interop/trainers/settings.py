@@ -47,12 +47,12 @@ class Setting:
 
     @property
     def label(self) -> Label:
-        """The label with name and value at the setting's place; without a place if the value is a default."""
+        """A label with the name and value, at the setting's place; without a place if the value is a default."""
         return Label(self.at, self.shown if self.at else f"{self.shown}, its default, since it is not in the file")
 
 
 def short(value: object) -> str:
-    """Return the text of a value for a message, cut to 60 characters."""
+    """Return a value as text for a message, cut to 60 characters."""
     if isinstance(value, Unset):
         return value.text
     if isinstance(value, bool):
@@ -74,10 +74,10 @@ class Mention:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a text, by key. kind: the kind of the text. repeated: settings replaced by a later one with the
-    same key.
+    """All settings of a text, by key. kind: the kind of the text. repeated: settings that a later one with the same key
+    replaces.
 
-    mentions: option names in parts of the text that are not read. open_at: holes of a command that may contain any
+    mentions: option names in parts of the text that are not read. open_at: holes in a command that may contain any
     option. taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
 
     defaults: the trainer's values for keys that are not given. spellings: for keys with another name in the table,

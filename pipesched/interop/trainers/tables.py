@@ -17,7 +17,7 @@
 
 A condition (`when`) is a Python expression. It may use the names of `Facts`, of the table of facts, and keys by their
 names. Texts contain such expressions in braces. An error is reported at the settings `at`, or at the keys of its
-condition. A row with `fact` is not an error, but a fact on that subject; a row with `notes` is a note.
+condition. A row with `fact` states a fact on that subject instead of an error; a row with `notes` is a note.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Facts:
         return value if isinstance(value, str) else ""
 
     def contains(self, key: str, word: str) -> bool:
-        """Return True if the value of a key is a list or a text that has this word."""
+        """Return True if the value of a key is a list or a string that contains this word."""
         value = self[key].value
         return isinstance(value, list | str) and word in value
 
@@ -127,7 +127,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition, and the finding if it holds. at: keys of the settings. since, until: first and last release."""
+    """A condition, and the finding if it is true. at: keys of the settings. since, until: first and last release."""
 
     when: CodeType
     row: Mapping[str, str]
@@ -137,7 +137,7 @@ class Rule:
 
 
 class _Names(dict[str, object]):
-    """The names of a condition: keys, which stand for themselves, facts of the file and of the trainer's module."""
+    """The names that a condition can use: keys, which stand for themselves, and facts of the file and of the module."""
 
     def __init__(self, tables: Tables, facts: Facts) -> None:
         super().__init__((key, key) for key in tables.every)

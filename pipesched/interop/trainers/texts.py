@@ -66,8 +66,7 @@ def _require_short(source: Source) -> None:
 
 
 def read(source: Source) -> Settings:
-    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by the ending of its name, or by its
-    contents.
+    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by its file extension, or by its contents.
 
     Raises:
         PipeschedError: PS870 if the text cannot be read as its kind; PS809 if it is too long; PS843 if reading it
@@ -130,7 +129,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Return a JSON text's values; a template's word is unknown: ``{"train_batch_size": CONFIG_BATCH_SIZE}``."""
+    """Return a JSON text's values; a template's placeholder is unknown: ``{"train_batch_size": CONFIG_BATCH}``."""
     try:
         return json_of(text)
     except json.JSONDecodeError:
@@ -228,7 +227,7 @@ def _leaves(
 def _scalar(yaml: ModuleType, loader: Node, node: Node) -> object:
     """Return the value of a leaf: a scalar, or a list of scalars or of lists of scalars; None for other nodes.
 
-    The value of a node with a tag that is not YAML's own is its text.
+    If a node has a tag that is not YAML's own, its value is its text.
     """
     if isinstance(node, yaml.SequenceNode):
         inner = (x for entry in node.value for x in (entry.value if isinstance(entry, yaml.SequenceNode) else [entry]))

@@ -37,12 +37,12 @@ _CONFIG, _CHUNKED = "--config", "ChunkedLossWrapper"
 
 
 def torch_least(release: str) -> tuple[int, int]:
-    """Return the first version of torch that runs a release: 2.14 for 0.3.0 and later, which read no TOML."""
+    """Return the first version of torch that can run a release: 2.14 from 0.3.0 on, any version before."""
     return (2, 14) if RELEASES.index(release) >= RELEASES.index("0.3.0") else (0, 0)
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
-    """Return the releases that read such a text: TOML up to 0.2.2; the name of a configuration from 0.3.0."""
+    """Return the releases that read such a text: TOML up to 0.2.2, the name of a configuration from 0.3.0 on."""
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
@@ -57,11 +57,11 @@ def canonical(key: str) -> str:
 
 
 def part(settings: Settings) -> Settings:
-    """Return the settings with names of the table. A flag with ``no`` before its name, as on a command line, is set to
+    """Return the settings under the table's names. A flag with ``no`` before its name, as on a command line, is set to
     false.
 
-    For a Python configuration, only settings that concern the pipeline are returned; checkpointing and loss as their
-    classes.
+    For a Python configuration, only settings that concern the pipeline are returned, checkpointing and loss by the
+    names of their classes.
     """
     given = {}
     for x in _of_python(settings) if settings.kind == "python" else settings:
@@ -100,7 +100,7 @@ class Titan(tables.Facts):
 
     @property
     def named(self) -> str:
-        """The name of the schedule as the text has it, or empty."""
+        """The name of the schedule as written in the text, or empty."""
         return self.text(_SCHEDULE)
 
     @cached_property
@@ -153,7 +153,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: the model's, plus the layers by which its first and last stage are shorter."""
+        """The layers to be divided: the model's, plus those by which its first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
@@ -179,7 +179,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def v(self) -> int | None:
-        """The stages of a rank, None if unknown, or if the number is not the same on all ranks."""
+        """The number of stages per rank; None if unknown, or if it differs between ranks."""
         if self.each is None and (self.parts is None or self.p is None):
             return None if self.row is None or self.open(_EACH) else 1 if self.row.single else 2
         return self.cut // self.p if self.cut and self.p and self.cut % self.p == 0 else None
@@ -195,7 +195,7 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return settings, also defaults. `cut`: the settings that make the stages; of the degrees, only given ones."""
+        """Return settings, including defaults. `cut`: those that determine the stages; `degrees`: the given degrees."""
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
@@ -259,7 +259,7 @@ def _configuration(case: Case) -> str:
 
 
 def _with_registered(case: Case) -> Case:
-    """Return the case with the defaults of the configuration that a command names, open if that is unknown."""
+    """Return the case with the defaults of the configuration that a command names; they are open if it is unknown."""
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")

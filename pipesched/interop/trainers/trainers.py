@@ -29,10 +29,10 @@ class Trainer:
     """A trainer. typed: its name on a command line. texts: kinds of text from which its settings are read.
 
     canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
-    releases that read such a text; None: all do. torch_least: returns the first version of torch that runs a release;
-    None: torch does not matter. plan: returns the schedule that the settings request. check: yields the findings of
+    releases that read such a text; None if all do. torch_least: returns the first version of torch that runs a release;
+    None if torch does not matter. plan: returns the schedule that the settings request. check: yields the findings of
     every rule. part: selects the settings that count. ranks: the key of p, which a variable of a script may set.
-    forked: projects without rules here have the same options.
+    forked: True if projects without rules here share its options.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Trainer:
         return found
 
     def torches(self, release: str) -> tuple[TorchVersion, ...]:
-        """Return the versions of torch that may run a release."""
+        """Return the versions of torch that can run a release."""
         if self.torch_least is None:
             return (DEFAULT,)
         least = self.torch_least(release)
@@ -151,7 +151,7 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
 
 
 def named(text: str) -> tuple[Trainer, str | None]:
-    """Return the trainer and release of a text such as ``torchtitan==0.2.2``; a patch number that no release has is
+    """Return the trainer and release in a text such as ``torchtitan==0.2.2``; a patch number that no release has is
     dropped.
 
     Raises:
@@ -172,7 +172,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """Return the trainer with a command's options, if its forks share them and read p, v and m alike; else None."""
+    """Return the trainer with a command's options, if its forks share them and read p, v, m alike; otherwise None."""
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
     return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
 

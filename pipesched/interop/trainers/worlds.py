@@ -33,7 +33,7 @@ class Possible:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Plan, facts and errors that hold in every world; the newest release's notes; errors that hold in some worlds."""
+    """The plan, facts and errors common to every world; the newest release's notes; the errors of only some worlds."""
 
     plan: Plan
     facts: tuple[Fact, ...] = ()
@@ -58,7 +58,7 @@ class _World:
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """Return the world judged by `more` instead, the rules on a file that its plan names."""
+        """Return the world as judged by `more` instead, the rules for a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:
@@ -71,7 +71,7 @@ More: TypeAlias = Callable[[Case, Plan], Iterator[Finding]]
 
 
 def outcome(row: Trainer, case: Case, worlds: Iterable[tuple[str, TorchVersion]], more: More) -> Outcome:
-    """Judge all worlds. worlds: releases and versions of torch. more: rules on a file that a plan names (its CSV)."""
+    """Judge all worlds. worlds: releases and versions of torch. more: rules for a file that a plan names (its CSV)."""
     base = _world(row, case)
     others = [_world(row, replace(case, release=x, torch=y)) for x, y in worlds]
     every = [*others, *(_world(row, replace(case, settings=x)) for x in _fillings(row, case))]

@@ -50,7 +50,7 @@ def _value(node: ast.expr) -> int:
     """Return the value of an expression.
 
     Raises:
-        ValueError: if the expression has other parts than integers, or its value is too large.
+        ValueError: if the expression contains anything but integers, or its value is too large.
     """
     match node:
         case ast.Constant(value=int(value)):
@@ -65,14 +65,14 @@ def _value(node: ast.expr) -> int:
 
 
 def condition(chars: str, number: Callable[[str], int | None]) -> bool | None:
-    """Return whether ``((A > B))`` holds, None if that is unknown."""
+    """Return whether ``((A > B))`` is true, None if that is unknown."""
     found = _CONDITION.fullmatch(chars)
     left, right = (number(found[1]), number(found[3])) if found else (None, None)
     return None if found is None or left is None or right is None else _COMPARED[found[2]](left, right)
 
 
 def test(words: list[str]) -> bool | None:
-    """Return whether ``[ WORDS ]`` holds, None if that is unknown, as for combined conditions."""
+    """Return whether ``[ WORDS ]`` is true, None if that is unknown, as for combined conditions."""
     match words:
         case ["!", *rest]:
             found = test(rest)

@@ -53,7 +53,7 @@ class Command:
 class Script(Words):
     """The state of a script's run, with the commands found so far.
 
-    sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: whether the
+    sourced: returns the text of a file that the script names. unread: parts that could not be read. piped: True if the
     output of the current command is the input of the next one. covered: offsets of text that is read or irrelevant.
     """
 
@@ -121,7 +121,7 @@ class Script(Words):
         return None
 
     def _cover(self, *parts: object) -> None:
-        """Mark parts as covered that are not run."""
+        """Mark parts that are not run as covered."""
         for part in parts:
             if isinstance(part, Text):
                 self.covered.update(part.at)
@@ -133,7 +133,7 @@ class Script(Words):
     def _maybe(self, ways: list[Callable[[], object]], *, certain: bool = False) -> None:
         """Run each alternative from the same state; a variable whose final values differ becomes unknown.
 
-        certain: whether one of the alternatives certainly runs.
+        certain: True if one of the alternatives is certain to run.
         """
         before, ends = dict(self.variables), []
         for way in ways:
@@ -258,7 +258,7 @@ class Script(Words):
         return value
 
     def _test(self, fields: list[Text]) -> bool | None:
-        """Return whether a test holds, None if its text does not determine that."""
+        """Return whether a test is true, None if its text does not determine that."""
         self._cover(*fields)
         words = [x.chars for x in fields]
         several = any(x in ("&&", "||", "-a", "-o", "(") for x in words)

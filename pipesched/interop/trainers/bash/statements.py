@@ -17,7 +17,7 @@ from pipesched.interop.trainers.bash.text import Text, Unclosed, closing, line_e
 
 @dataclass(frozen=True)
 class Token:
-    """A word, or a sign such as ``;``. body: the heredoc of a sign ``<<``. raw: the heredoc is not expanded."""
+    """A word, or a sign such as ``;``. body: the heredoc of a sign ``<<``. raw: True if the heredoc is not expanded."""
 
     text: Text
     sign: bool = False
@@ -61,7 +61,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Group:
-    """Statements in braces; or in parentheses, which run in a subshell (own)."""
+    """Statements in braces, or in parentheses (own: they run in a subshell)."""
 
     body: Body
     own: bool = False
@@ -182,7 +182,7 @@ class _Reader:
         return self.rest[self.at - 1]
 
     def passes(self, *words: str) -> str:
-        """Skip the next token if it is one of these words, and return it; otherwise return an empty text."""
+        """Skip the next token if it is one of these words, and return it; otherwise return an empty string."""
         found = next((x for x in (self.word, self.sign) if x and x in words), "")
         self.at += bool(found)
         return found
@@ -191,7 +191,7 @@ class _Reader:
         """Skip line ends, then a required word.
 
         Raises:
-            Unclosed: if the next token is another one.
+            Unclosed: if the next token is a different one.
         """
         self.lines()
         if not self.passes(word):

@@ -42,7 +42,7 @@ class Unclosed(Exception):
 
 
 def plain(chars: str, at: int = -1) -> Text:
-    """Return text whose characters all have the same offset."""
+    """Return a text whose characters all have the same offset."""
     return Text(chars, (at,) * len(chars))
 
 
@@ -97,7 +97,7 @@ def quoted(chars: str, begin: int) -> int:
 
 
 def word_end(chars: str, begin: int) -> int:
-    """Return the index after the word that begins at `begin`, which may be an array in brackets.
+    """Return the index after the word that begins at `begin`, which may be an array in parentheses.
 
     Raises:
         Unclosed: if a quote or a bracket in the word has no end.
@@ -123,7 +123,7 @@ def word_end(chars: str, begin: int) -> int:
 
 
 def split(text: Text) -> Iterator[Text]:
-    """Split the text of an array or a test into words, at blanks and line ends, without comments."""
+    """Split the text of an array or a test into words, at whitespace, without comments."""
     chars, at = text.chars, 0
     while at < len(chars):
         if chars[at].isspace():

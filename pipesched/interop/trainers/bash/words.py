@@ -31,7 +31,7 @@ _ARGUMENTS = ("@", "*")
 Value: TypeAlias = "Text | tuple[Text, ...]"
 """The value of a variable: a string, or an array of strings."""
 Part: TypeAlias = "tuple[Text, bool | None]"
-"""A piece of a word, and True if it is not split at spaces; None marks the end of an array element."""
+"""A piece of a word, and True if it is not split at whitespace; None marks the end of an array element."""
 
 
 class TooMuch(Exception):
@@ -59,7 +59,7 @@ class Parameter:
 
     @property
     def several(self) -> bool:
-        """True if the parameter means all elements of an array, or all arguments."""
+        """True if the parameter stands for all elements of an array, or all arguments."""
         return self.index in _ARGUMENTS or self.name in _ARGUMENTS
 
 
@@ -83,7 +83,7 @@ class Words:
         """Charge units of work.
 
         Raises:
-            TooMuch: if the work exceeds that of any training script.
+            TooMuch: if the work exceeds what any training script needs.
         """
         self.work += count + 1
         if self.work > _MOST or len(self.holes) > _HOLES:
@@ -96,7 +96,7 @@ class Words:
         return plain(chr(_FIRST + len(self.holes) - 1), at)
 
     def hole_in(self, text: Text) -> Hole | None:
-        """Return the first hole of a text, or None."""
+        """Return the first hole in a text, or None."""
         found = _HOLE.search(text.chars)
         return self.holes[ord(found[0]) - _FIRST] if found else None
 
@@ -113,7 +113,7 @@ class Words:
         return joined(part for part, _ in self._parts(word, quote=quote))
 
     def _expanded(self, word: Text) -> Iterator[Text]:
-        """Yield the fields of a word: unquoted parts are split at blanks; each element of an array is a field."""
+        """Yield the fields of a word: unquoted parts are split at whitespace; each element of an array is a field."""
         current: Text | None = None
         for part, kept in self._parts(word, quote=False, arrays=True):
             if kept is None and not current:  # an empty element
@@ -175,7 +175,7 @@ class Words:
             yield self.hole(f"{chars[:40]}, which is not read", word.place), quote
 
     def _spread(self, x: Parameter, value: Value, quote: bool, arrays: bool) -> Iterator[Part]:
-        """Yield a value as parts: the elements of an array as separate fields, or joined by blanks."""
+        """Yield a value as parts: the elements of an array as separate fields, or joined by spaces."""
         if isinstance(value, Text):
             yield value, quote
             return
@@ -314,7 +314,7 @@ def _dollar_end(chars: str, at: int) -> int:
 
 
 def _pieces(part: Text, kept: bool | None) -> Iterator[Text | None]:
-    """Yield a part, split at its blanks, with None for each end of a field."""
+    """Yield a part, split at whitespace, with None for each end of a field."""
     if kept is None:
         yield None
     elif kept:
