@@ -1,7 +1,7 @@
 """The entry point, the only module that decides how a process ends.
 
-    0 holds   1 wrong inside the file   2 command line or unreadable file   70 an internal error   130 interrupted
-    141 the reader of our output has closed the pipe (as the shell reports for any filter)
+    0 no error   1 an error in a file   2 a wrong command line, or an unreadable file   70 an internal error
+    130 interrupted   141 the reader of our output closed the pipe (the status that a shell reports for any filter)
 
 No traceback is shown unless PIPESCHED_DEBUG is set.
 """

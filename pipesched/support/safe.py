@@ -1,16 +1,17 @@
 """Escapes text from files, names and arguments for each output form, so that it is displayed and never interpreted.
 
-    line         one line for people        no control characters, no line ends, nothing that turns the line around
-    file         whole texts for a file     what was marked on the way in (`foreign`) is a mark
-    data         whole texts for programs   and no control characters but line ends, tabs and our own colours
-    terminal     whole texts for people     and nothing that a CI system obeys: ``::add-mask::…``, ``##[group]…``
-    commands     the same, for GitHub       but our ``::error …::`` and ``::warning …::``
-    annotation   GitHub's ``::error …::``   and %, line ends; in its properties : and , as well
-    xml          SVG, HTML, GraphML         and & < > " '
-    text         the same, where another writer escapes what is markup
-    dot          names in Graphviz          and no markup, no escapes
-    json         whole documents            escaped, not replaced: a reader gets the text itself; but half characters
-    ascii-json   the same                   and everything else that is not ASCII
+    form         output                     replaced or escaped
+    line         one line for people        control characters, line ends, marks of direction
+    file         whole texts for a file     characters that `foreign` has marked
+    data         whole texts for programs   control characters, except line ends, tabs and our own colours
+    terminal     whole texts for people     as data, and commands of CI systems: ``::add-mask::…``, ``##[group]…``
+    commands     whole texts for GitHub     as terminal, except our ``::error …::`` and ``::warning …::``
+    annotation   GitHub's ``::error …::``   as line, and %; in its properties also : and ,
+    text         text that is escaped later control characters and marks of direction, but not line ends
+    xml          SVG, HTML, GraphML         as text, and & < > " '
+    dot          names in Graphviz          as line, and \\ and a leading <
+    json         whole documents            as text, by escapes, so that a reader gets the characters themselves
+    ascii-json   whole documents            as json, and everything that is not ASCII
 
 Ordinary text in any script does not change, including joiners and wide characters. Each form is one row of `FORMS`, and
 is applied where the output is made.
