@@ -1,4 +1,4 @@
-"""The API function `pipesched.plan`: the layout of a training step over a cluster."""
+"""The API function `pipesched.plan`, which lays out a training step over a cluster."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def plan(
     """Return the layouts of a training step that fit a cluster, fastest first; `model`, `gpus` and `device` are
     required.
 
-    only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` gives the reason why no such choice is
-    the fastest. kept: a file of factors for the bytes of layers, written by `run_rank`. trainer: ``"megatron==0.16"``:
-    return only choices that this trainer can run; `Plan.configuration` returns its files. executor: any
-    `concurrent.futures` executor, which evaluates the choices; by default this process does.
+    only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` contains the reason why no such choice
+    is the fastest. kept: a file of factors for the bytes of layers, written by `run_rank`. trainer:
+    ``"megatron==0.16"``: return only choices that this trainer can run; `Plan.configuration` returns its files.
+    executor: any `concurrent.futures` executor, which evaluates the choices; by default this process does.
 
     Raises:
         PipeschedError: PS225 to PS237 or PS246 to PS250 if a setting is invalid.

@@ -9,8 +9,8 @@
                                         recomputed, parameters that ZeRO gathers
     reserve                             of the trainer, if one is given: context, communicators, buckets, allocator
 
-Like activations, these bytes follow from the order of the rank's own list, without a clock. To find the messages of a
-file without messages, its schedule is lowered with unit costs. Freed bytes count until the next operation begins,
+Like activations, these bytes follow from the order of the rank's own list, without a clock. For a file without
+messages, the schedule is lowered with unit costs to determine them. Freed bytes count until the next operation begins,
 together with messages posted in between. Sizes are whole bytes, rounded up.
 """
 
@@ -417,8 +417,8 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.x.kernels in OWN,
         lambda s: (
-            f"torch's own kernels{' on a CPU' * (s.x.kernels == 'cpu')}: keys and values repeated for every head, RMS "
-            "norms in fp32, the gate's SiLU kept"
+            f"torch's own kernels{' on a CPU' * (s.x.kernels == 'cpu')} keep keys and values repeated for every head, "
+            "RMS norms in fp32, and the gate's SiLU"
         ),
     ),
     (lambda s: s.x.zero >= 2, lambda s: f"ZeRO {s.x.zero} gathers one layer at a time and prefetches none"),

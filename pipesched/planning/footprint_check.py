@@ -50,16 +50,18 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher ZeRO stage"
-        return f"parameters, gradients and optimizer states alone exceed the cap: more ranks, more tensor ranks{zero}"
+        return (
+            f"parameters, gradients and optimizer states alone exceed the cap: use more ranks, more tensor ranks{zero}"
+        )
     steps = [
         *(["recompute"] if x.recompute != "full" else []),
         *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
     ]
-    return f"{', '.join([*steps, 'more context or tensor'])}, or an order with a lower peak"
+    return f"use {', '.join([*steps, 'more context or tensor ranks'])}, or an order with a lower peak"
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS909 if the batch of the model gives a different number of microbatches."""
+    """Yield PS909 if the model's batch implies a different number of microbatches."""
     schedule, trained = subject.analysis.schedule, subject.analysis.of(Workload).model
     if trained is None or (expected := trained[1].microbatches) is None:
         return
@@ -67,7 +69,7 @@ def check_batch(subject: Subject) -> Iterator[Diagnostic]:
     if schedule.microbatches == (expected := expected * slices):
         return
     a, x = trained
-    message = f"the schedule has {schedule.microbatches} microbatches, but the model's batch makes {expected}"
+    message = f"the schedule has {schedule.microbatches} microbatches, but the model's batch implies {expected}"
     said = f"{x.batch} sequences / ({x.data} copies x {x.microbatch} per microbatch)"
     said += f" x {slices} slices" if slices > 1 else ""
     help = f"give --m {expected}, or change batch, data or microbatch"

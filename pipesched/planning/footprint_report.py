@@ -47,7 +47,7 @@ class InBytes(Part):
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """Return the peaks of a footprint, under a cap."""
+        """Return the peaks of a footprint, with its cap."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
         return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 

@@ -77,7 +77,7 @@ class Model:
         return [*made, ("head", 1, (logits, logits, Fraction(0) if x.lora else logits))]
 
     def kept(self, index: int) -> list[tuple[str, Fraction]]:
-        """Return the tensors that a layer keeps of one microbatch on a rank, without recomputation."""
+        """Return the tensors that a layer keeps for one microbatch on a rank, without recomputation."""
         a, x = self.trained
         sizes = grouped((one.name, one.bytes) for one in activations.items(a, x, index) if one.bytes)
         copies = activations.weights(a, x, index)
@@ -156,7 +156,7 @@ class Model:
                 first = ["", ""]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published JSON form, see ``emit/README.md``."""
+        """Return the published JSON form (see ``emit/README.md``)."""
         a, _ = self.trained
         return {
             "ok": True,

@@ -280,7 +280,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
 
 
 def to_json(plan: Outcome) -> dict[str, object]:
-    """Return the published JSON form, see ``emit/README.md``."""
+    """Return the published JSON form (see ``emit/README.md``)."""
     request, problem = plan.request, plan.problem
     return {
         "ok": plan.exit_status == 0,

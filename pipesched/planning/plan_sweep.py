@@ -52,7 +52,7 @@ class Sweep:
             yield [value, f"{best.choice}", *(["-"] * 3 if _doubt(plan) else times), gigabytes(best.peak)]
 
     def to_json(self) -> dict[str, object]:
-        """Return the published JSON form, see ``emit/README.md``."""
+        """Return the published JSON form (see ``emit/README.md``)."""
         made = [{"value": value, "plan": plan.to_json()} for value, plan in self.plans]
         return {"ok": self.exit_status == 0, "sweep": self.name, "plans": made}
 

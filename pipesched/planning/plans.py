@@ -39,7 +39,7 @@ class Plan(Outcome):
         return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:
-        """Return the published JSON form, see ``emit/README.md``."""
+        """Return the published JSON form (see ``emit/README.md``)."""
         return plan_report.to_json(self)
 
     def plot(self) -> str:

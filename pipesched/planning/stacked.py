@@ -112,7 +112,7 @@ def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
 
 
 def text(chart: Chart, width: int, viewport: Viewport, *, ascii: bool = False) -> str:
-    """Draw the plot with characters, one rank below another."""
+    """Draw the plot with characters, with the ranks one below the other."""
     edge, dash = ("|", "-") if ascii else ("│", "┄")
     made = _stack(chart, max(width - 11, 10), viewport)
     rows = 8 if len(made.columns) <= 4 else 5

@@ -111,7 +111,7 @@ def one_device(value: object) -> Device | None:
 
 
 def fraction(value: object) -> Fraction:
-    """Parse a share, from 0 to 1, also as a percentage: ``50%``."""
+    """Parse a share from 0 to 1, or a percentage: ``50%``."""
     if isinstance(value, str) and value.strip().endswith("%"):
         found = values.exact(value.strip().removesuffix("%")) / 100
     else:

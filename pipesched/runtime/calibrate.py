@@ -85,7 +85,7 @@ class Calibration:
         return "\n".join(" ".join(line.split()) for line in lines) + "\n"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published JSON form, see ``emit/README.md``."""
+        """Return the published JSON form (see ``emit/README.md``)."""
         run = self.measured.schedule
         return {
             "ok": True,

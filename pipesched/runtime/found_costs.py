@@ -21,7 +21,7 @@ class Found(Protocol):
 
 
 def output(as_json: bool, color: str, path: str | None) -> Output:
-    """Return the output for costs. path: the file given by `-o`.
+    """Return the output destination for costs. path: the file given by `-o`.
 
     Raises:
         PipeschedError: PS225 if the file extension contradicts the options, or if the file cannot be written.

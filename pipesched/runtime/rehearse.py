@@ -354,7 +354,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
             help=_RETURNS,
         )
     if any(x.is_meta for x in (*given.parameters(), *given.buffers())):
-        help = f"module.to_empty(device={request.device!r}), and set its weights"
+        help = f"call module.to_empty(device={request.device!r}), and set its weights"
         raise fail(
             RuntimeCode.NO_STAGE,
             f"stage {stage} is on torch's meta device, so it has no values",

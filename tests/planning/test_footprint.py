@@ -300,7 +300,7 @@ def test_a_batch_of_slices_is_counted_in_slices() -> None:
     model = (GPT, replace(PLAIN, microbatch=1, batch=16))
     warned = [pipesched.verify("seq1f1b", p=4, m=m, q=2, model=model).diagnostics for m in (16, 32)]
     assert [[str(one.code) for one in found] for found in warned] == [["PS909"], []]
-    assert "but the model's batch makes 32" in warned[0][0].message
+    assert "but the model's batch implies 32" in warned[0][0].message
 
 
 def test_without_a_backward_a_layer_is_held_at_once() -> None:

@@ -159,7 +159,7 @@ def test_what_is_not_signed_ends_the_connection(collective: Collective, forgery:
     every[1]._links[0].socket.sendall(sent)
 
     assert hear(every[0], 1) == {}
-    assert every[0].closed == {1: "its connection delivered data without its signature"}
+    assert every[0].closed == {1: "its connection delivered data without a valid signature"}
     close(every)
 
 

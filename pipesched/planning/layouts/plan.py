@@ -139,7 +139,7 @@ def _found(request: Request, search: Search) -> Outcome:
 
 
 def leanest(rows: Sequence[Prediction]) -> list[Prediction]:
-    """Sort rows by time; among rows within 1 % of the fastest remaining one, least memory comes first."""
+    """Sort rows by time; of rows within 1 % of the fastest remaining row, the least memory comes first."""
     left, found = list(rows), list[Prediction]()
     while left:
         least = min(one.nanoseconds for one in left)
@@ -163,8 +163,8 @@ def _nothing(search: Search) -> Diagnostic:
     whole = replace(x, tensor=1, context=1, data=1, expert=1, replicas=1, zero=0, layout=None)
     alone = state.state(a, whole, by_stage(a, whole, 1)[0]).total
     if (fewest := ceil(alone / problem.cap)) > problem.space.gpus:
-        shown = f"{gigabytes(alone)} in total, which takes {fewest:,} GPUs"
-        notes.append(f"parameters, gradients and optimizer are {shown}")
+        shown = f"{gigabytes(alone)} in total, which needs {fewest:,} GPUs"
+        notes.append(f"parameters, gradients and optimizer take {shown}")
     many = f"none of {len(search.choices):,} choices fits"
     return Diagnostic(
         PlanningCode.NO_PLAN, many, (), tuple(notes), "use more GPUs, a larger cap, or fewer --only restrictions"

@@ -128,7 +128,7 @@ class Stages:
 
     @_kept("cut")
     def _kinds(self, choice: Choice) -> tuple[int, ...]:
-        """Return, for every stage, the first one with the same number of layers of each kind."""
+        """Return, for every stage, the first stage with the same number of layers of each kind."""
         seen, found, last = dict[Hashable, int](), [], choice.cut.stages - 1
         for stage, layers in enumerate(self.layers(choice)):
             many = tuple(Counter(map(self.model.kind, layers)).items())
@@ -154,7 +154,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.recompute")
     def saved(self, choice: Choice) -> tuple[int, ...]:
-        """Return the least bytes that a stage keeps of one sequence on one rank, without context parallelism."""
+        """Return the fewest bytes that a stage keeps for one sequence on one rank, without context parallelism."""
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
         # copies of weights are not for each token, so they are left out of a bound
         each = {kind: activations.layer(a, x, kind) - activations.weights(a, x, kind) for kind in self._sorts}

@@ -1,1 +1,1 @@
-"""A transformer and its training, and the parameters and bytes that follow."""
+"""A transformer and its training, and the parameters and bytes that follow from them."""

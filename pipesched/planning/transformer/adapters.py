@@ -3,8 +3,8 @@
     y = x M + x A B      M of in x out entries, A of in x r, B of r x out
 
 A frozen matrix has no W, no gradient and no optimizer state; its F and I remain, since gradients pass through it. A
-matrix without an adapter keeps no input. Tensor parallelism splits B as it splits the columns of M, or A as its rows;
-the other one is on every rank. Scaling by alpha / r and dropout before A are not counted.
+matrix without an adapter keeps no input. Tensor parallelism splits B like the columns of M, or A like the rows of M;
+the other matrix is whole on every rank. Scaling by alpha / r and dropout before A are not counted.
 """
 
 from __future__ import annotations

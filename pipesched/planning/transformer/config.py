@@ -32,7 +32,7 @@ class Experts:
     """A mixture of experts that replaces the feed-forward part of a layer.
 
     per_token: experts to which a token is sent. size: the inner size of one expert. shared: experts that every token
-    visits. dense_layers: number of first layers with a feed-forward part instead of experts.
+    visits. dense_layers: the number of layers at the start that have a feed-forward part instead of experts.
     """
 
     count: int
@@ -92,10 +92,10 @@ class Transformer:
     kv_heads: the heads of keys and values.
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. relu: its activation is ReLU, whose
-    backward reads only its output. tied: the head uses the embedding's
-    matrix. learned_positions: a vector for each position. dtype_bytes: bytes of a parameter and of an activation. more:
-    parameters that the usual layer lacks. name: the name of the file. left_out: features of the model that are not
-    counted. places: where each key is written.
+    backward reads only its output. tied: the head uses the embedding's matrix. learned_positions: whether each position
+    has a learned vector. dtype_bytes: bytes of a parameter and of an activation. more: parameters that the usual layer
+    lacks. name: the name of the file. left_out: features of the model that are not counted. places: the place of each
+    key in the file.
     """
 
     layers: int

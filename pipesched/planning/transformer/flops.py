@@ -80,7 +80,7 @@ def entries(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def halves(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]:
-    """Return these entries separately for attention and for the feed-forward part."""
+    """Return the matrix entries per token separately for attention and for the feed-forward part."""
     return _projections(a, x.tensor), _feed_forward(a, x.tensor, index)
 
 

@@ -23,7 +23,7 @@ from pipesched.support.source import Source, Span
 
 Config: TypeAlias = Mapping[str, object]
 Counts: TypeAlias = Mapping[str, int]
-"""The whole numbers of a configuration, with the head's size and the number of key-value heads."""
+"""The integer settings of a configuration, with the head size and the number of key-value heads."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,11 @@ _CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
     ("mlp_only_layers", lambda x, all: x, "has experts in only some layers"),
     ("moe_layer_freq", lambda x, all: x not in (None, 1), "has experts in only some layers"),
     ("qk_layernorm", lambda x, all: x is True, "has norms of queries and keys"),
-    ("word_embed_proj_dim", lambda x, all: x not in (None, all.get("hidden_size")), "has an embedding of another size"),
+    (
+        "word_embed_proj_dim",
+        lambda x, all: x not in (None, all.get("hidden_size")),
+        "has an embedding size other than the hidden size",
+    ),
     ("do_layer_norm_before", lambda x, all: x is False, "has its norms after attention"),
     ("add_cross_attention", lambda x, all: x is True, "has attention to an encoder"),
     ("multi_query", lambda x, all: x is True and all.get("model_type") != "falcon", "has one head of keys and values"),
@@ -297,7 +301,7 @@ def _uncounted(source: Source, key: str, value: object, message: str, help: str)
 
 
 def _place(source: Source, key: str) -> Span | None:
-    """Return the place of a key in the text, None if it has none."""
+    """Return the place of a key in the text, None if the key is absent."""
     at = source.text.find(f'"{key}"')
     return source.span(at, at + len(key) + 2) if at >= 0 else None
 

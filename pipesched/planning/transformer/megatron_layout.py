@@ -69,7 +69,7 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
     ),
     (
         lambda x: x.letters.count("m") != (x.predicted or 0),
-        lambda x: f"has {x.letters.count('m')} m; the model has {x.predicted or 0} layers for prediction",
+        lambda x: f"has {x.letters.count('m')} m; the model has {x.predicted or 0} prediction layers",
     ),
     (lambda x: re.search("m.*t", x.letters), lambda x: "has a t after an m"),
     (lambda x: not _in_one_last(x), lambda x: "has an m outside a single stage of the last chunk"),

@@ -68,7 +68,7 @@ def head(a: Transformer, x: Training) -> tuple[Part, ...]:
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...], ...]:
-    """Return the parts of each stage. A tied head also counts on the last stage if there are several. Stages at the
+    """Return the parts of each stage. With several stages, a tied head also counts on the last stage. Stages at the
     border between an encoder and its decoder also have the parts of `middle`.
 
     Raises:

@@ -111,7 +111,7 @@ RULES = (
         lambda a, x, s: a.encoder is not None and not a.encoder.layers < a.layers,
         lambda a, x, s: f"the encoder has {_encoder(a)} of {a.layers} layers, which leaves none for the decoder",
         PlanningCode.MODEL_SHAPE,
-        help=lambda a, x, s: "model.layers counts the layers of both",
+        help=lambda a, x, s: "model.layers counts the layers of encoder and decoder",
     ),
     Rule(
         "model.encoder.layers",
@@ -244,7 +244,7 @@ STAGES = (
         lambda a, x, s: f"a stage has layers of both the encoder (the first {_encoder(a)} layers) and the decoder",
         PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"no stage ends after layer {_encoder(a)}",
-        help=lambda a, x, s: "the decoder begins with a stage, as in Megatron-LM",
+        help=lambda a, x, s: "the decoder must begin with a stage, as in Megatron-LM",
     ),
     Rule(
         "training.layout",

@@ -48,8 +48,8 @@ def costs(
     """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: whether
     the schedule has R. slices: the number of slices of a sequence, which take equal times.
 
-    overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest. on: times by
-    shape on this machine, instead of the flat efficiency.
+    overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest. on: the machine
+    for times by shape, which replace the flat efficiency.
 
     Raises:
         PipeschedError: PS235.

@@ -109,7 +109,7 @@ DEFAULT = "megatron"
 
 
 def settled(x: Training) -> Training:
-    """Return the training with `keep_outputs` set, by default as its trainer does."""
+    """Return the training with `keep_outputs` set, by default as the trainer sets it."""
     if x.keep_outputs is not None:
         return x
     return replace(x, keep_outputs=bool(x.trainer) and TRAINERS[x.trainer].keep_outputs)

@@ -119,7 +119,7 @@ class Runtime:
             example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one
             forward without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the
             last. All microbatches have these shapes until `expect` sets others. example_keywords: the keyword inputs of
-            one microbatch, where a stage takes any. group: the group of the stream's ranks, in their order; None: the
+            one microbatch, if a stage takes any. group: the group of the stream's ranks, in their order; None: the
             default group, or no group for a single rank. device: the device of the modules. With NCCL it is also
             torch's current device. before, after: functions called around every instruction, with the instruction and
             its index. optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs
@@ -422,7 +422,7 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
+        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages it read."""
         found = [self._get(GRADIENT, x, reader) for reader in read_by(self.stream, x.stage, x.route)]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))

@@ -64,10 +64,11 @@ class Job:
     """A run to start. stream: the text of the stream. others: different streams for some ranks, by rank.
 
     samples: the samples per microbatch, if not the net's own number. timeout: seconds without progress that count as a
-    stall. pace: the least seconds of a compute, by kind (F, I, W, B, FB) and stage, and by microbatch if they differ.
-    agree: whether ranks compare their streams first. trace: whether to record the begin and end of each instruction.
-    engine: pipesched, or torch, which may get a CSV with messages instead of the stream's computes; judge:
-        ``module:function``, checks the program that torch makes from the order; options: the options of torch's class.
+    stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and stage, and by
+    microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record the start and
+    end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the stream's
+    compute operations. judge: ``module:function``, which checks the program that torch makes from the order. options:
+    the options of torch's class.
     """
 
     stream: str
@@ -116,8 +117,8 @@ class Compared(TypedDict):
 
 class Measured(Compared):
     """The result of a rank. peak: the largest number of activations alive at once. versions: the largest number of
-    versions of a stage's weights, 0 without STEPs inside the order. spans: first begin and last end of each step.
-    steps: times of all instructions of a traced job, as `Recorder.steps`.
+    versions of a stage's weights, 0 without STEPs inside the order. spans: the first start and the last end of each
+    step. steps: times of all instructions of a traced job, as `Recorder.steps`.
     """
 
     peak: int

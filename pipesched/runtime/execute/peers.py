@@ -184,7 +184,7 @@ class Peers:
         except (OSError, _Forged, UnicodeDecodeError) as error:
             ended = isinstance(error, OSError)
             self.closed[link.other] = (
-                "its process ended" if ended else "its connection delivered data without its signature"
+                "its process ended" if ended else "its connection delivered data without a valid signature"
             )
             self._selector.unregister(link.socket)
             link.socket.close()

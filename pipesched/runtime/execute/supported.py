@@ -173,7 +173,7 @@ _HELP = "set requires_grad to match the stream before building the runtime, or e
 
 
 def wanting(stream: Stream) -> frozenset[int]:
-    """Return the stages that receive a gradient: trained stages, and all stages after one."""
+    """Return the stages that receive a gradient: trained stages, and all stages after a trained one."""
     found: set[int] = set()
     for stage in range(stream.stages):
         if stage not in stream.frozen or not found.isdisjoint(stream.read(stage)):

@@ -283,8 +283,9 @@ class Channels:
 
         torch requires every process of the job to take part in every `new_group`, in the same order: a process that
         skips one numbers the next groups differently, and if NCCL splits communicators off the default one
-        (``device_id``) the others wait for it. gloo needs only the members. The first operation on a communicator waits
-        for the other ranks, so all are used once here: creation can never be part of a cycle later.
+        (``device_id``) the others wait for it. gloo requires only the members of the group. The first operation on a
+        communicator waits for the other ranks, so all communicators are used once here: creation can never be part of a
+        cycle later.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {
@@ -352,7 +353,7 @@ def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
 
 
 def _kept(work: dist.Work | None) -> dist.Work:
-    """Return a handle; raise if torch gave none because the rank is not in the group."""
+    """Return a handle; raise an error if torch returned none because the rank is not in the group."""
     if work is None:
         raise RuntimeError("this process does not belong to the given process group")
     return work
