@@ -57,7 +57,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
         *(["recompute"] if x.recompute != "full" else []),
         *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
     ]
-    return f"use {', '.join([*steps, 'more context or tensor ranks'])}, or an order with a lower peak"
+    return f"use {', '.join([*steps, 'more context or tensor'])}, or an order with a lower peak"
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:
