@@ -10,8 +10,8 @@
     reserve                             of the trainer, if one is given: context, communicators, buckets, allocator
 
 Like activations, these bytes follow from the order of the rank's own list, without a clock. For a file without
-messages, the schedule is lowered with unit costs to determine them. Freed bytes count until the next operation begins,
-together with messages posted in between. Sizes are whole bytes, rounded up.
+messages, the schedule is lowered with unit costs to determine them. Freed bytes are counted until the next operation
+begins, together with messages posted in between. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def footprint(made: Analysis) -> Footprint | None:
 
 def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
     """Count the bytes of every rank; O(instructions). The model gives the bytes of a stage; an M that differs between
-    microbatches multiplies these bytes. A slice of a sequence counts like a rank's share under context parallelism.
+    microbatches multiplies these bytes. A slice of a sequence is treated like a rank's share under context parallelism.
 
     Raises:
         PipeschedError: PS222, PS235.

@@ -27,7 +27,7 @@ PLAN = (
     Option("kept", None, "Factors for the bytes of layers, as `run --rank -o` writes them.", "kept.toml"),
     Option("batch", whole, "Sequences per step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, to predict the days: 300B, 15T.", "T"),
-    Option("mem_cap", byte_cap, "Usable bytes per GPU [default: as offered by its driver].", "80GB"),
+    Option("mem_cap", byte_cap, "Usable bytes per GPU [default: what its driver offers].", "80GB"),
     Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Show only choices that this trainer can run, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),

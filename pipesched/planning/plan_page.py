@@ -16,7 +16,7 @@ from pipesched.views.chart.chart import chart
 
 
 def html(plan: Outcome) -> str:
-    """Return the page; the same plan gives the same text."""
+    """Return the page; equal plans yield equal text."""
     space = plan.problem.space
     title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
     parts = {"title": safe(title, "xml"), "picture": _picture(plan), "data": page.as_json(_data(plan))}

@@ -41,7 +41,7 @@ _INDENT = " " * 4
 class Prediction:
     """The predicted time of a step. costs: the costs of the verdict, with free messages.
 
-    unit: seconds for a cost of 1, or 0. left_out: the given cost of messages, which does not count.
+    unit: seconds for a cost of 1, or 0. left_out: the given cost of messages, which the prediction ignores.
     """
 
     costs: Costs
@@ -137,7 +137,7 @@ class Rehearsal(Judged):
         return self.text()
 
     def text(self, *, color: bool = False) -> str:
-        """Return the verdict on a successful run, for people."""
+        """Return the verdict on a successful run as readable text."""
         report, job = self.emission.report, self.job
         steps = f"{job.steps} step{'s' if job.steps > 1 else ''}"
         engine = ", torch's engine" if job.engine == "torch" else ""

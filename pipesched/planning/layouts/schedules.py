@@ -57,7 +57,7 @@ def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
 def _repeated(begin: Callable[[int, int], tuple[int, int, int]]) -> Callable[[int, int, int, int], tuple[int, ...]]:
     """Return the forwards, in a repeated block of six slots, that are due before the first backward.
 
-    begin: the slots of the first forward of each of the two chunks, and of the first backward, from p and the rank.
+    begin: the slots of each chunk's first forward and of the first backward, from p and the rank.
     """
 
     def before(p: int, v: int, m: int, r: int) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ GLANCE: dict[str, tuple[Size, ...]] = {
     "split": ("even",),
     "zero": (0, 1, 3),
 }
-"""The choices among which a first row is searched, unless others are requested."""
+"""The choices to try for a first row, unless others are requested."""
 
 
 def alike(nanoseconds: int) -> int:

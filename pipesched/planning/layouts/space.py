@@ -6,7 +6,7 @@
 
 Layers are divided evenly, with the ends having fewer if there is a remainder; or with the embedding and the head
 counted as one layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same
-option for the loss. Every v is tried that gives all stages but two the same number of layers in one of these ways, and
+option for the loss. Every v that gives all stages but two the same number of layers in one of these ways is tried, and
 1, 2, 4 or 8 sequences per microbatch.
 """
 

@@ -190,8 +190,8 @@ class Stages:
 
     @_kept("training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
     def _sent(self, choice: Choice) -> dict[int, list[tuple[float, ...]]]:
-        """Return the seconds of messages of one microbatch between the ranks of a layer of each kind, in F and in the
-        backward: over t, over c, to experts.
+        """Return the seconds that one microbatch's messages between the ranks of a layer take, for each kind of layer,
+        in F and in the backward: over t, over c, to experts.
         """
         x, names = choice.training, [one.name for one in fields(traffic.NONE)]
 
@@ -242,7 +242,7 @@ class Stages:
         return self._remembered(key, lambda: traffic.shares(self.model, x, on.between(x.zero) if on else device))
 
     def _flat(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies."""
+        """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies' messages."""
         x, layers, sent, work = choice.training, self.layers(choice), self._sent(choice), self._work(choice)
         rate, tokens = float(self.problem.device.flops * self.problem.flat), x.microbatch / x.context
 

@@ -91,7 +91,7 @@ def encoded(a: Transformer, x: Training) -> Fraction:
 
 
 def edges(a: Transformer, x: Training, stages: int) -> list[Fraction]:
-    """Return the bytes of a message of every stage."""
+    """Return the size in bytes of every stage's message."""
     return [boundary(a.at(layers.start), x) for layers in layers_of(a, x, stages)]
 
 
@@ -122,7 +122,7 @@ def _by_operation(a: Transformer, x: Training) -> Fraction:
 
 
 def weights(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the bytes of the copies in 16 bits that autocast makes of the matrices of a layer for each microbatch."""
+    """Return the bytes of the 16-bit copies of a layer's matrices that autocast makes for each microbatch."""
     parts = parameters.layer(a, x, index) if x.autocast and x.recompute in ("none", "selective") else ()
     return 2 * sum((part.on_rank for part in parts if part.name != "norms"), Fraction(0))
 
@@ -163,8 +163,8 @@ def loss(a: Transformer, x: Training) -> Fraction:
     kept.
 
     Megatron-LM writes the gradient in place of the logits, and rounds it to the dtype of the model (Megatron-core
-    0.16.1, tensor_parallel/cross_entropy.py). torch's cross entropy makes two gradients in fp32, of the chosen logits
-    and of all.
+    0.16.1, tensor_parallel/cross_entropy.py). torch's cross entropy makes two gradients in fp32, for the chosen logits
+    and for all logits.
     """
     return logits(a, x, 8 if x.keep_outputs else a.dtype_bytes)
 
@@ -304,8 +304,8 @@ def _attention(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _cross(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Yield the other tensors of attention to an encoder; its q, k, v and scores count with the tensors of the layer.
-    All layers share the encoder's output, of which autocast makes a copy for k and one for v.
+    """Yield the other tensors of attention to an encoder; its q, k, v and scores are counted with the tensors of the
+    layer. All layers share the encoder's output, of which autocast makes a copy for k and one for v.
     """
     z = entry(a, x)
     yield Saved("input of the norm before attention to the encoder", _norm(a, x))

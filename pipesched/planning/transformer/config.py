@@ -182,8 +182,8 @@ class Training:
     optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
     torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as in the trainer. trainer: a row of
-    `trainers`, whose reserve and host time count; empty if not given. linears: "fp8" if the products of the layers run
-    at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
+    `trainers`, whose reserve and host time are used; empty if not given. linears: "fp8" if the products of the layers
+    run at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
     eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups
     of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are trained; 0 trains
     every parameter. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors for the bytes of

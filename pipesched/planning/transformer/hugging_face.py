@@ -4,7 +4,7 @@ A row has the keys of sizes, properties of all its models (gate, biases, norms),
 lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is refused with a message
 that names it; features that change no parameter and are not counted are listed.
 
-Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; defaults of keys are those of the families.
+Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; keys default to the values of their family.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ _FLAGS = ("attention_bias", "mlp_bias", "new_decoder_architecture", "parallel_at
 
 
 def recognized(text: str) -> bool:
-    """Return True if a text is JSON, not TOML."""
+    """Return True if text is JSON, not TOML."""
     return text.lstrip()[:1] == "{"
 
 
@@ -263,7 +263,7 @@ def _require_whole(source: Source, kind: str, found: Config, keys: Mapping[str, 
     missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
     if every := [*missing, *inner]:
         message = f"{source.name} lacks {', '.join(every)}, which a {kind} model has"
-        beside = f", or the size beside its name, as {source.name},{next(iter(missing.values()), '')}=…"
+        beside = f", or add the size to its name, as in {source.name},{next(iter(missing.values()), '')}=…"
         raise fail(PlanningCode.MODEL_MISSING, message, help=f"give the whole config.json{beside * bool(missing)}")
 
 

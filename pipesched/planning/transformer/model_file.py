@@ -185,7 +185,7 @@ def read(path: str) -> Trained:
 
 
 def _section_of(key: str) -> str:
-    """Return a key with its section; an unknown key counts as a key of the training."""
+    """Return a key with its section; an unknown key is treated as a key of the training."""
     return f"model.{key}" if f"model.{key}" in KEYS and f"training.{key}" not in KEYS else f"training.{key}"
 
 

@@ -71,7 +71,7 @@ def _uncut(a: Transformer, x: Training) -> int:
 
 
 def _mixed(a: Transformer, x: Training) -> bool:
-    """Return True if a stage of a layout has layers of the encoder and of the decoder."""
+    """Return True if a stage of a layout has layers of both the encoder and the decoder."""
     ends = [*accumulate(x.layout or ())]
     return a.encoder is not None and len(ends) > 1 and a.encoder.layers not in ends
 
@@ -286,9 +286,9 @@ def _even(layers: int, stages: int) -> list[int]:
 def layers_of(transformer: Transformer, training: Training, stages: int) -> tuple[range, ...]:
     """Return the layers of each stage, counted from 0.
 
-    An encoder has the first stages, and the decoder the others, in proportion to their layers. If the layers do not
-    divide evenly, the last stage, then the first, has one layer fewer, to make room for the head and the embedding, as
-    in Llama 3.
+    The first stages belong to an encoder and the rest to its decoder, in proportion to their layers. If the layers do
+    not divide evenly, the last stage, then the first, has one layer fewer, to make room for the head and the embedding,
+    as in Llama 3.
 
     Raises:
         PipeschedError: PS235 if the layers cannot be divided among the stages.

@@ -319,7 +319,7 @@ def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 
 def _tensor(on: Machine, a: Transformer, x: Training, entries: int, bytes_each: int) -> Picoseconds:
-    """Return the time of the all-reduces of a forward over the ranks of a layer: two, three with an encoder."""
+    """Return the time of a forward's all-reduces over the ranks of a layer: two, three with an encoder."""
     t = x.tensor
     if t == 1:
         return 0
@@ -330,7 +330,7 @@ def _tensor(on: Machine, a: Transformer, x: Training, entries: int, bytes_each: 
 
 
 def _ring(on: Machine, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Return the time of the keys and values of a forward that pass the other ranks of the sequence."""
+    """Return the time that a forward's keys and values take to pass the other ranks of the sequence."""
     if x.context == 1:
         return 0
     kept = Fraction(2 * a.kv_heads * a.head_size, x.tensor) if a.latent is None else a.latent.key_value + a.latent.rope

@@ -12,8 +12,8 @@
         HSDP     n is that of a group of copies; the shares of gradients are then all-reduced between groups
 
 With a pipeline, ZeRO's messages cannot wait for the end of the step. Only messages between copies overlap compute,
-layer by layer, as in FSDP and in Megatron with --overlap-grad-reduce. Messages of recomputation count in I. Ranks are
-numbered t first, then c, d and p; latency is ignored.
+layer by layer, as in FSDP and in Megatron with --overlap-grad-reduce. Messages of recomputation are counted in I. Ranks
+are numbered t first, then c, d and p; latency is ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The error bar of a predicted time: the errors of predictions in its class, with each source left out of the fit.
 
-The classes are those of constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
+The classes come from constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
 experts. A class with errors above 30 % in one run of ten has no time by shape; a request for one is answered with the
 reason.
 """

@@ -3,7 +3,7 @@
     cpu     every storage that a torch operation returned, until it is freed; not its temporary memory
     cuda    as counted by torch's allocator
 
-On a CPU, earlier memory such as weights does not count. Callers take differences, so earlier memory does not matter on
+On a CPU, earlier memory such as weights is not counted. Callers take differences, so earlier memory does not matter on
 any device.
 """
 
@@ -40,9 +40,9 @@ class Bytes(Protocol):
         """Largest number of bytes allocated at the same time since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now. counts: whether later host allocations count.
+        """Set the peak to the bytes allocated now. counts: whether later host allocations are counted.
 
-        On a CPU, copies to host memory would otherwise count as device memory.
+        On a CPU, copies to host memory would otherwise be counted as device memory.
         """
 
 

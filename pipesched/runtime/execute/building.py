@@ -208,7 +208,7 @@ def _everywhere(made: list[Boundary] | str | None, maker: int, group: dist.Proce
 
 
 def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
-    """Return the boundaries if the example is a result of `boundaries_of`, else None.
+    """Return the boundaries if the example is a result of `boundaries_of`, otherwise None.
 
     Raises:
         ValueError: if there is not one boundary per stage.

@@ -5,7 +5,7 @@
       = rank 1, step 1, instruction 4 (1F1): waits for activation 1 of stage 0, rank 0 to rank 1
 
 All ranks end with the same fault: the first one seen, with the position of each rank when it learned of it. The codes
-are listed by ``pipesched explain``; apart from these the runtime does not depend on the compiler.
+are listed by ``pipesched explain``; apart from these codes, the runtime does not depend on the compiler.
 """
 
 from __future__ import annotations

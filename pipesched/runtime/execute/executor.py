@@ -109,7 +109,8 @@ class Runtime:
         blocking: bool = False,
         imitated: bool = False,
     ) -> None:
-        """Build the runtime of one rank. A collective: all ranks of the group build their runtimes at the same time.
+        """Build the runtime of one rank. This is a collective: all ranks of the group build their runtimes at the same
+        time.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
             tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
@@ -118,11 +119,11 @@ class Runtime:
             target of the microbatch) -> one number, a mean over the microbatch; None for `evaluate` without targets.
             example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one
             forward without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the
-            last. All microbatches have these shapes until `expect` sets others. example_keywords: the keyword inputs of
-            one microbatch, if a stage takes any. group: the group of the stream's ranks, in their order; None: the
-            default group, or no group for a single rank. device: the device of the modules. With NCCL it is also
-            torch's current device. before, after: functions called around every instruction, with the instruction and
-            its index. optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs
+            last. All microbatches have these shapes until `expect` sets other shapes. example_keywords: the keyword
+            inputs of one microbatch, if a stage takes any. group: the group of the stream's ranks, in their order;
+            None: the default group, or no group for a single rank. device: the device of the modules. With NCCL it is
+            also torch's current device. before, after: functions called around every instruction, with the instruction
+            and its index. optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs
             inside the order (a stream of version 3), it takes the number of a stage and steps only the weights of that
             stage, and gradients are cleared after it. tied: groups of (stage, parameter name), the same on every rank,
             that are one weight in several tensors: each gets the sum of their gradients. (): no weights are tied. None:
@@ -230,7 +231,8 @@ class Runtime:
         inputs: the model's input on this rank's device, needed where a stage reads it, as stage 0 does: a tensor,
             split in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
             Its gradient is the sum over these stages.
-        targets: likewise, on the rank of the last stage; a microbatch's target is anything that the loss accepts.
+        targets: split in the same way, on the rank of the last stage; a microbatch's target is anything that the loss
+            accepts.
         keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a
             batch, any other value is repeated for every microbatch. No gradient flows into them.
         Adds to the ``.grad`` of every weight what one backward through the undivided model would add, for a loss that
@@ -251,8 +253,8 @@ class Runtime:
         return total / self.stream.microbatches
 
     def expect(self, examples: Tensor | Iterable[Example] | None = None, keywords: Keywords | None = None) -> None:
-        """Set the shapes of each microbatch from now on, if microbatches differ. A collective of all ranks, outside a
-        step; it adds no message to a step, so every verdict remains valid.
+        """Set the shapes of each microbatch from now on, if microbatches differ. This is a collective of all ranks,
+        outside a step; it adds no message to a step, so every verdict remains valid.
 
         examples: m microbatches of the model's input, as `step` takes them, needed on stage 0's rank: the output of
             each stage is found by one forward without a trace, if the stage has not had the shape before. Or, on every
@@ -282,8 +284,9 @@ class Runtime:
     ) -> Evaluation:
         """Run only the forwards, in the order of the stream; return outputs, and losses if targets are given.
 
-        Arguments are as for `step`. Gradients are disabled and all modules are in evaluation mode during the call;
-        ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole step.
+        Arguments are the same as for `step`. Gradients are disabled and all modules are in evaluation mode during the
+        call; ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole
+        step.
 
         Raises:
             RunError: PS824 if the output of a stage does not fit the next stage.
@@ -451,7 +454,7 @@ class Runtime:
         return (made,) if isinstance(made, Tensor) else tuple(made)
 
     def _get(self, kind: str, x: Instruction, maker: int) -> tuple[Tensor, ...]:
-        """Return the tensors that another stage made, received from its rank or made on this one."""
+        """Return the tensors that another stage made, received from its rank or made on this rank."""
         source = self.stream.placement[x.route].ranks[maker]
         message = Message.between(kind, x, maker, x.stage, source, self.rank)
         if source != self.rank:
@@ -475,8 +478,8 @@ class Runtime:
     def _receive_ahead(self, index: int) -> None:
         """Post the receives up to this position in the list, and some beyond it, in the order of each channel.
 
-        The receives of a batch are posted with the batch, and those that share a queue at their place; no later receive
-        is posted before these.
+        The receives of a batch are posted with the batch, and receives that share a queue at their place in the list;
+        no later receive is posted before these.
         """
         while self._due < len(self._receives) and self._receives[self._due][0] <= index:
             self._due += 1

@@ -46,7 +46,7 @@ class Card:
 def agree(
     stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, object] | None = None
 ) -> list[Card]:
-    """Exchange the cards of all ranks, ordered by rank in the group. A collective of the whole group.
+    """Exchange the cards of all ranks, ordered by rank in the group. This is a collective of the whole group.
 
     note: a JSON value.
 

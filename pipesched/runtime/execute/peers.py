@@ -6,10 +6,10 @@
     text     length, HMAC(key, sender, how many before it, text), text
     key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
-Rank 0 makes the secret, and the group distributes it: an attacker who can read it there could also change gradients. If
-all ranks are on one machine they use its loopback, otherwise the address that leads to the other machines. An unsigned
-message ends its connection. Messages to a stopped rank are dropped once its buffer is full, so important ones are
-repeated.
+Rank 0 generates the secret, and the group distributes it: an attacker who can read it there could also change
+gradients. If all ranks are on one machine they use its loopback, otherwise the address that leads to the other
+machines. An unsigned message ends its connection. Messages to a stopped rank are dropped once its buffer is full, so
+important ones are repeated.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Reduction:
 
     @torch.no_grad()
     def sync(self, stage: int, peer: int) -> None:
-        """Run SYNC: add up both copies, on both ranks. A copy without a gradient counts as zero."""
+        """Run SYNC: add up both copies, on both ranks. A copy without a gradient is treated as zero."""
         held = next(held for held in self._modules if held[1] == stage)
         outgoing = Message(SYNC, held[0], stage, -1, self._rank, peer)
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)

@@ -111,7 +111,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Return the peak bytes that a rank's list holds. stages: the stages of the rank, by number.
+    """Return the peak bytes that a rank holds while it runs its list. stages: the stages of the rank, by number.
 
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

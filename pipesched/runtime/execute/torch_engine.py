@@ -36,7 +36,7 @@ def torch_runtime(
     verify: Callable[[str], object] | None = None,
     **options: object,
 ) -> _PipelineScheduleRuntime:
-    """Load an order into torch's runtime, whose ``step()`` works as for any other schedule of torch.
+    """Load an order into torch's runtime, whose ``step()`` works as in torch's other schedules.
 
     order: the path of a torch CSV, with or without messages, or a stream, of which only the compute operations are
     used. stages: the stages of this rank. verify: called with the program that torch will run, as the text of a CSV

@@ -56,8 +56,8 @@ Engine = tuple[Step, list[list[list[float]]]]
 @dataclass
 class Local:
     """The state of one rank. modules: the module of each (route, stage). history: the versions of each stage's weights
-    that STEPs inside the order made in this step of training. counted: the largest number of versions by stage, counted
-    by storage.
+    that STEPs inside the order made in this training step. counted: the largest number of versions by stage, counted by
+    storage.
     """
 
     job: Job

@@ -1,4 +1,4 @@
-"""Keeps the versions of one stage's weights, in a step with STEPs inside.
+"""Keeps the versions of one stage's weights, in a step with STEPs inside the order.
 
     F          runs on leaves: tensors with the storage of one version, and a version counter of their own
     B, W       leave gradients at these leaves, from where they are added to ``.grad`` of the weights

@@ -163,7 +163,7 @@ def _differ(message: str) -> PipeschedError:
 def _ratios(
     schedule: Schedule, cost: Ints, work: Ints, scale: int, unit: int
 ) -> tuple[tuple[Ratio, ...], tuple[Ratio, ...]]:
-    """Return the ratios by kind, and by kind and stage; an overlap pair counts for the stage of its first operation."""
+    """Return the ratios by kind, and by kind and stage; an overlap pair belongs to the stage of its first operation."""
     groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i in np.flatnonzero(~schedule.joined).tolist():
         kind = Op(int(schedule.op[i])).name

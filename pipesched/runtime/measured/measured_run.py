@@ -113,7 +113,7 @@ _LEFT = 2
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A stage's fitted cost in nanoseconds. low, high: quartiles. samples: values that count; left_out: outliers."""
+    """A stage's fitted cost in ns. low, high: quartiles. samples, left_out: numbers of values used and of outliers."""
 
     cost: str
     stage: int
@@ -139,7 +139,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """Return a mask of the values that count, shape (steps, operations): all but the first of several steps."""
+    """Return a mask of the values to use, shape (steps, operations): all but the first of several steps."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False

@@ -6,8 +6,8 @@
 torch's pipeline runtime records each action under its CSV name, one file per rank (`_get_profiler_function_name` in
 torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds in the file, and whole nanoseconds here. A trace of `pipesched
-run` may hold all ranks, and records how long an operation waited. The number of occurrences of an operation is the
-number of steps. Copies of an action that the profiler adds for a device (`gpu_user_annotation`) are ignored.
+run` can contain all ranks, and records how long an operation waited. An operation occurs as often as there are steps.
+Copies of an action that the profiler adds for a device (`gpu_user_annotation`) are ignored.
 """
 
 from __future__ import annotations
@@ -314,5 +314,5 @@ def _require_all(schedule: Schedule) -> None:
 
 
 def name(entry: Entry) -> str:
-    """Return the name of an operation, for people."""
+    """Return the readable name of an operation."""
     return str(Compute(*entry))
