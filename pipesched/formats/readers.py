@@ -152,7 +152,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
     if loaded.unit is not None or schedule.placement.frozen:
         known = loaded.unit is not None
         help = "write `frozen s in low .. high` after its `stage` lines" if known else "leave out `--frozen`"
-        raise fail(Code.USAGE, f"frozen stages of {loaded.source} are named in the file itself", help=help)
+        raise fail(Code.USAGE, f"{loaded.source} itself names its frozen stages", help=help)
     if loaded.torch and program is not None:
         message = f"{loaded.source} contains torch's messages, which also go to frozen stages"
         raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")

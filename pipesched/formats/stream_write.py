@@ -78,7 +78,7 @@ def routes_of(placement: Placement) -> tuple[Route, ...]:
         taken = np.flatnonzero(placement.route_of == number)
         gaps = taken[:-1][np.diff(taken) > 1] + 1
         if len(gaps):
-            takes = f"{gaps[0] - 1} takes the route and {gaps[0]} does not"
+            takes = f"microbatch {gaps[0] - 1} takes the route, but {gaps[0]} does not"
             message = f"the microbatches of route {name or number} are not a range: {takes}"
             note = "in a stream the microbatches of a route form one range"
             help = "number the microbatches of each route consecutively"

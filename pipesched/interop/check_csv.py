@@ -67,7 +67,7 @@ def _verified(path: str, case: Case, loaded: Loaded, setting: Setting) -> Findin
     yield from report.diagnostics
     if report.ok:
         split = ", backward in I and W" if schedule.split else ""
-        yield Fact("CSV", f"{path} holds: {len(schedule)} operations{split}")
+        yield Fact("CSV", f"{path} is correct: {len(schedule)} operations{split}")
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
         message = f"{path} has I and W: under the chunked loss the last norm silently gets no gradient"
         help = "use a --config without ChunkedLossWrapper, and activation_checkpoint:none"

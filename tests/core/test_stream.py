@@ -357,7 +357,7 @@ def test_scattered_microbatches_of_a_route_are_refused() -> None:
     """A route has one range of microbatches; the first gap is named."""
     text = "rank 0: F0.0 F1.1 F0.2 B1.1 B0.0 B0.2\nrank 1: F1.0 F0.1 F1.2 B1.0 B0.1 B1.2\n"
 
-    with pytest.raises(PipeschedError, match=r"PS814.* 0 takes the route and 1 does not"):
+    with pytest.raises(PipeschedError, match=r"PS814.* microbatch 0 takes the route, but 1 does not"):
         list(stream_write.pieces(compiler.lower(compiler.load(Source("a", text), Options()).schedule), {}))
 
 

@@ -162,7 +162,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
         ((str(file), "--p", "2"), "has 4 ranks, but 2 were given"),
         ((str(file), "--processes", "x"), "not a whole number"),
         ((str(file), "--processes", "0"), "--processes is 0, not a positive whole number"),
-        ((str(file), "--trainer", "torchtitan=="), "the rules of torchtitan '' are unknown"),
+        ((str(file), "--trainer", "torchtitan=="), "pipesched has no rules for torchtitan ''"),
         ((str(file), "-D", "PP=4"), "-D sets a variable of a script"),
         ((str(file), "--p", "-1"), "--p is -1, not a positive whole number"),
         ((str(binary),), "is not text"),

@@ -200,7 +200,7 @@ def test_nothing_is_written_outside(folder: Path) -> None:
 def test_a_refusal_that_it_survives_is_named() -> None:
     """The order counts, and the refused action is reported with its line."""
     report = pipesched.verify("python:slips:tries_a_socket", p=2, m=2)
-    assert report.ok and any("opens a socket and was refused, at slips.py:" in note for note in report.notes)
+    assert report.ok and any("opens a socket, which was refused, at slips.py:" in note for note in report.notes)
 
 
 WAYS = ("sqlite", "sqlite_name", "times", "shell", "spawn", "process", "fork", "library", "folder")

@@ -213,7 +213,7 @@ def _answer(call: Call, options: Mapping[str, object], found: Found, printed: tu
     if row.tried and not version.startswith(tuple(row.tried)):
         tried = f"{row.tried[0]} to {row.tried[-1]}"
         notes.append(f"{row.package} {version or 'without a version'} is untested; tested versions are {tried}")
-    refused = [f"it {one['message']} and was refused{_at(one)}" for one in found["refused"]]
+    refused = [f"it {one['message']}, which was refused{_at(one)}" for one in found["refused"]]
     said = tuple(map(foreign, (f"executed: {title}", *notes, *refused)))
     return replace(made, version=version, notes=said)
 
@@ -241,7 +241,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
                 help=help or gives,
             )
         case "fence":
-            can = "it may read files and write to its temporary folder"
+            can = "it can read files, and write only to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
         help = "its current folder is temporary: name files relative to __file__"

@@ -127,10 +127,10 @@ def record(name: str, options: Options) -> Recorded:
     ranks, microbatches = needed(options, "p", "m")
     chunks = int(options.get("v", 1))
     if (name == "1f1b") != (chunks == 1):
-        said = "1f1b has one stage per rank, interleaved several"
+        said = "1f1b has one stage per rank; interleaved has several"
         raise Unknown(f"{said}; v is {chunks}", "give --v 2 or more only with interleaved")
     if 2 * ranks * chunks * microbatches > int(options.get("max-ops", 10**9)):
-        raise Nonsense("more operations than the limit", "--max-ops raises it")
+        raise Nonsense("the order has more operations than the limit", "--max-ops raises it")
     settings = {key: _setting(core, key, value) for key, value in given.items()}
     sizes, asked = (ranks, chunks, microbatches), set[str]()
     pipelines = PEERS if settings.get(OPTION) else 1

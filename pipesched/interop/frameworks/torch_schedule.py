@@ -34,7 +34,7 @@ def record(name: str, options: Options) -> Recorded:
     v = int(options.get("v", 1 if single else 2))
     own, version = _own(kind, options, torch.__version__), torch.__version__.partition("+")[0]
     if p * v * m > int(options["max-ops"]):
-        message = f"{p * v * m:,} forwards are more than the limit of {options['max-ops']:,}"
+        message = f"{p * v * m:,} forwards exceed the limit of {options['max-ops']:,}"
         raise Nonsense(message, "--max-ops raises it")
     lowered = bool(options.get("lowered", True))
     if not single:

@@ -68,7 +68,7 @@ _STORY = {
 }
 """For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
 _AT_ONCE = "torch raises an error on this rank, and the other ranks wait for the timeout"
-_LATER = "the first step runs, and the UNSHARD of the second step raises"
+_LATER = "the first step runs, and the UNSHARD of the second step raises an error"
 
 
 @dataclass(frozen=True)

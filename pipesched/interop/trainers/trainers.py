@@ -167,7 +167,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
     if found is None and "==" in text:
         known = ", ".join(row.releases)
-        raise fail(Code.USAGE, f"the rules of {row.name} {asked[:20]!r} are unknown; known are {known}")
+        raise fail(Code.USAGE, f"pipesched has no rules for {row.name} {asked[:20]!r}; it has rules for {known}")
     return row, found
 
 
