@@ -158,7 +158,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "large.json").write_text("{" + " " * LARGEST + "}", "utf-8")
     for arguments, said in (
         ((str(file), "--trainer", "torchtitn"), "did you mean torchtitan?"),
-        ((str(file), "--trainer", "torchtitan==0.1.0"), "known are 0.2.0, 0.2.1, 0.2.2, 0.3.0, main"),
+        ((str(file), "--trainer", "torchtitan==0.1.0"), "it has rules for 0.2.0, 0.2.1, 0.2.2, 0.3.0, main"),
         ((str(file), "--p", "2"), "has 4 ranks, but 2 were given"),
         ((str(file), "--processes", "x"), "not a whole number"),
         ((str(file), "--processes", "0"), "--processes is 0, not a positive whole number"),
