@@ -1,4 +1,5 @@
-"""Measure the verdicts per second of one process: one by one, together, and for the draws of jitter.
+"""Measure the verdicts per second of one process for schedules one by one, for schedules together, and for draws of
+jitter.
 
     python -m tests.bench.verdicts                      all rows: about a minute
     python -m tests.bench.verdicts --runs 9 --sizes 100000

@@ -1,4 +1,4 @@
-"""The claims in a schedule file are evaluated exactly, and the claims of the built-in schedules are true."""
+"""The claims in a schedule file are evaluated exactly, and the claims in the built-in files are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An order that a rule determines equals the order of a slow simulation at the costs in the file, whatever the other
+"""An order that a rule determines equals the order in a slow simulation at the costs in the file, whatever the other
 options are."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that run together, as arrays, write the same operations as programs that run one by one."""
+"""Programs that run together, as arrays, produce the same operations as programs that run one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a rank, a running sum, equals the memory in a simulated run at every instant, for any costs."""
+"""The memory of a rank, a running sum, equals the memory in a simulated run at every instant and for any costs."""
 
 from __future__ import annotations
 

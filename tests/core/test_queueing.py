@@ -1,4 +1,4 @@
-"""The times of programs whose messages wait in queues equal a simulation with queues, under every model.
+"""The times of programs whose messages wait in queues equal those of a simulation with queues, under every model.
 
 A few hundred programs here; `pytest --depth 10` tries as many as are asked for.
 """

@@ -1,5 +1,5 @@
-"""Each check finds a planted mistake, and the report contains only the code of this check, at the place of the
-mistake.
+"""Each check finds a mistake that is planted for it, and the report contains only the code of this check, at the place
+of the mistake.
 
 Slips are planted in right schedules and programs; the finding points at the rank and step where the slip is.
 """

@@ -1,4 +1,4 @@
-"""Numbers about a model on a device have a unit and three significant digits in text, and are exact in JSON."""
+"""Numbers for a model on a device have a unit and three significant digits in text, and are exact in JSON."""
 
 from __future__ import annotations
 

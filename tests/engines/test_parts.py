@@ -1,5 +1,5 @@
-"""Times that follow from parts, and communication that does not overlap with compute, equal a slow simulation, part
-by part."""
+"""Times that follow from parts, and communication that does not overlap with compute, equal those of a slow
+simulation, part by part."""
 
 from __future__ import annotations
 

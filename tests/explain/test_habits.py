@@ -1,4 +1,4 @@
-"""The most common habits from other languages are reported with a remedy, and all others at their position.
+"""The most common habits from other languages are reported with a remedy, and all other mistakes at their position.
 
 A case replaces one line of a right file.
 """

@@ -1,4 +1,5 @@
-"""Without hints every mistake is refused at the first wrong place, with the same exit status, and nothing crashes."""
+"""Without hints every mistake is still refused at the first wrong place, with the same exit status, and nothing
+crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The trainer reads the files that `plan --trainer` writes; `check` accepts them, and every dimension is read back.
+"""The trainer reads the files that `plan --trainer` writes; `check` accepts them, and every dimension is read back
+unchanged.
 
 The readers here are of the standard library alone; they share no code with the writers, nor with `check`.
 """

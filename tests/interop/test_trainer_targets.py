@@ -1,4 +1,4 @@
-"""With a module that was emitted for DeepSpeed, its engine, run on tokens, executes the verified order.
+"""DeepSpeed's engine, run on tokens with an emitted module, executes the verified order.
 
 The engine is in `oracles/`; `python -m tests.trainers.deepspeed` trains with the real one.
 """

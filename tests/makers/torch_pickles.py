@@ -1,4 +1,5 @@
-"""Pickles as torch's C++ code writes them for the flight recorder's dumps, with references only to repeated strings."""
+"""Pickles as torch's C++ code writes them for the flight recorder's dumps, in which only repeated strings are
+references."""
 
 from __future__ import annotations
 

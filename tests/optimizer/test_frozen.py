@@ -1,5 +1,5 @@
-"""Frozen stages run no W, and frozen stages before the first trained one run no backward; optima equal an exhaustive
-search."""
+"""Frozen stages run no W, and frozen stages before the first trained one run no backward; optima equal those of an
+exhaustive search."""
 
 from __future__ import annotations
 

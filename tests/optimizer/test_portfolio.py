@@ -1,4 +1,4 @@
-"""Heuristics find a schedule at every cap that allows one, at least as good as the published schedules."""
+"""At every cap that allows a schedule, heuristics find one that is at least as good as the published schedules."""
 
 from __future__ import annotations
 

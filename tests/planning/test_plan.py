@@ -1,5 +1,5 @@
-"""A plan equals the result of trying every choice; its bounds are valid, its numbers match derivations by hand, and
-its commands run."""
+"""A plan equals the result of trying every choice; bounds are valid, numbers match derivations by hand, and the
+listed commands run."""
 
 from __future__ import annotations
 

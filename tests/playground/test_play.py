@@ -1,4 +1,5 @@
-"""On the page of `play`, in a real headless Chromium and from a local server, times and memory equal the analysis."""
+"""The page of `play`, in a real headless Chromium and from a local server, shows the same times and memory as the
+analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A single rank in one process holds the same memory as it does in the pipeline, which follows from one microbatch."""
+"""A single rank in one process needs the same memory as in the pipeline, as predicted from one microbatch."""
 
 from __future__ import annotations
 

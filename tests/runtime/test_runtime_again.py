@@ -1,5 +1,5 @@
-"""When real gloo processes recompute forwards at R, gradients equal undivided training, random numbers repeat, and
-live activations are as predicted.
+"""When real gloo processes recompute forwards at R, gradients equal those of undivided training, random numbers
+repeat, and live activations are as predicted.
 """
 
 from __future__ import annotations

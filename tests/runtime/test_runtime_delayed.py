@@ -1,4 +1,5 @@
-"""With STEPs inside the order, every version of every weight equals delayed training by its formula.
+"""With STEPs inside the order, every version of every weight equals the version that the formula of delayed training
+gives.
 
 python -m tests.runtime.test_runtime_delayed      with SGD, momentum and AdamW, in 3 and 5 processes
 """

@@ -1,4 +1,4 @@
-"""Real gloo processes compute the gradients of undivided training, with the predicted memory."""
+"""Real gloo processes compute the same gradients as undivided training, with the predicted memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""When real gloo processes copy activations to host memory at O and back at L, gradients equal undivided training,
-and each activation is where it is predicted to be.
+"""When real gloo processes copy activations to host memory at O and back at L, gradients equal those of undivided
+training, and each activation is at its predicted place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs a command with a hard time limit and leaves no process behind, even in separate sessions such as torchrun's."""
+"""Runs a command with a hard time limit and leaves no process behind, even if the command starts separate sessions,
+as torchrun does."""
 
 from __future__ import annotations
 

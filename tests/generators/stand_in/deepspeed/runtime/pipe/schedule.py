@@ -1,4 +1,4 @@
-"""A replacement for DeepSpeed's file of the same name, for machines without DeepSpeed: its classes, and 1F1B."""
+"""A replacement for the file of the same name in DeepSpeed, for machines without DeepSpeed: its classes, and 1F1B."""
 
 from ..utils import call_to_str
 
