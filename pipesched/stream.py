@@ -90,7 +90,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route: the rank of every stage, and the microbatches ``first .. end`` that take the route."""
+    """A route: the rank of every stage, and the microbatches that take the route, from first to end (exclusive)."""
 
     name: str
     ranks: tuple[int, ...]

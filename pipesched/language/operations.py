@@ -32,7 +32,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 
 @dataclass(slots=True)
 class Turn:
-    """The next microbatch of a chunk, for one kind: the smallest in low .. end that has not run.
+    """The next microbatch of a chunk, for one kind: the smallest at or after `low` that has not run.
 
     slices: the number per sequence; the last slice comes first. named: the turns of microbatches already run by name.
     """

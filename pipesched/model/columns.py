@@ -62,7 +62,7 @@ def places(begins: Bools) -> Column:
 
 
 def nearest(column: Column, size: int) -> Column:
-    """Return the column with each entry outside 0 .. size replaced by the nearest value inside."""
+    """Return the column with its entries clipped to the range from 0 to size - 1."""
     return np.minimum(np.maximum(column, 0), size - 1)
 
 

@@ -68,7 +68,7 @@ COLUMNS = ("op", "stage", "microbatch", "second", "peer", "group", "communicator
 
 
 class RankLists:
-    """Columns with one entry per operation or instruction; rank r has the entries start[r] .. start[r + 1]."""
+    """Columns with one entry per operation or instruction; rank r has the entries from start[r] to start[r + 1] - 1."""
 
     placement: Placement
     op: Column

@@ -1,4 +1,4 @@
-"""Sequences cut into slices: microbatches q*i .. q*i + q - 1 are the slices of sequence i.
+"""Sequences cut into slices: microbatches q*i to q*i + q - 1 are the slices of sequence i.
 
 q = 2      F 0 1 2 3      a slice attends to earlier slices, so F(j) follows F(j - 1) of its sequence
            B 1 0 3 2      and gradients flow in reverse: I, B(j) follow I, B(j + 1)

@@ -30,7 +30,7 @@ class Viewport:
     end: Fraction | None = None
 
     def ticks(self, chart: Chart) -> tuple[int, int]:
-        """Return the interval in ticks, rounded outwards; never empty.
+        """Return the interval in ticks, rounded outwards; it is never empty.
 
         Raises:
             PipeschedError: PS225: it ends before it begins, begins after the makespan, or exceeds 64 bits.

@@ -4,7 +4,7 @@
     rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether by a message
     rank 1 .. F0 I0 F1 I1         held             activations after each operation
 
-An order in which ranks wait for each other is drawn as far as it runs, and a program under the model that stops it.
+An order in which ranks wait for each other is drawn as far as it runs; a program, under the model that stops it.
 """
 
 from __future__ import annotations
