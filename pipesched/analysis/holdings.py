@@ -119,7 +119,7 @@ def memory(
     scale = lcm(sizes.scale, small.scale)
     parts = shares * scale
     if int(abs(trained).max()) * (scale // sizes.scale) * sizes.most_whole * max(len(schedule), 1) >= 2**62:
-        raise fail(Code.COSTS, "the amounts of memory exceed 64 bits", help="use fewer digits for M and the rule")
+        raise fail(Code.COSTS, "the amounts of memory exceed 64 bits", help="use fewer digits in M and --release")
     size, stage = _amounts(schedule, sizes, scale), nearest(schedule.stage, schedule.stages)
     table, keeps = np.where(schedule.placement.wants[Result.WEIGHTS], trained, frozen), schedule.keeps
     after = (table * keeps)[schedule.op, stage] * size

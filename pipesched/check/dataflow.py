@@ -56,7 +56,7 @@ def check_order(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diag
         op, producer = schedule[i], schedule[needed]
         yield Diagnostic(
             CheckCode.ORDER,
-            f"{op} runs before {producer} on rank {int(schedule.rank[i])}, and needs it",
+            f"{op} runs before {producer} on rank {int(schedule.rank[i])}, but needs it",
             (label(schedule, i, f"needs {producer}"), label(schedule, needed, f"{producer} runs only here")),
             notes(_why(op, producer), more),
             f"put {producer} before {op}",
@@ -104,10 +104,10 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
     for (i, _), more in by_statement(rows(*(x[dependent | ~kinds] for x in (second, second - 1))), schedule):
         first, part = schedule[i - 1], schedule[i]
         if not overlap(first.op, part.op):
-            what, why = f"{first} and {part} overlap", "an overlap pair is an F and a B, I or W, or an I and a W"
+            what, why = f"{first} and {part} overlap", "an overlap pair is an F with a B, I or W, or an I with a W"
         else:
             what = f"{first} and {part} overlap, but {part} depends on {first}"
-            why = "the backward of a microbatch starts after all of its forward, W after the I of its stage"
+            why = "a microbatch's backward starts after its whole forward, and W after the I of the stage"
         yield Diagnostic(
             CheckCode.OVERLAP_DEPENDENT,
             what,
@@ -119,9 +119,9 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
 
 def _torn(schedule: Schedule) -> Iterator[Diagnostic]:
     for i, more in limited(np.flatnonzero(schedule.second & ~schedule.joined).tolist()):
-        what = f"{schedule[i]} is the second part of an overlap pair, but no operation of rank {int(schedule.rank[i])}"
-        here = (label(schedule, i, "the first of its rank"),)
-        yield Diagnostic(CheckCode.OVERLAP_DEPENDENT, f"{what} is before it", here, notes(more), "put an F before it")
+        what = f"{schedule[i]} is the second part of an overlap pair, but nothing on rank {int(schedule.rank[i])}"
+        here = (label(schedule, i, "this is the first operation on its rank"),)
+        yield Diagnostic(CheckCode.OVERLAP_DEPENDENT, f"{what} precedes it", here, notes(more), "put an F before it")
 
 
 def _cycle(made: Analysis) -> Iterator[Diagnostic]:
@@ -139,6 +139,6 @@ def _cycle(made: Analysis) -> Iterator[Diagnostic]:
         f"the compute orders of ranks {', '.join(ranks[:-1])} and {ranks[-1]} wait for each other",
         tuple(labels),
         ("this deadlocks under every communication model, with any order of messages",),
-        "on one of these ranks, run the awaited operation before the one that waits",
+        "on one of these ranks, run the awaited operation before the operation that waits",
     )
     yield from explained("cycle", [found], schedule, cycle)

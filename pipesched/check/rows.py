@@ -46,7 +46,7 @@ ORDER_CHECKS: tuple[Check[Subject], ...] = (
     ),
     Check("every rank has work", ("PS902",), Lazy("check.complete:check_placement")),
 )
-"""The checks of the compute order. Extensions may explain their findings by hints."""
+"""The checks of the compute order. Extensions can add hints that explain the findings."""
 
 PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
     Check(
@@ -71,4 +71,4 @@ PROGRAM_CHECKS: tuple[Check[Subject], ...] = (
         place=40,
     ),
 )
-"""The checks of messages and memory. `orders.rows` has the checks of instructions that a file lists itself."""
+"""The checks of messages and memory. `orders.rows` contains the checks of instructions that a file lists."""

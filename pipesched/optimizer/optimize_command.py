@@ -45,7 +45,9 @@ OPTIMIZE = (
     Option("embedding", values.exact, "With --partition: work of the embedding on the first stage, in layers.", "X"),
     Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
-    Option("recompute", stages, ("Also decide the R: for any F, whole stages, or these stages."), "any|stages|0,1,.."),
+    Option(
+        "recompute", stages, ("Also decide which F to run again: any, whole stages, or these."), "any|stages|0,1,.."
+    ),
     Option(
         "front",
         flag,
@@ -165,7 +167,7 @@ def _require_places(given: Given, *, ranged: bool) -> None:
     if given["plot"] and not (ranged or given["front"]):
         raise fail(Code.USAGE, "a plot needs a range of caps", help="give a range, such as --mem-cap 2..8, or --front")
     if given["proof"] and ranged:
-        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range or --all-m")
     for path in filter(None, (given["plot"], given["proof"])):
         writable(path)
 

@@ -309,7 +309,10 @@ def bound_by(state: State) -> str:
 def notes(instance: Instance, state: State) -> tuple[str, ...]:
     notes = [*state.notes, *instance.costs.doubts(instance.kinds)]
     if instance.rounded not in (None, instance.caps) and instance.asked is None:
-        notes.insert(0, f"the effective cap is {listed_caps(instance.rounded)}: memory is held only in such amounts")
+        notes.insert(
+            0,
+            f"the effective cap is {listed_caps(instance.rounded)}, the largest possible amount within the given cap",
+        )
     return tuple(notes)
 
 

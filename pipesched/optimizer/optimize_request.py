@@ -92,7 +92,7 @@ def request(source: Source | None, sizes: Mapping[str, Value], given: Given) -> 
     """
     seed, proof, backward = given["seed"], given["proof"], given["backward"]
     if proof and given["all_m"]:
-        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range, or --all-m")
+        raise fail(Code.USAGE, "a proof covers only one cap and one m", help="leave out the range or --all-m")
     if not 0 <= seed <= MOST_SEED:
         raise fail(Code.USAGE, f"a seed of {seed:,}", help=f"give a whole number from 0 to {MOST_SEED:,}")
     left = dict(given)
@@ -179,7 +179,7 @@ def require_costs(loaded: Loaded) -> None:
         PipeschedError: PS702.
     """
     for item in loaded.unit.checked.items(ast.Parts) if loaded.unit else ():
-        message = f"{OPTIMIZER.title} cannot {OPTIMIZER.verb} {loaded.schedule.name}: its times follow from parts"
+        message = f"{OPTIMIZER.title} cannot {OPTIMIZER.verb} {loaded.schedule.name}: its times depend on `parts`"
         help = "write them as `costs`; `pipesched verify` prints these times"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, Label(item.span, "parts of a slot"), help=help)
 

@@ -43,7 +43,7 @@ class Steady:
     def of(cls, instance: Instance, problem: Problem, share: Fraction) -> Steady:
         """Prepare the search; raise PipeschedError, PS225, if no extension draws random times."""
         if (offered := service("quantiles")) is None:
-            raise fail(Code.USAGE, "--jitter needs an extension that draws random times", help="leave out --jitter")
+            raise fail(Code.USAGE, "--jitter requires an extension that draws random times", help="leave out --jitter")
         return cls(instance, problem, share, cast(Quantiles, offered))
 
     def best(self, first: Orders, others: Iterable[Orders], seed: int, meter: Meter) -> tuple[Orders, str]:
@@ -64,7 +64,7 @@ class Steady:
         if figures[1][1] >= figures[0][1]:
             best, figures = first, figures[:1]
         told = [f"median {self._said(p50)}, p95 {self._said(p95)}" for p50, p95 in figures]
-        before = f"; the first order found: {told[0]}" if len(told) > 1 else ""
+        before = f"; for the first order found: {told[0]}" if len(told) > 1 else ""
         return best, f"jitter {percent(self.share)}, {LAST:,} draws: {told[-1]}{before}"
 
     def _drawn(self, orders: Orders, draws: int) -> tuple[Fraction, Fraction]:

@@ -91,7 +91,7 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
     elif "proof" in refuted:
         bound = refuted.ticks("value")
     else:
-        help = "run the same `pipesched optimize` with --proof PATH"
+        help = "repeat the `pipesched optimize` command with --proof PATH"
         raise fail(OptimizerCode.NO_PROOF, "the answer does not contain an LRAT proof", help=help)
     try:
         text, asked = refuted.proof(), problem(terms)
@@ -185,7 +185,9 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
         wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule has no program"
         if wrong:
             raise fail(
-                OptimizerCode.EVERY, f"it fails for some m: {wrong}", help="optimize again; this file proves nothing"
+                OptimizerCode.EVERY,
+                f"it does not cover all m: {wrong}",
+                help="optimize again; this file proves nothing",
             )
         return [loaded.schedule for loaded in made]
 

@@ -18,7 +18,7 @@ from pipesched.planning.footprint_report import InBytes
 from pipesched.report.report import Report
 
 _TRIES, _EACH = 4, 0.5  # most searches for an answer within the cap; part of the remaining time for each
-_MORE = "use a lower cap of activations, such as `--mem-cap 4`, then `verify --model` with the cap in bytes"
+_MORE = "use a lower cap on activations, such as `--mem-cap 4`, then run `verify --model` with the cap in bytes"
 
 
 def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:

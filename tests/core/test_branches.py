@@ -103,7 +103,7 @@ def test_a_stage_runs_after_all_that_it_reads(order: str) -> None:
     text += f"stage 2 on rank 0 reads 1, 0\nrank 0 {{ {order}  B[2]  B[1]  B[0] }}\n"
     report = pipesched.verify(Source("join.ps", text), p=1, m=1)
     late = order.split()[-1]
-    assert [x.message for x in report.diagnostics] == [f"F2.0 runs before F{late[2]}.0 on rank 0, and needs it"]
+    assert [x.message for x in report.diagnostics] == [f"F2.0 runs before F{late[2]}.0 on rank 0, but needs it"]
 
 
 def test_orders_by_chance_stop_where_the_simulation_does() -> None:

@@ -311,7 +311,7 @@ def test_it_is_timed_and_held(answers: Answers) -> None:
         ("kept", "PS301", "Y0.0 runs, but Z0.0 never does"),
         ("unsent", "PS301", "Z0.0 runs, but Y0.0 never does"),
         ("late", "PS305", "an activation is offloaded by Y, loaded back by Z"),
-        ("behind", "PS305", "B0.0 runs before V0.0 on rank 0, and needs it"),
+        ("behind", "PS305", "B0.0 runs before V0.0 on rank 0, but needs it"),
         ("greedy", "PS224", "`greedy` does not support V"),
         ("again", "PS311", "O0.0 and Y0.0 both run: the activation is both offloaded and offloaded again"),
         ("lost", "PS311", "Y0.0 and R0.0 both run: the activation is both offloaded and recomputed"),

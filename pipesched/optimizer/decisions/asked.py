@@ -80,7 +80,7 @@ def recompute(given: Given) -> str | None:
 def jitter(given: Given) -> Fraction | None:
     """Return the standard deviation of times; raise PipeschedError, PS225, for options that contradict it."""
     if given.get("objective") == "span" and given.get("jitter"):
-        raise fail(Code.USAGE, "--jitter requires the objective makespan", help="leave out --jitter, or --objective")
+        raise fail(Code.USAGE, "--jitter requires --objective makespan", help="leave out --jitter or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))
     return Fraction(given["jitter"]) if asked else None
 
@@ -100,7 +100,7 @@ def lost(given: Given) -> tuple[int, int] | None:
     others["placement any"] = given.get("placement") == "any"
     others["objective span"] = given.get("objective") == "span"
     for option in [name.replace("_", "-") for name, value in others.items() if value]:
-        raise fail(Code.USAGE, f"--lost contradicts --{option}", help=f"leave out --lost, or --{option}")
+        raise fail(Code.USAGE, f"--lost contradicts --{option}", help=f"leave out --lost or --{option}")
     if pipelines is not None and pipelines < 1:
         raise fail(
             Code.USAGE, f"{pipelines} pipelines", help="give the number of pipelines that train the model, at least 1"
@@ -114,5 +114,5 @@ def _in_slots(given: Given, own: str, others: tuple[str, ...]) -> bool:
     for name in others:
         if given.get(name):
             option = name.replace("_", "-")
-            raise fail(Code.USAGE, f"--{own} contradicts --{option}", help=f"leave out --{own}, or --{option}")
+            raise fail(Code.USAGE, f"--{own} contradicts --{option}", help=f"leave out --{own} or --{option}")
     return True

@@ -190,5 +190,5 @@ def _nano(x: Fraction) -> Fraction:
 def _listed(cost: Cost | None, stages: int) -> Sequence[Fraction]:
     if isinstance(cost, tuple):
         return cost
-    assert isinstance(cost, Fraction | int), "a model gives its costs by stage"
+    assert isinstance(cost, Fraction | int), "the costs of a model are given by stage"
     return (Fraction(cost),) * stages

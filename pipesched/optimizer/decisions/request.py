@@ -114,7 +114,7 @@ def _require_divisible(placement: Placement, layers: int) -> None:
         message = "a placement with two routes has two copies of each stage"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
     if placement.frozen or not placement.chain:
-        message = f"stages that are frozen or read several stages have other costs: {placement.skip or 'frozen'}"
+        message = f"frozen stages, and stages that read several, have other costs: {placement.skip or 'frozen'}"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a chain of stages that are all trained")
     if layers < placement.stages:
         message = f"{layers} layers are too few for {placement.stages} stages, which need at least one each"
@@ -193,9 +193,9 @@ def _layers(request: Request) -> int:
 def _scalar(key: str, cost: Cost | None) -> Fraction:
     """Return the cost of one layer; raise PipeschedError, PS716, if it is given by stage."""
     if isinstance(cost, tuple | Grid) or cost is None:
-        message = f"the cost {key} is given by stage, but stages follow from the partition"
+        message = f"the cost {key} is given by stage, but the partition determines the stages"
         raise fail(
-            OptimizerCode.DECISION, message, help=f"give {key} of one layer, and --head and --embedding in layers"
+            OptimizerCode.DECISION, message, help=f"give {key} for one layer, and --head and --embedding in layers"
         )
     return Fraction(cost)
 

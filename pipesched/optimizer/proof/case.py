@@ -100,7 +100,7 @@ def require_like(own: Case, case: Case) -> None:
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
         raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of other kinds")
     if case.wrong:
-        raise FaultError(OptimizerCode.EVERY, f"{at} it is not a schedule: {case.wrong[0].message}")
+        raise FaultError(OptimizerCode.EVERY, f"{at} it is not a valid schedule: {case.wrong[0].message}")
 
 
 def words(schedule: Schedule) -> list[Word]:

@@ -42,7 +42,7 @@ Number: TypeAlias = list[tuple[int, int]]
 
 
 MOST = 2_500_000
-"""Largest number of clauses of a proof."""
+"""Limit on the number of clauses in a proof."""
 
 
 class TooManyError(Exception):

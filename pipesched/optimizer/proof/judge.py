@@ -103,7 +103,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
     except FaultError as found:
         return Judgement((found.finding,))
     if case.value > value:
-        wrong = f"at m={microbatches} the {terms.objective} is said to be {said(value)}, but is {said(case.value)}"
+        wrong = f"at m={microbatches} the {terms.objective} is stated as {said(value)}, but is {said(case.value)}"
         return Judgement((FaultError(OptimizerCode.EVERY, wrong).finding,))
     if not verdict.everywhere:
         return Judgement((), replace(_formula(case, None), every=verdict.every, grown=verdict.grown))

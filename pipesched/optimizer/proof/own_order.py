@@ -63,7 +63,7 @@ def judged(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) 
     case = Case(schedule, terms)
     if case.wrong:
         return Judgement(tuple(case.wrong))
-    require("its STEPs divide the order" if schedule.steps else "")
+    require("STEPs divide its order" if schedule.steps else "")
     told, span = Entries(certificate, case.scale), case.terms.objective == "span"
     found = least(case.analysis, Arcs.of(schedule, case.analysis.ticks), terms.caps, span=span)
     verdict = _verdict(case, found)

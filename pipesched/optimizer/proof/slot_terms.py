@@ -65,9 +65,9 @@ def _copies(placement: Placement) -> dict[Stage, int]:
 
 def _wrong(terms: Terms) -> str:
     """Return the reason why the clauses do not describe these terms; an empty string if they do."""
-    title = "pairs are" if terms.pairs else "recomputation is"
+    title = "deciding pairs" if terms.pairs else "deciding recomputation"
     if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
-        return f"{title} requires the objective makespan, and memory freed at W"
+        return f"{title} requires --objective makespan, and memory that is freed at W"
     if terms.placement.frozen or not terms.placement.chain:
         return f"{title} requires a chain of stages, each with a backward"
     return _wrong_again(terms) if terms.again else ""
@@ -95,7 +95,7 @@ def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int
 
     if all(kind.work >= max(parts(kind)) for row in kinds for kind in row):
         return ""
-    return "each operation must take time, and a pair at least as long as either part"
+    return "each operation must take time, and a pair must take at least as long as either part"
 
 
 class Question:

@@ -244,7 +244,9 @@ def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
     """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
     if request.workload.cap is not None:
         option = "--overlap" if request.overlap else "--recompute"
-        raise fail(Code.USAGE, f"with {option} a cap counts activations", help="give a number, such as --mem-cap 5")
+        raise fail(
+            Code.USAGE, f"with {option}, a cap is a number of activations", help="give a number, such as --mem-cap 5"
+        )
     costs = costs_of(request, placement, own)
     costs.require_fit(placement.stages)
     costs = _as_printed(costs)

@@ -195,7 +195,7 @@ def fault(problem: Problem, start: Ints, bound: int) -> str:
     for rank, order in enumerate(by_start(problem, start)):
         x = np.asarray(order, dtype=np.int64)
         if bool((start[x[1:]] < end[x[:-1]]).any()):
-            return f"two operations of rank {rank} overlap"
+            return f"two operations on rank {rank} overlap"
         if int(np.cumsum(change[x]).max(initial=0)) > problem.cap[rank]:
             return f"rank {rank} holds more than its cap"
     return ""

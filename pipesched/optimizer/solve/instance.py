@@ -59,9 +59,9 @@ OPTIMIZER = replace(
     kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),
     knows=(*SEARCHED.knows, OVERLAP, WEIGHTS, SKIPS, SLICES, UNEVEN_COSTS),
 )
-"""Schedules for which at least the order of their own operations is decided (`optimizer.own`)."""
+"""Schedules whose own operations, at least, can be ordered by the optimizer (`optimizer.own`)."""
 BOUNDED = replace(SEARCHED, knows=(COPIES, EMPTY_RANKS, OVERLAP))
-"""Schedules for which the optimizer's bounds hold, provided that an overlap pair takes as long as its parts."""
+"""Schedules for which the optimizer's bounds are valid if an overlap pair takes as long as its parts."""
 
 NO_CAP = 2**40  # parts; more than any schedule holds
 PLACEMENTS = ("linear", "loop", "vee")

@@ -199,7 +199,7 @@ class Sizes:
 def _require_searched(placement: Placement, objective: str) -> None:
     """Raise PipeschedError, PS702 or PS225, for a placement whose orders are not searched under this objective."""
     if not placement.chain:
-        message = f"{placement.skip}: orders are searched only if every stage reads the previous one"
+        message = f"{placement.skip}: orders are searched only if every stage reads the previous stage"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="give the placement of a chain with --placement")
     if objective == "span" and placement.routes > 1:
         raise fail(Code.USAGE, "with two routes the span depends on which route begins", help=_SPAN_HELP)

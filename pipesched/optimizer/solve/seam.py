@@ -58,7 +58,7 @@ class Seam:
         """Return the orders for the problem of m0 + jK microbatches."""
         copies, rest = divmod(problem.placement.microbatches - self.microbatches, self.every)
         if copies < 0 or rest:
-            raise ValueError("no number of copies of the kernel gives this number of microbatches")
+            raise ValueError("no number of kernel copies yields this number of microbatches")
         return [_numbered(problem, word) for word in self.words(copies)]
 
 

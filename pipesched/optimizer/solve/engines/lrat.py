@@ -37,8 +37,8 @@ def require() -> None:
     except (ImportError, AttributeError, TypeError, ValueError, LookupError, NotImplementedError):
         made = None
     if not made:
-        message = "this python-sat cannot write LRAT proofs: it is another release, or was built without CaDiCaL"
-        raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or leave out --certify and --proof")
+        message = "this python-sat cannot write LRAT proofs: it is another release or was built without CaDiCaL"
+        raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or omit --certify and --proof")
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, meter: Meter) -> bytes | None:

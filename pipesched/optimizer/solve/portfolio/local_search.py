@@ -60,7 +60,7 @@ class Search:
         self.begun = [0] * problem.ranks
         found = played(problem, orders)
         if found is None:
-            raise ValueError("the ranks wait for each other")
+            raise ValueError("the ranks wait for each other in a cycle")
         self.orders, self.best = ([list(order) for order in orders] for _ in range(2))
         self._begin(found.start)
         self.value = self.now
