@@ -67,7 +67,7 @@ def _wrong(terms: Terms) -> str:
     """Return the reason why the clauses do not describe these terms; an empty string if they do."""
     title = "deciding pairs" if terms.pairs else "deciding recomputation"
     if terms.objective == "span" or terms.release.at_input or terms.release.at_weight != 1:
-        return f"{title} requires --objective makespan, and memory that is freed at W"
+        return f"{title} requires --objective makespan and memory freed at W"
     if terms.placement.frozen or not terms.placement.chain:
         return f"{title} requires a chain of stages, each with a backward"
     return _wrong_again(terms) if terms.again else ""
