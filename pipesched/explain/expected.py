@@ -176,7 +176,7 @@ def _spelling(token: Token, taken: set[str]) -> str | None:
     word = token.text
     if token.kind == "NAME":
         if (found := re.fullmatch(rf"({KIND})_?([0-9]+)", word)) and taken >= _LETTERS:
-            return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, only `{found[1]}` for the next"
+            return f"write `{found[1]}({found[2]})` for microbatch {found[2]}, or `{found[1]}` for the next one"
         words = {text for text in taken if text.isalpha() and (text.islower() or text == "STEP" or len(text) == 1)}
         if word.upper() in words:
             return f"did you mean `{word.upper()}`?"

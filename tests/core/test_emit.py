@@ -215,7 +215,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
             ["zb_h1", "--p", "4"],
             ["seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm"],
         ),
-        (["interleaved", "--p", "4", "--v", "3"], ['"PipelineScheduleMulti"', "makes 12 stages, 3 per rank"]),
+        (["interleaved", "--p", "4", "--v", "3"], ['"PipelineScheduleMulti"', "has 12 stages, 3 per rank"]),
         (["vee.txt"], ['"ZBVZeroBubble"', "2 stages per rank"]),
         (["wave.txt"], ["torchtitan cannot build this placement (ranks by stage: 1,0)", "n_microbatches=1"]),
     ],
