@@ -57,7 +57,7 @@ def read(command: str, arguments: dict[str, object]) -> tuple[Given, dict[str, V
 
 
 def converted(command: str, given: Given) -> Given:
-    """Return the keyword arguments, each read like its option, except where None is the default.
+    """Return the keyword arguments, each read like its option; a default of None stays None.
 
     Raises:
         PipeschedError: PS225, PS809.

@@ -1,4 +1,4 @@
-"""Checks that every rank runs STEP once, with all its gradients, and that copies of a stage step with the summed ones.
+"""Checks that every rank runs STEP once, with all its gradients, and that the copies of a stage use summed gradients.
 
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
