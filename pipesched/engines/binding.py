@@ -38,8 +38,8 @@ class Binding:
 
 
 def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
-    """Return the binding engines of a schedule; None without parts. path: the operations on the schedule's critical
-    path.
+    """Return the engines that bind a schedule's makespan; None without parts. path: the operations on the schedule's
+    critical path.
     """
     left, schedule = exposed(examination), examination.loaded.schedule
     if left is None:

@@ -141,7 +141,8 @@ def _between(rank: int, call: Call, engine: str) -> Fault | None:
     if engine == call.engine:
         return None
     both = (
-        f"rank {rank} calls group {call.group} on two engines, {engine} and {call.engine}: their order is not decided"
+        f"rank {rank} calls group {call.group} on two engines, {engine} and {call.engine}: the order of these calls is "
+        f"undecided"
     )
     return both, _ONE_ENGINE
 

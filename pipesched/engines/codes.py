@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class EngineCode(AnyCode):
-    """The codes of the findings on parts."""
+    """The codes of findings about parts and calls."""
 
     PARTS_SYNTAX = "PS261"
     PARTS_WRONG = "PS262"

@@ -183,7 +183,7 @@ class Exposed(Part):
         return [f"exposed {said(most)} of {said(self.all[rank])} on other engines, on rank {rank}; {hidden}", COUNTED]
 
     def to_json(self) -> dict[str, object]:
-        """Return the times by rank, and the share that overlaps compute."""
+        """Return the times by rank, and the share of communication that overlaps compute."""
         return {**exact(all=self.all, exposed=self.exposed, hidden=self.hidden), "counted": COUNTED}
 
 

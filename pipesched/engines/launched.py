@@ -62,7 +62,7 @@ class Met(Part):
         return [f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts, and the models by name."""
+        """Return the counts, and the names of the models."""
         said = self.communication
         models = {"model": said.model, "holds": list(said.holds), "fails": list(said.fails), "capacity": said.capacity}
         return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **models}

@@ -3,8 +3,8 @@
     rank 0, comm    I.combine   F.dispatch            agree: call k of a group is the same on every member
     rank 1, comm    F.dispatch  I.combine             acyclic: with all calls of a meeting as one node, no cycle
 
-A call may begin when the call before it on its engine and the calls that it names have ended; a meeting begins when
-every member's call may. Messages follow a communication model:
+A call may begin when the call before it on its engine and the calls that it names have ended; a meeting begins when the
+call of every member may begin. Messages follow a communication model:
 
     strict         a send and its receive are a meeting of two, on the engines where they stand
     buffered(k)    a receive waits for its send, a send for the receive k messages before it
@@ -84,7 +84,7 @@ class Meetings:
         return collective or any(len(sends) != len(receives) for sends, receives in self.channels.values())
 
     def apart(self) -> Iterator[Diagnostic]:
-        """Yield, for each group, the first call that differs between members or is missing on one."""
+        """Yield, for each group, the first call that differs between members or is missing on one member."""
         for group, of in self.collective.items():
             members = [f"rank {rank}" for rank in self.calls.groups[group]]
             yield from self._differing(f"group {group}: call", members, of)
@@ -207,7 +207,9 @@ class Meetings:
         return {n: [(i, x) for i, x in waits[n] if not ended[node[x]]] for n in set(node) if not ended[n]}
 
     def cycle(self, model: Model) -> list[tuple[int, int]]:
-        """Return a short cycle: pairs of a call and the call it needs, which belongs to the next pair's meeting."""
+        """Return a short cycle, as pairs of a call and the call that it needs, which belongs to the meeting of the next
+        pair.
+        """
         stuck, node = self._stuck(model), self._graph(model)[0]
         at, seen = min(stuck), dict[int, int]()
         path: list[int] = []
@@ -267,7 +269,7 @@ def _engine(call: Call, model: Model) -> str:
 
 
 def _joined(node: list[int], together: Sequence[int]) -> list[int]:
-    """Give these calls the node of the first call. A call belongs to only one meeting."""
+    """Assign the node of the first of these calls to all of them. A call belongs to only one meeting."""
     for i in together:
         node[i] = together[0]
     return node

@@ -4,8 +4,8 @@
     I   head  combine on comm  mlp  dispatch on comm  attn
     W   head  mlp  attn
 
-Dispatch and combine each send half of what goes to experts; layers without experts have neither. Messages within a
-layer are counted in attn and mlp, where compute waits for them. The sums of F, I and W are the costs on the device.
+Dispatch and combine each send half of the traffic of experts; layers without experts have neither part. Messages within
+a layer are counted in attn and mlp, where compute waits for them. The sums of F, I and W are the costs on the device.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The least time of two chains of parts that run side by side on the engines of one rank.
 
 A part waits for the part before it in its chain, and an engine runs one part at a time: a job shop with two jobs. Akers
-(1956) draws one job along x and the other along y. A point is the progress of both; two parts of one engine are an
-obstacle that no path enters; a diagonal step advances both jobs, and the shortest path from the origin to the far
-corner is the optimum.
+(1956) plots one job along x and the other job along y. A point is the progress of both jobs; two parts on the same
+engine form an obstacle that no path enters; a diagonal step advances both jobs, and the shortest path from the origin
+to the far corner is the optimum.
 
     b  |      ####          A path goes diagonally until it meets a wall. There one chain waits: past the upper left
        |    / ####          corner, where a waits until b's part has ended, or past the lower right one, where b waits.

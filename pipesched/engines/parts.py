@@ -76,7 +76,7 @@ class Stage:
     W: Chain
 
     def chains(self, kind: str) -> list[Chain]:
-        """Return the chains of F, I, W, or of B."""
+        """Return the chains of the parts of F, I, W or B."""
         return [getattr(self, letter) for letter in kind.replace("B", "IW")]
 
 

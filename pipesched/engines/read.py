@@ -94,7 +94,7 @@ class _Table:
         self._values, self._places = values, places
 
     def fault(self, key: str, message: str, help: str, code: AnyCode = EngineCode.PARTS_SYNTAX) -> PipeschedError:
-        """Return an error at a key."""
+        """Return an error that points at a key."""
         span = place(key, self._places)
         return fail(code, message, *(() if span is None else (Label(span, "here"),)), help=help)
 
@@ -164,7 +164,7 @@ def stated(checked: Checked, names: Names, placement: Placement) -> Parts:
 
 
 def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
-    """Return the statements of a file by letter, after the checks that do not depend on a stage."""
+    """Return the `parts` statements of a file by letter, after the checks that do not depend on a stage."""
     items = checked.items(ast.Parts)
     if both := [x for item in checked.items(ast.Costs) for x in item.entries if x.name in ("F", "I", "W", "B")]:
         help = "remove one of them; a cost on the command line replaces a derived one"

@@ -51,7 +51,7 @@ class Slot:
 
     @property
     def length(self) -> Fraction:
-        """The time from its start to its end."""
+        """The time from the start of the slot to its end."""
         return max((x.end for x in self.runs), default=Fraction(0))
 
     @property
@@ -254,7 +254,7 @@ def text(chart: Chart, how: Request, slot: Slot) -> str:
 
 
 def _bar(name: str, width: int) -> str:
-    """Return a bar of columns, with as much of its name as fits."""
+    """Return a bar of `width` columns, with as much of the name as fits."""
     return "" if width < 1 else name[0] if width < 2 else f"[{name[: width - 2].ljust(width - 2, '-')}]"
 
 

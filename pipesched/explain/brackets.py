@@ -40,7 +40,7 @@ class _Opener(NamedTuple):
 
 @dataclass
 class Pairing:
-    """Pair the brackets of a text. out: the tokens of the text and the brackets that were supplied. problems: the
+    """Pairs the brackets of a text. out: the tokens of the text and the brackets that were supplied. problems: the
     findings.
     """
 
@@ -105,7 +105,7 @@ class Pairing:
         return surplus
 
     def _heads(self, at: int) -> bool:
-        """Return True if the word is the head of a block."""
+        """Return True if the word begins the header of a block."""
         word, before = self.tokens[at].text, self.tokens[max(0, at - 1)].text
         if word in ("for", "rank", "if", "greedy") and not (word == "if" and before == "else"):
             after = self.tokens[at + 1].text if at + 1 < len(self.tokens) else ""
@@ -191,7 +191,7 @@ class Pairing:
             self._unclosed(len(self.open) - 1, token)
 
     def _unclosed(self, height: int, token: Token) -> None:
-        """Close every bracket from `height` on, before the token, and report it once."""
+        """Close every bracket from `height` on, before the token, and report all of them in one finding."""
         openers = [opener.token for opener in self.open[height:]]
         del self.open[height:]
         for opener in reversed(openers):

@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """The arXiv numbers of the papers that its file names, such as 2104.04473."""
+        """The arXiv numbers of the papers that the schedule's file names, such as 2104.04473."""
         return tuple(dict.fromkeys(_PAPER.findall(self.documentation)))
 
     def to_json(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Habits from other languages, one row each, with the equivalent in this language. They explain errors, but never cause
+"""Habits from other languages, one per row, with the equivalent in this language. They explain errors, but never cause
 an error. The pattern of a row is searched for in the line with the syntax error; if the match includes the position of
 the error, the row's text is the remedy.
 

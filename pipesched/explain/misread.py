@@ -31,7 +31,7 @@ LONGEST = 100_000  # most characters of a file that is read repeatedly
 
 
 class Shape(NamedTuple):
-    """A wrong layout: the message, the remedy, and the replacement for every match of a pattern."""
+    """A wrong layout: the message, the remedy, and a pattern with the replacement for each of its matches."""
 
     said: str
     help: str

@@ -164,7 +164,7 @@ class Walk:
         return token.kind
 
     def _rule_begins(self, at: int) -> bool:
-        """Return True if a release rule begins here; if it is incomplete, the table decides."""
+        """Return True if a release rule begins here; if the rule is incomplete, the parser's table decides."""
         words = [token.text for token in self.tokens[at : at + 5]]
         if words[1] != ":":
             return known_release(words[0])

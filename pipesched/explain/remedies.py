@@ -80,7 +80,7 @@ def _communicators(program: Program, model: Model) -> Iterator[str]:
 
 
 def _cured(program: Program, model: Model) -> bool:
-    """Return True if the program ends and no message is mistaken for another."""
+    """Return True if the program completes and no message is mistaken for another message."""
     return holds(program, model) and not any(labels_of(program, pair(program)))
 
 

@@ -84,13 +84,13 @@ def path(found: Sequence[Diagnostic], path: str) -> Sequence[Diagnostic]:
 
 
 def _named(target: str) -> str | None:
-    """Return the remedy for a name with a colon that resembles a name of an extension."""
+    """Return the remedy for a name with a colon that resembles a name from an extension."""
     said = (row.meant.load()(target) for row in rows(Names) if ":" in target)
     return next((help for help in said if help), None)
 
 
 def _near(name: str) -> str | None:
-    """Return the remedy for a name that means several orders, or an order without a file."""
+    """Return the remedy for a name that stands for several orders, or for an order without a file."""
     row = next((row for row in ROWS if is_in(name, row)), ())
     return next((NEAR[asked] for asked in map(plain, (name, *row)) if asked in NEAR), None)
 

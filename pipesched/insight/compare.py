@@ -3,8 +3,8 @@
 A parameter applies to the files that have it: `--v 2` applies only to the interleaved schedules; the others run once
 without it. If a schedule refuses a size, its row shows the reason.
 
-Costs are for 1/p of the model, so an operation of one of S stages takes p/S of them; or, on request, for one stage of
-any size. Messages cost the same in both cases.
+Costs are for 1/p of the model, so an operation of one of S stages takes p/S of them. On request, costs are for one
+stage, whatever its size. Messages cost the same in both cases.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _BOUNDED = 1_000_000  # most operations for which any bound is computed
 
 
 def named(schedules: Sequence[object], *, library: bool) -> list[object]:
-    """Return the targets to compare: the named ones, and with `library` all other built-in schedules.
+    """Return the targets to compare: the named targets and, with `library`, all other built-in schedules.
 
     Raises:
         PipeschedError: PS225 if no target is named.

@@ -90,7 +90,7 @@ class Row(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows, file by file, sizes in order. unit: the unit of times. timed: whether costs are times of a model's
+    """The rows, file by file, with sizes in order. unit: the unit of times. timed: whether costs are times of a model's
     stages on a device. growing: on request, makespans against the ratio of communication to compute.
     """
 

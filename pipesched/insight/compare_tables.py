@@ -21,7 +21,7 @@ _LATEX |= {sign: "\\" + sign for sign in "&%$#_{}"}
 
 
 def written(comparison: Comparison, form: str) -> str:
-    """Return a comparison in a form of `ENDINGS`, without a newline at the end."""
+    """Return a comparison in one of the forms in `ENDINGS`, without a trailing newline."""
     if form == "csv":
         return _csv(comparison)
     headers, rows = comparison.cells()

@@ -47,7 +47,7 @@ def diff(a: Source, b: Source, options: Options) -> Difference:
 
 
 def differ(a: Examination, b: Examination) -> Difference:
-    """Compare order a with order b; O(n log n) in the number of moved operations."""
+    """Compare order a with order b, in O(n log n) for n moved operations."""
     one, two = listings(a, b)
     moved: list[Move] = []
     only: tuple[list[Alone], list[Alone]] = ([], [])
@@ -242,7 +242,7 @@ def _columns(order: Schedule | Program, names: tuple[str, ...]) -> list[Column]:
 
 
 def _packed(orders: list[list[Column]]) -> list[Ints]:
-    """Merge the columns of each order into one number, equal if all columns are equal."""
+    """Merge the columns of each order into one number per entry; numbers are equal if all columns are equal."""
     keys: list[Ints] = [np.zeros(len(columns[0]), dtype=np.int64) for columns in orders]
     for parts in zip(*orders, strict=True):
         low = min(int(part.min(initial=0)) for part in parts)

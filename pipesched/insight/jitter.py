@@ -1,7 +1,7 @@
 """Compute the makespans of an order with random times, and the slack of its messages.
 
 The time of each operation and each message is its cost times a factor of its own, drawn from a normal distribution
-around 1 with the requested standard deviation, at least 0. Messages do not queue for their link. Both parts of an
+around 1 with the requested standard deviation, at least 0. Messages do not queue for links. Both parts of an
 overlap pair share one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same
 factor in every schedule of any size, so that schedules are compared under equal conditions.
 
@@ -100,7 +100,7 @@ class Jitter(Part):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The distribution of times, and the effects that it omits."""
+        """The distribution of times, and the effects that the draws omit."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time because C = 0" * self.free
         by_rule = ("a rule uses these times, and the mean time of messages",) if self.rule else ()
@@ -174,7 +174,7 @@ def jitter(made: Examination) -> Jitter | None:
 
 
 def quantiles(made: Analysis, share: Fraction, draws: int) -> tuple[Fraction, Fraction]:
-    """Return the makespans that half and 95 % of the draws do not exceed: the service `quantiles`."""
+    """Return the median and the 95th percentile of the makespans: the service `quantiles`."""
     ends, finer = makespans(made, float(share), draws)
     return _quantiles(ends, made.ticks.scale * finer)
 
@@ -297,7 +297,7 @@ class Levels(Record):
 
     @classmethod
     def of(cls, lists: Lists) -> Levels:
-        """Return the levels of lists; a delay in the lists is the number of its wait."""
+        """Return the levels of lists. In the lists, each delay is the number of a wait."""
         size = len(lists.cost)
         _, turn, _ = run_events(lists) if len(lists.further[0]) else run_rounds(lists)
         order = np.argsort(turn, kind="stable")

@@ -1,4 +1,5 @@
-"""Compares two orders: the part of every rank in which they differ, and the fewest moves from one to the other.
+"""Compare two orders: find the part of every rank in which they differ, and the fewest moves from one order to the
+other.
 
     mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       compared with `known`, read
     known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8

@@ -8,10 +8,10 @@ its list, or receives its message: y of copy n starts at least w after the start
 
     period of K microbatches = max over cycles of  sum of w / sum of d
 
-and two facts prove a period: a cycle with that ratio, along which every edge is tight in the timeline; and a
-start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so that no cycle
-has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are found in the timeline of enough copies. The
-difference of two makespans is not the period: if the cycle spans several copies, makespans grow unevenly.
+and two facts prove a period: a cycle with that ratio, along which every edge is tight in the timeline; and a start time
+x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so that no cycle has a larger
+ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are found in the timeline of enough copies. The difference between
+two makespans is not the period: if the cycle spans several copies, makespans grow unevenly.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _whole(schedule: Schedule, kernel: _Kernel) -> bool:
 
 
 def _copies(schedule: Schedule, every: int, name: Ints, number: Ints, ahead: Ints) -> _Kernel | None:
-    """Return the copies of a kernel of `every` microbatches; None if a rank has too few.
+    """Return the copies of a kernel of `every` microbatches; None if a rank has too few copies.
 
     number: the number of each operation's microbatch within its route. ahead: how much larger this number is in the
     next copy.
@@ -253,7 +253,9 @@ def _back(kernel: _Kernel, cause: Ints, start: Ints) -> Iterator[int]:
 
 
 def _holds(kernel: _Kernel, edges: _Edges, start: Ints, length: Fraction) -> bool:
-    """Return True if start times for this period exist; tries the latest ones in the second half of the copies."""
+    """Return True if start times for this period exist, trying the latest start times in the second half of the
+    copies.
+    """
     top, bottom = length.numerator, length.denominator
     inside = np.flatnonzero(kernel.node >= 0)
     most = _of_nodes(kernel, kernel.copy)

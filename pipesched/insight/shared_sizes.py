@@ -1,4 +1,4 @@
-"""Distributes sizes to schedules: `--v 2` applies to interleaved ones; an order that lists every operation has its own
+"""Distribute sizes to schedules: `--v 2` applies to interleaved ones; an order that lists every operation has its own
 p and m.
 """
 

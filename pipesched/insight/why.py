@@ -2,8 +2,8 @@
 
 Growth is the difference between two runs of the same file, with m and with m + d microbatches, divided by d: the rate
 without the constant costs of filling and draining. d is the number of ranks if the file accepts that size. If the order
-repeats a kernel, its period says exactly what a microbatch adds in the long run; if m has too few copies of the kernel,
-a larger m is used.
+repeats a kernel, the kernel's period is exactly the time that a microbatch adds in the long run; if there are too few
+copies of the kernel with m microbatches, a larger m is used.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _period(source: Source, examined: Examination) -> Period | None:
 
 
 def _larger(source: Source, examined: Examination, sizes: Iterable[int]) -> Iterator[tuple[int, Analysis]]:
-    """Yield analyses of a file with more microbatches, at sizes that it accepts."""
+    """Yield analyses of a file with more microbatches, at sizes that the file accepts."""
     made, asked = examined.analysis, examined.options
     parameters = whole(examined.loaded.schedule.parameters)
     if examined.loaded.unit is None or "m" not in parameters or not made.finished:

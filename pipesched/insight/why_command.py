@@ -18,7 +18,7 @@ def why(file: str, *, every: bool, **given: object) -> int:
     \b Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
     operations and messages of other ranks in between, and imbalance, the additional work of the busiest rank. Then
     follow the growth with every microbatch, the most similar published order, the critical path, and each gap with the
-    operation that ends it. A file that is wrong is explained as far as it runs, with exit status 1.
+    operation that ends it. An incorrect file is explained as far as it runs, with exit status 1.
     """
     from pipesched.compile import read
     from pipesched.insight import why as verb

@@ -153,7 +153,7 @@ class Why(Record):
         return found
 
     def chain(self, gap: int) -> list[int]:
-        """Return the operations for which a gap waits; the operation that ends the wait comes first."""
+        """Return the operations that a gap waits for; the operation that ends the wait comes first."""
         return attribution.chain(gap, self.gaps, self.analysis.timeline, self.causes)
 
     def work(self) -> tuple[Fraction, ...]:

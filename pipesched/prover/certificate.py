@@ -1,4 +1,4 @@
-"""Checks a certificate: derives its results from the text of its schedule and its guesses, and compares them with its
+"""Check a certificate: derive the results from the text of the schedule and from the guesses, and compare them with the
 entries.
 
     text ──the path of `prove`──> relations ──guesses, decided as inclusions──> domain, findings, obligations
@@ -101,7 +101,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
         for k, (one, other) in enumerate(zip(given, derived, strict=False)):
             if (found := _differing(one, other, f"{place}[{k}]")) is not None:
                 return found
-        return None if len(given) == len(derived) else (place, f"it has {len(given)} entries, not {len(derived)}")
+        return None if len(given) == len(derived) else (place, f"the list has {len(given)} entries, not {len(derived)}")
     if type(given) is type(derived) and given == derived:
         return None
     return place, f"it is {json.dumps(given)[:200]}, but must be {json.dumps(derived)[:200]}"
@@ -116,7 +116,7 @@ class Checker:
 
     def __post_init__(self) -> None:
         if len(self._claims) > CLAIMS:
-            raise self.damaged("schedule.text", f"it contains more than {CLAIMS} claims")
+            raise self.damaged("schedule.text", f"the schedule contains more than {CLAIMS} claims")
 
     @cached_property
     def _checked(self) -> Checked:
@@ -154,7 +154,7 @@ class Checker:
         """
         given = part(self.certificate.name, self.certificate.entries, "answers", list)
         if not 0 < len(given) <= ANSWERS:
-            raise self.damaged("answers", f"it is not a list of 1 to {ANSWERS}")
+            raise self.damaged("answers", f"the entry is not a list of 1 to {ANSWERS} answers")
         answers = [self._answer(entry, f"answers[{k}]", first=not k) for k, entry in enumerate(given)]
         if twice := next((k for k, x in enumerate(answers) if x.given in [y.given for y in answers[:k]]), 0):
             raise self.refused(f"answers[{twice}].given", "an earlier answer has the same parameters")
@@ -175,14 +175,16 @@ class Checker:
         open = findings[0].outcome == OPEN if findings else False  # then it says nothing about deadlock
         expected = [self._names[0], *self._names[2:]] if open else self._names
         if first and [x.name for x in findings] not in ([_ORDER], expected):
-            raise self.refused(f"{before}findings", "it does not list every property, in the order of the file")
+            raise self.refused(
+                f"{before}findings", "the list does not contain every property, in the order of the file"
+            )
         return Answer(values(question), domain_of(question), findings, question)
 
     def _given(self, given: Mapping[str, object], place: str) -> dict[str, int]:
         known = {x.name.id for x in self.file.parameters}
         made = {name: value for name, value in given.items() if type(value) is int and name in known}
         if len(made) != len(given):
-            raise self.damaged(place, "it names an unknown parameter, or has a value that is not a whole number")
+            raise self.damaged(place, "the entry names an unknown parameter, or has a value that is not a whole number")
         return made
 
     def _findings(self, said: list[object], question: Question, place: str) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def read(source: Source) -> Certificate:
     own = part(source.name, entries, "schedule", dict)
     text, digest = (part(source.name, own, name, str, "schedule.") for name in ("text", "sha256"))
     if sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
-        raise damaged(source.name, "schedule.sha256", "it differs from the digest of the text")
+        raise damaged(source.name, "schedule.sha256", "the entry differs from the digest of the text")
     name = part(source.name, entries, "source", str)
     part(source.name, entries, "answers", list)
     return Certificate(source.name, Source(name, text), entries)
@@ -69,7 +69,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
     value = of.get(key)
     if type(value) is not kind:
         words = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
-        raise damaged(name, before + key, f"it is not {words[kind]}" if key in of else "it is missing")
+        raise damaged(name, before + key, f"the entry is not {words[kind]}" if key in of else "it is missing")
     return value
 
 

@@ -35,7 +35,7 @@ VARY, FORMS = 7, 12  # most costs that vary, and most conditions on them
 
 
 class Fails(Unsettled):
-    """A claim for which a counterexample is known: the costs, and the first size at which it is false."""
+    """A claim with a known counterexample: the costs, and the first size at which the claim is false."""
 
     def __init__(self, costs: Costs, size: dict[str, int]) -> None:
         where = " ".join(f"{name}={value}" for name, value in size.items())
@@ -56,8 +56,8 @@ class Proof:
         """Return the cones of costs for which the claim holds; together they cover its condition.
 
         Raises:
-            Unsettled: a part of the claim is not proved.
-            NotAffine: the claim's condition is not of a supported form.
+            Unsettled: a part of the claim is not proved. NotAffine: the claim's condition does not have a supported
+                form.
         """
         self._require_sums()
         proved: list[Cone] = []
@@ -319,7 +319,7 @@ class _Part:
                 raise Fails(costs, self._least(self.question.model.ranks.subtract(holds)))
 
     def _holding(self, scope: Scope, unit: int | None) -> Set:
-        """Return the sizes and ranks for which the comparison holds. unit: the factor of terms without a cost."""
+        """Return the sizes and ranks for which the comparison holds. unit: the factor for terms without a cost."""
         if self.sized:
             return scope.holding(evaluate(self.node, scope))
         of_costs = [_weighed(x, scope, unit) for x in _sides(self.node)[0]]

@@ -96,7 +96,7 @@ class DigitSpace(Space):
         return f"{own} -> {{ [q, j] -> [q, j - 1] : j >= 1; [q, j] -> [q - 1, p - 1] : j = 0 and q != 0 }}"
 
     def naturals(self) -> str:
-        """Return the text of the set of all numbers from 0 on."""
+        """Return the text of the set of all numbers that are at least 0."""
         return f"[{', '.join(self.parameters)}] -> {{ [q, j] : q >= 0 and 0 <= j < p }}"
 
 
@@ -115,7 +115,7 @@ def constant(of: PwAff) -> Fraction | None:
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """The number ``first * p + last``. It has the methods of an isl expression that the prover calls."""
+    """The number ``first * p + last``. The class has those methods of an isl expression that the prover calls."""
 
     space: DigitSpace
     first: PwAff
@@ -160,11 +160,11 @@ class Number:
         return choose(self.ge_set(other), self, other)
 
     def intersect_domain(self, where: Set) -> Number:
-        """Return the number on a part of its domain."""
+        """Return the number restricted to a part of its domain."""
         return self._made(self.first.intersect_domain(where), self.last.intersect_domain(where), self.bounds)
 
     def subtract_domain(self, where: Set) -> Number:
-        """Return the number outside of a set."""
+        """Return the number restricted to the outside of a set."""
         return self._made(self.first.subtract_domain(where), self.last.subtract_domain(where), self.bounds)
 
     def union_add(self, other: Number) -> Number:

@@ -70,7 +70,7 @@ class Evidence:
         return expression(self.known[name], space, f"{self.place}.guesses[{name}]")
 
     def holds(self, what: str, left: Points, right: Points) -> bool:
-        """Return True if one set is within another, and record the inclusion.
+        """Return True if one set is within another set, and record the inclusion.
 
         Raises:
             TooHard: if the question takes too much memory.
@@ -87,7 +87,7 @@ class Evidence:
         self.shown.append(Shown(self._named(what), factors=factors() if self.keeps else ()))
 
     def guesses(self) -> dict[str, object]:
-        """Return all guesses in the form of a certificate."""
+        """Return all guesses in the form that a certificate uses."""
         return dict(self.taken) if self.known is not None else {of: cases(*made) for of, made in self.made.items()}
 
     def obligations(self) -> list[str]:

@@ -62,7 +62,7 @@ def single(space: Space, of: Map) -> Value:
 
 @dataclass(eq=False)
 class Facts:
-    """Figures as expressions of the sizes and the rank r, and figures over all ranks as expressions of the sizes.
+    """Figures as expressions in the sizes and the rank r, and figures over all ranks as expressions in the sizes.
 
     claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: whether the peak is
     the largest of all ranks, so that some ranks may hold less.
@@ -81,8 +81,8 @@ class Facts:
     def guess(
         self, values: Mapping[tuple[tuple[int, ...], int], int], what: str, claimed: Value | None = None
     ) -> PwAff:
-        """Return an expression of the sizes and the rank with these values. claimed: the guess to use if no expression
-        fits.
+        """Return an expression in the sizes and the rank that takes these values. claimed: the guess to use if no
+        expression fits.
 
         Raises:
             Unsettled: no expression fits, or the expression has no value or a fractional value somewhere.

@@ -140,7 +140,7 @@ def _constant(node: ast.Expression, scope: Scope) -> Form:
     value = evaluate(node, scope)
     if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
         return {UNIT: Fraction(value)} if value else {}
-    raise NotAffine(node.span, "it is not a sum of costs")
+    raise NotAffine(node.span, "this expression is not a sum of costs")
 
 
 def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
@@ -169,7 +169,7 @@ def pieces(node: ast.Expression, scope: Scope) -> list[tuple[list[Form], Form]]:
             return _scaled(pieces(left, scope), 1 / _number(right, scope))
         case ast.Call(function=ast.Name(id="min" | "max" | "abs" as name)):
             return [*_extremes(name, [pieces(x, scope) for x in node.arguments])]
-    raise NotAffine(node.span, "it is not a sum of costs")
+    raise NotAffine(node.span, "this expression is not a sum of costs")
 
 
 def _extremes(name: str, given: Sequence[list[tuple[list[Form], Form]]]) -> Iterator[tuple[list[Form], Form]]:
@@ -198,11 +198,11 @@ def linear(node: ast.Expression, cone: Cone, scope: Scope) -> list[Cone]:
     """
     cones, forms = [cone], [*bends(node, scope)]
     if len(forms) > BENDS:
-        raise NotAffine(node.span, "it bends at too many costs")
+        raise NotAffine(node.span, "this expression bends at too many costs")
     for form in forms:
         cones = [part for each in cones for part in (each.cut(form) if each.sign(form) is None else [each])]
         if len(cones) > PARTS:
-            raise NotAffine(node.span, "it bends at too many costs")
+            raise NotAffine(node.span, "this expression bends at too many costs")
     return cones
 
 
@@ -242,7 +242,7 @@ def degree(node: ast.Expression, facts: Mapping[str, int]) -> int | None:
         return _alike(node, terms, facts)
     if _of_sizes(node, facts):
         return 0
-    raise NotAffine(node.span, "it is not linear in costs")
+    raise NotAffine(node.span, "this expression is not linear in the costs")
 
 
 def as_sum(node: ast.Expression, facts: Mapping[str, int]) -> ast.Binary | None:
@@ -298,5 +298,5 @@ def _speaks(node: ast.Node, facts: Mapping[str, int]) -> bool:
 def _alike(node: ast.Expression, of: Sequence[ast.Expression], facts: Mapping[str, int]) -> int | None:
     found = {degree(x, facts) for x in of} - {None}
     if len(found) > 1:
-        raise NotAffine(node.span, "it is not linear in costs")
+        raise NotAffine(node.span, "this expression is not linear in the costs")
     return next(iter(found), None)

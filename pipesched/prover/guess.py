@@ -64,7 +64,9 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if the simpler guesses failed and p is fixed: a period has few positions, so more guards are tried."""
+        """True if the simpler guesses failed and p is fixed; then a period has few positions, and more guards are
+        tried.
+        """
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property

@@ -236,7 +236,7 @@ class Model:
 
     @cached_property
     def frozen_ranks(self) -> tuple[Set, ...]:
-        """For each chunk, the ranks where its stage is frozen, as ``[r]``."""
+        """For each chunk, the ranks where the chunk's stage is frozen, as ``[r]``."""
         whole = [chunk.project_out(isl().dim_type.out, 0, 1) for chunk in self.placing.chunks]
         return tuple(x.intersect_range(self.placing.frozen).domain() for x in whole)
 

@@ -21,7 +21,7 @@ class Placing:
     stage, ``[r] -> [route, s]``.
 
     reads: ``[s] -> [s']``, where s reads s'. ends: for each route, the first microbatch and the end, None for 0 .. m.
-    frozen: ``[s]``, the stages that are frozen, as all before them.
+    frozen: ``[s]``, the frozen stages that have no trained stage before them.
     """
 
     home: tuple[Map, ...]

@@ -1,7 +1,7 @@
 """The properties of a file at every size: each is proved, refuted at its smallest size, or not settled.
 
-First every p is tried at once; properties that stay open are tried at p = 2, 3 and 4 separately. A question about one p
-may be decided by cases of m, which together cover all of its sizes.
+First, all p are tried together; properties that stay open are tried at p = 2, 3 and 4 separately. A question about one
+p may be decided by cases of m, which together cover all of its sizes.
 """
 
 from __future__ import annotations

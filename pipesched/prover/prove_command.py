@@ -21,9 +21,10 @@ def prove(schedule: str, **given: object) -> int:
     which it fails, or not settled. Parameters that are given are fixed.
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
-    Properties not settled for every p at once are tried at p = 2, 3 and 4. Needs islpy: pip install 'pipesched[prover]'
-    --json and -o cert.json write a certificate, which `pipesched verify cert.json` checks independently. Exit status: 0
-    everything is proved, 1 something is refuted, 2 the command line is wrong, 3 something is not settled.
+    Properties that are not settled for all p together are tried at p = 2, 3 and 4. Needs islpy: pip install
+    'pipesched[prover]' --json and -o cert.json write a certificate, which `pipesched verify cert.json` checks
+    independently. Exit status: 0 everything is proved, 1 something is refuted, 2 the command line is wrong, 3 something
+    is not settled.
     """
     from pipesched.compile import read
     from pipesched.prover import prove as verb

@@ -70,7 +70,7 @@ class Question:
             with bounded(self.model.context):
                 return ask()
         except Uncarried:
-            raise Unsettled("the carries of a number in base p have no bound") from None
+            raise Unsettled("the carries of a number in base p are unbounded") from None
         except TooHard:
             raise Unsettled("it takes more steps or memory than are given") from None
         except NotAffine as error:

@@ -6,7 +6,7 @@
     flow        S[r, i] -> T[q, k]   T takes the result of S
 
 Turns are guessed, then proved: they increase along the order, and their values on a rank are 0, 1, 2, … without a gap.
-Only one function has both properties.
+Only one function has both of these properties.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Relations:
         return space.joined([first, last]) if self.holds(f"{of}: the rest is below p", own, below) else None
 
     def holds(self, what: str, left: UnionMap, right: UnionMap) -> bool:
-        """Return True if one set is within another, and add this to the proof."""
+        """Return True if one set is within another set, and add the inclusion to the proof."""
         return self.model.evidence.holds(what, left, right)
 
     # Turns
@@ -237,7 +237,7 @@ class Relations:
         return total
 
     def _prove_drained(self, drain: Statement) -> None:
-        """Require that no W is pending after a drain, and never more W than I ran; raise Unsettled otherwise."""
+        """Require that no W is pending after a drain, and that W never outnumber I; raise Unsettled otherwise."""
         mine = [x for x in self.statements if x.letter in ("I", "W") and _alike(x, drain)]
         until = [x for x in mine if first(x) <= first(drain)]
         made, taken = ([x for x in until if x.letter == letter] for letter in (OF["W"], "W"))
@@ -308,7 +308,7 @@ class Relations:
         return self.of(x, [self.space.raw("r")])
 
     def _keys_of_oldest(self, of: list[Statement], source: str, known: Mapping[str, Map]) -> dict[str, Map]:
-        """Return the keys of statements whose k-th instance takes the microbatch of the k-th instance of its source."""
+        """Return the keys of statements whose k-th instance takes the microbatch of the k-th instance of the source."""
         if any(x.microbatch is not None for x in of):
             raise Unsettled(f"`prove` does not support {words(of)} that names its microbatch")
         if source == "F" and self.model.slices > 1:

@@ -123,7 +123,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
             return _conditional(node, scope)
         case ast.Entry():
             raise NotAffine(node.span, f"`{node.list.id}` is a list of values")
-    raise NotAffine(node.span, "it is a fraction")
+    raise NotAffine(node.span, "the value is a fraction")
 
 
 def define(node: ast.Let, scope: Scope) -> None:
@@ -224,7 +224,7 @@ _PLAIN: Mapping[str, Callable[..., Value]] = {
 def _binary(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value:
     name = node.operator
     if name in ("//", "%", "/") and isinstance(right, _NUMBER) and right == 0:
-        raise NotAffine(node.span, "it divides by zero")
+        raise NotAffine(node.span, "this expression divides by zero")
     if name not in _PLAIN or isinstance(left, bool) or isinstance(right, bool):
         raise NotAffine(node.span, f"`{name}` cannot be applied to these values")
     if isinstance(left, _NUMBER) and isinstance(right, _NUMBER):

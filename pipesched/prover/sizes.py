@@ -1,4 +1,4 @@
-"""The order in which sizes are tried. It defines the smallest size, and keeps counterexamples short.
+"""The order in which sizes are tried. The order defines the smallest size, and keeps counterexamples short.
 
 p=3 m=4   before   p=4 m=4   before   p=2 m=31       the smallest p + m, then the fewest ranks
 """

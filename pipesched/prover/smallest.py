@@ -2,7 +2,7 @@
 
     p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least sum of p, v and m, then the fewest ranks
 
-All sizes are tried in this order, within a number of steps. If these do not suffice, the prover finds the smallest size
+All sizes are tried in this order, within a limit of steps. If the limit is reached, the prover finds the smallest size
 at which a claim is false; for any other fault, sizes are halved as long as they fail. Other parameters keep their
 values, since a different cap or switch makes a different schedule.
 """
@@ -101,8 +101,8 @@ def _not_sought(report: Report, source: Source) -> str:
 class _Search:
     """A search below the size of a report that failed. left: the remaining steps.
 
-    otherwise: sizes that fail in another way, and their codes. long: the number of sizes that take too many steps to
-        try.
+    otherwise: sizes that fail in a different way, and their codes. long: the number of sizes that take too many steps
+    to try.
     """
 
     source: Source

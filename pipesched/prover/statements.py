@@ -29,9 +29,9 @@ KNOWN, OWN_CLOCK = {*"FIWBR"}, {*"OL"}  # kinds: those with relations here, and 
 class Statement:
     """An operation of the file, under the conditions around it.
 
-    domain: its points [r, i0, i1, …], 0 for loops that do not contain it. place: the numbers between the loops, and
-    None for each loop. floors: the quotients in its conditions. pair: the number of the overlap that contains it, or
-    -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
+    domain: the points [r, i0, i1, …] at which it runs, with 0 for loops that do not contain it. place: the numbers
+    between the loops, and None for each loop. floors: the quotients in its conditions. pair: the number of the overlap
+    that contains it, or -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
     """
 
     name: str

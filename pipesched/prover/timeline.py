@@ -6,7 +6,7 @@ At each generator c of the cone, a start time T is guessed from small sizes and 
     tight      T(y) = 0, or end(x) = T(y) for an edge x -> y
 
 If T is feasible at all generators, it is feasible in the cone. If an edge is tight at all generators, it is tight in
-the cone, and T there is linear: the sum of the generators' T, weighted as the costs are.
+the cone, and T is linear there: the sum of the generators' T, with the same weights as the costs.
 """
 
 from __future__ import annotations
@@ -211,7 +211,9 @@ class Timeline:
         return self.rel.holds(what, self.flow.points, zero.union(tight.range().coalesce()))
 
     def _justified(self, what: str, tight: UnionMap, zero: UnionSet) -> UnionSet:
-        """Return the slots at the end of a path of tight edges from a slot at 0; raise Unsettled after some rounds."""
+        """Return the slots at the end of a path of tight edges from a slot at 0; raise Unsettled if this takes too many
+        rounds.
+        """
         found = zero.union(tight.range())
         for _ in range(ROUNDS):
             fewer = zero.union(tight.intersect_domain(found).range())

@@ -3,7 +3,7 @@ reads.
 
     {"where": ["m - p >= 0", "i0 - 2*e0 == 0"], "floors": ["1/2*i0"], "value": "3*p + e0 - 3"}
 
-e0 is the floor of the first sum, which may be a part of the next. Where cases overlap, their values add up.
+e0 is the floor of the first sum, and may occur in the next sum. Where cases overlap, their values add up.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ def expression(entry: object, space: Space, place: str) -> PwAff:
         Damaged: if it is not an expression.
     """
     if not isinstance(entry, list) or not 0 < len(entry) <= CASES:
-        raise Damaged(place, f"it is not a list of 1 to {CASES} cases")
+        raise Damaged(place, f"the entry is not a list of 1 to {CASES} cases")
     total: PwAff | None = None
     for number, case in enumerate(entry):
         try:
             made = _case(case, space)
         except (ValueError, TypeError, KeyError):
-            raise Damaged(f"{place}[{number}]", "it is not a case in the spelling of `prove --json`") from None
+            raise Damaged(f"{place}[{number}]", "the entry is not a case in the notation of `prove --json`") from None
         total = made if total is None else total.union_add(made)
     return total
 
