@@ -1,4 +1,5 @@
-"""Executors of work: this process, processes on this machine, the workers of a cluster, or the caller's executor.
+"""Executors that do the work: this process, processes on this machine, the workers of a cluster, or the caller's
+executor.
 
 Each worker takes a portion of the pieces of work. The results are in the order of the pieces and do not depend on the
 workers.
@@ -169,7 +170,7 @@ def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[
 def _done(
     work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[Piece]
 ) -> list[Made] | tuple[Diagnostic, ...]:
-    """Return the results, or the findings of an error, since the error cannot be pickled."""
+    """Return the results, or an error's findings, since the error itself cannot be pickled."""
     try:
         return [*work(pieces)]
     except PipeschedError as error:

@@ -9,7 +9,7 @@
                                         recomputed, parameters that ZeRO gathers
     reserve                             of the trainer, if one is given: context, communicators, buckets, allocator
 
-Like activations, these bytes follow from the order of the rank's own list, without a clock. For a file without
+Like activations, these bytes depend only on the order of the rank's own list, not on a clock. For a file without
 messages, the schedule is lowered with unit costs to determine them. Freed bytes are counted until the next operation
 begins, together with messages posted in between. Sizes are whole bytes, rounded up.
 """
@@ -275,7 +275,7 @@ class _Counted:
 
     @property
     def by_layer(self) -> bool:
-        """True if I leaves as much for W as in torch."""
+        """True if I leaves as many bytes for W as in torch."""
         return self.releases and self.release.name in _BY_LAYER
 
     @property
@@ -285,7 +285,7 @@ class _Counted:
 
     @property
     def partly(self) -> Bools:
-        """The frozen stages with activations to keep after F."""
+        """The frozen stages that keep activations after F."""
         return self.schedule.keeps & ~self.schedule.placement.wants[Result.WEIGHTS]
 
 

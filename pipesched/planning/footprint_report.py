@@ -1,4 +1,4 @@
-"""Memory in bytes, a part of a report."""
+"""The part of a report on memory in bytes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class InBytes(Part):
         return [head, *lines]
 
     def _rows(self) -> list[list[str]]:
-        """Return the column heads, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
+        """Return the column headings, and a row per rank: bytes by kind, without kinds that are 0 everywhere."""
         cap = self.cap or (None,) * len(self.ranks)
         kinds = [kind for kind in self.ranks[0] if any(rank[kind] for rank in self.ranks)]
         rows = [["rank", *kinds, "total", *(["cap", "free"] if self.cap else []), "at"]]

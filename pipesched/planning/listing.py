@@ -12,7 +12,7 @@ _WIDTH = 120  # most characters of a line
 
 
 def entries() -> list[dict[str, object]]:
-    """Return name, parameters, parameters per token, and source of each model, by family, then by size."""
+    """Return the name, parameters, parameters per token, and source of each model, sorted by family, then by size."""
     made = list[dict[str, object]]()
     for name in model_file.built_in():
         (a, _), first = model_file.read(name), model_file.source(name).line(1)

@@ -86,7 +86,7 @@ class Model:
 
     @property
     def sent(self) -> list[tuple[str, Fraction]]:
-        """The bytes of one microbatch that a rank sends in a forward of a layer, and between stages."""
+        """The bytes that a rank sends for one microbatch in a forward of a layer, and between stages."""
         a, x = self.trained
         made = []
         for name, index, _ in self.kinds:
@@ -148,7 +148,7 @@ class Model:
         yield from (f"left out: {one}" for one in a.left_out)
 
     def _counted(self) -> Iterator[list[str]]:
-        """Yield the rows of the parameters; the first row of a part has its name."""
+        """Yield the rows of the parameters; only the first row of a part shows its name."""
         for name, number, parts in self.parts:
             first = [name, f"x {number}" * (number > 1)]
             for one in filter(lambda part: part.count, parts):

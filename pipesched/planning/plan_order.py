@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order found for a row, counted from 1. makespan, before: the makespans of this order and of the row's own
-    order, in ms; said: the optimizer's first line.
+    """An order that the optimizer found for a row; rows are counted from 1. makespan, before: the makespans of this
+    order and of the row's own order, in ms; said: the optimizer's first line.
 
     order: None if the optimizer found none.
     """
@@ -46,7 +46,7 @@ class Ordered:
         return self.makespan is not None and (self.before is None or self.makespan < self.before)
 
     def text(self) -> str:
-        """Return the line for a plan."""
+        """Return the line that a plan shows."""
         if self.makespan is None or self.order is None:
             return f"row {self.row}, by the optimizer: {self.said}"
         own = "" if self.before is None else f" in place of {MILLISECONDS.text(self.before)}"

@@ -132,7 +132,7 @@ def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]
 
 
 def per_gpu(one: Prediction) -> Fraction:
-    """Return the FLOP/s of a GPU: the model's FLOPs, without recomputation, over the time of the step."""
+    """Return the FLOP/s of a GPU: the model's FLOPs, without recomputation, divided by the step time."""
     return one.model_flops / (one.seconds * one.gpus)
 
 

@@ -35,7 +35,7 @@ class Plan(Outcome):
         return self.text()
 
     def text(self, width: int | None = None, *, verbose: bool = False) -> str:
-        """Return the table, the rules and the assumptions; verbose: all assumptions."""
+        """Return the table, the rules and the assumptions; verbose: show all assumptions."""
         return plan_report.text(self, verbose=verbose)
 
     def to_json(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Progress of long work: one line on stderr after a second, rewritten in place every second on a terminal.
+"""Shows the progress of long work: one line on stderr after a second, rewritten in place every second on a terminal.
 
 12.4s  best 29  bound 27  gap 7.4 %  (zb_h1)  cadical at 28, cadical at 27 on rank 3
 """

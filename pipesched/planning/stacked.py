@@ -5,7 +5,7 @@
           │████████████████████       parameters, gradients, optimizer
           └──────────────────── time
 
-Time is cut into columns. Each column shows the instant at which the rank holds the most; an operation's bytes count
+Time is divided into columns. Each column shows the instant at which the rank holds the most; an operation's bytes count
 from its start until the next one starts. In a terminal, a letter stands for each kind; a page also has the table by
 rank.
 """
@@ -54,8 +54,8 @@ text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
 
 @dataclass(frozen=True, eq=False)
 class _Stack:
-    """The data of a plot. used: the bytes that each rank holds. columns: each rank's bytes of each kind, shape (kinds,
-    columns). top: the upper end of the scale.
+    """The data of a plot. used: the bytes that each rank holds. columns: for each rank, the bytes of each kind, shape
+    (kinds, columns). top: the upper end of the scale.
     """
 
     chart: Chart

@@ -50,7 +50,7 @@ def caps(value: object) -> tuple[Fraction, ...]:
 
 
 def _cap(value: object) -> Fraction:
-    """Parse a cap; raise PipeschedError, PS225, for an unknown unit or a percentage, and ValueError for other text."""
+    """Parse a cap; raise PipeschedError with PS225 for an unknown unit or a percentage, otherwise ValueError."""
     if isinstance(value, Bytes):
         return value
     if isinstance(value, str):

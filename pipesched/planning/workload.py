@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workload:
-    """The options of planning. model: determines memory in bytes. device, efficiency: the device, and the fraction of
-    its peak FLOP/s that it achieves. cap: the cap in bytes, one for all ranks or one per rank.
+    """The options of planning, as one value. model: determines memory in bytes. device, efficiency: the device, and the
+    fraction of its peak FLOP/s that it achieves. cap: the cap in bytes, one for all ranks or one per rank.
     """
 
     model: Trained | None = None

@@ -148,7 +148,7 @@ def plain(value: Decimal) -> str:
 
 
 def _exact(text: str) -> int | str:
-    """Convert a whole number to an integer and any other number to a string, as in all commands."""
+    """Convert a whole number to an integer and any other number to a string, as all commands do."""
     return int(text) if text.isdecimal() else text
 
 

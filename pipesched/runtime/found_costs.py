@@ -33,7 +33,7 @@ def output(as_json: bool, color: str, path: str | None) -> Output:
 
 
 def tell(out: Output, found: Found, path: str | None) -> int:
-    """Write the costs as `--costs` reads them or as JSON, to ``-o`` or stdout; then the notes on them."""
+    """Write the costs as `--costs` reads them or as JSON, to ``-o`` or stdout; then write the notes about them."""
     as_json = dumps(found.to_json() | {"file": path}) + "\n"
     if path and path != "-":
         put(path, as_json if out.format == "json" else found.toml())

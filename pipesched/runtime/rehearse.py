@@ -77,7 +77,7 @@ class Request:
 class OneRank:
     """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts.
 
-    factors: ratios of its layers' bytes to the model's, for `plan --kept`.
+    factors: ratios of the bytes of its layers to the model's, for `plan --kept`.
     """
 
     stream: Stream
@@ -169,7 +169,7 @@ class OneRank:
         return "" if found is None else f"{plain(rounded(Fraction(found * 1000), DIGITS))} {MILLISECONDS.name}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the published form, see ``emit/README.md``."""
+        """Return the published form (see ``emit/README.md``)."""
         found = self.found
         return {
             "ok": True,
@@ -242,7 +242,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 
 
 def _require_plain(stream: Stream) -> None:
-    """Raise PipeschedError, PS814, for features that a rehearsal does not support."""
+    """Raise PipeschedError with PS814 for features that a rehearsal does not support."""
     if stream.reads or stream.versions:
         which = ("stages that read a stage other than the previous one", "stages with STEPs inside the order")
         message = f"{stream.name}: {which[not stream.reads]} cannot be rehearsed"
@@ -291,7 +291,7 @@ def _ours(filename: str) -> bool:
 
 
 def _factory(name: str) -> Callable[[int, int], object]:
-    """Import the function of ``module:function``; modules in its folder, or in the current one, are found too.
+    """Import the function ``module:function``; modules in its folder or in the current folder are found too.
 
     Raises:
         PipeschedError: PS828.
@@ -409,7 +409,7 @@ def _mean(output: object) -> Tensor:
 
 
 def _one(output: object) -> Tensor:
-    """Return the default loss of an output; raise PipeschedError with PS829 if it is not a tensor."""
+    """Return the default loss for an output; raise PipeschedError with PS829 if it is not a tensor."""
     from torch import Tensor
 
     if not isinstance(output, Tensor):

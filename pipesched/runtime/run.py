@@ -82,7 +82,7 @@ class Request:
 
 
 def alone(given: Mapping[str, object]) -> bool:
-    """Return True if the options ask for a run of one rank.
+    """Return True if the options request a run of one rank.
 
     Raises:
         PipeschedError: PS225 if an option belongs to the other kind of run.
@@ -201,7 +201,7 @@ def judge(text: str) -> None:
     """Verify the order that torch is going to run; called in every rank.
 
     Raises:
-        RunError: with the first finding.
+        RunError: if it is wrong, with the first finding.
     """
     try:
         require_right(text)
@@ -215,7 +215,7 @@ def require_right(text: str) -> None:
     """Verify the text of a torch CSV with messages, for the installed torch version.
 
     Raises:
-        PipeschedError: with all findings.
+        PipeschedError: if it is wrong, with all findings.
     """
     report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
     if not report.ok:

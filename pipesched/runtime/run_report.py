@@ -39,7 +39,7 @@ _INDENT = " " * 4
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of a step. costs: the costs of the verdict, with free messages.
+    """The predicted time of a step. costs: the costs of the verdict, with messages that take no time.
 
     unit: seconds for a cost of 1, or 0. left_out: the given cost of messages, which the prediction ignores.
     """

@@ -23,6 +23,6 @@ def counts(value: object) -> tuple[int, ...]:
 
 
 def files(value: object) -> tuple[object, ...]:
-    """Return a file or several: paths or sources."""
+    """Return one file or several: paths or sources."""
     one = isinstance(value, str | PathLike | Source)
     return tuple([value] if one else listed(value, "a path, or a list of paths"))

@@ -154,7 +154,7 @@ def _dimensions(request: Request) -> str:
 
 
 def _nothing(search: Search) -> Diagnostic:
-    """Return PS245: the closest choice, counts by reason, and the number of GPUs that could hold the parameters."""
+    """Return PS245 with the closest choice, counts by reason, and the number of GPUs that could hold the parameters."""
     problem, over = search.problem, [one for one in search.example.values() if one.over]
     least = min(over, key=lambda one: one.over, default=None)
     reasons = [f"{number:,}: {kind}" for kind, number in search.reasons.most_common(6)]

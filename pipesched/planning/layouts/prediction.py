@@ -5,8 +5,8 @@
     step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
                   last backward: of these two only the part that does not overlap, layer by layer
 
-Lower bounds on the time of every order of these operations, and on the bytes of this order, are known without expanding
-the order.
+Lower bounds on the time of every order of these operations, and on the bytes of this order, can be computed without
+expanding the order.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True)
 class Refused:
-    """A refused choice. kind: the kind of reason. reason: text with its figures. over: bytes above the cap, on the
-    first rank that exceeds it or on the fullest rank; 0 for other reasons.
+    """A refused choice. kind: the kind of reason. reason: the reason as text, with its figures. over: bytes above the
+    cap, on the first rank that exceeds it or on the fullest rank; 0 for other reasons.
     """
 
     choice: Choice
@@ -79,7 +79,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Terms:
-    """The seconds of one step, as means over all ranks; they add up to the step.
+    """The seconds of one step, as means over all ranks; they add up to the step time.
 
     copies: gathers and scatters of ZeRO in every microbatch. idle: waits for other ranks. gradients: reductions between
     copies after the last backward.

@@ -2,8 +2,8 @@
 or do not fit.
 
 A rule that the fastest choice satisfies is confirmed, unless the rule does not apply. For a broken rule, the fastest
-choice that satisfies it shows why it does not hold here: how much slower that choice is, and in which terms; or that no
-such choice fits.
+choice that satisfies it shows why the rule does not hold here: how much slower that choice is and in which terms, or
+that no such choice fits.
 """
 
 from __future__ import annotations

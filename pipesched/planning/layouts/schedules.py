@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A library schedule. chunks: stages per rank, None if that is v. fused: whether its backwards are B.
+    """A library schedule. chunks: stages per rank, None if v sets them. fused: whether its backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
         and the rank. refuses: returns the reason why the schedule does not support these sizes, or an empty string.
@@ -30,7 +30,7 @@ class Row:
     refuses: Callable[[int, int, int], str]
 
     def stages(self, p: int, v: int) -> tuple[tuple[int, ...], ...]:
-        """Return the stages of every rank, ascending."""
+        """Return the stages of every rank, in ascending order."""
         held: list[list[int]] = [[] for _ in range(p)]
         for stage in range(p * v):
             held[self.rank_of(stage, p)].append(stage)
@@ -48,7 +48,7 @@ def _vee(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
 
 
 def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
-    """Return the forwards of the interleaved zero bubble, whose rounds have n microbatches, p or a few more."""
+    """Return the forwards of interleaved zero bubble, whose rounds have n microbatches (p or a few more)."""
     n = m // max(1, m // p)
     groups, rest = divmod(min(p - r + (v - 1) * n, v * m), n * v)
     return tuple(min(m, groups * n + min(n, max(0, rest - n * chunk))) for chunk in range(v))

@@ -3,8 +3,8 @@
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
 A choice is never expanded to a schedule if its lower bound on bytes exceeds the cap, or its lower bound on time exceeds
-the known times. The first choices are the same as if all were tried. Any `concurrent.futures` executor can do the work.
-The portions do not depend on the executor, so neither do the result and the number of timed choices.
+the known times. The first choices are the same as if all choices were tried. Any `concurrent.futures` executor can do
+the work. The portions do not depend on the executor, so neither do the result and the number of timed choices.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _tried(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 @dataclass
 class Search:
-    """The choices of a problem. reasons: the number of refused choices, by kind; example: for each kind, the choice
-    that exceeds the cap by the fewest bytes. alive: choices that no bound excludes, sorted by their lower bound on
-    time. known: results of the timed choices. tell: a function that is called with progress messages.
+    """A search over the choices of a problem. reasons: the number of refused choices, by kind; example: for each kind,
+    the choice that exceeds the cap by the fewest bytes. alive: choices that no bound excludes, sorted by their lower
+    bound on time. known: results of the timed choices. tell: a function that is called with progress messages.
     """
 
     problem: Problem

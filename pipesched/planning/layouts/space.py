@@ -49,7 +49,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule on p ranks with v stages each, and the other degrees."""
+    """A schedule on p ranks with v stages each, and the other degrees of parallelism."""
 
     schedule: str
     p: int
@@ -58,7 +58,7 @@ class Choice:
 
     @property
     def row(self) -> Row:
-        """The schedule of the library."""
+        """The library schedule of the choice."""
         return SCHEDULES[self.schedule]
 
     @property
@@ -229,7 +229,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Return an arithmetic reason to refuse a choice; empty if there is none."""
+    """Return the arithmetic reason to refuse a choice; empty if there is none."""
     if not space.trainer and (reason := _unsplit(space, choice)):
         return reason
     for fault in faults(space.transformer, choice.training, choice.p * choice.v, OF_TRAINING):

@@ -34,8 +34,8 @@ Made = TypeVar("Made")
 class Problem:
     """The cluster and the assumptions for a set of choices. cap: bytes per rank. efficiency: the fraction of the
     device's peak FLOP/s that is achieved; None: times by shape, if the device has the figures for it. overlap: the
-    share of the messages between copies that may overlap compute; None: the trainer's. constants: replace the constants
-    of the table.
+    share of the messages between copies that may overlap compute; None: the trainer's. constants: values that replace
+    the constants of the table.
     """
 
     space: Space
@@ -112,7 +112,7 @@ def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages of the choices of a problem."""
+    """The stages of all choices of a problem."""
 
     problem: Problem
     memo: dict[Hashable, object] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class Stages:
         return {index: [seconds(way(self.model, x, index)) for way in ways] for index in self._sorts}
 
     def costs(self, choice: Choice) -> Costs:
-        """Return the costs of the timeline of a choice on the device, in milliseconds."""
+        """Return the costs for the timeline of a choice on the device, in milliseconds."""
         problem, x = self.problem, choice.training
         way = x, problem.device, choice.ranks, problem.flat
         return times.costs(self.model, *way, overlap=problem.hidden(x.zero), on=problem.on)
@@ -236,7 +236,7 @@ class Stages:
         return cast("Made", self.memo[key])
 
     def _copies(self, x: Training) -> traffic.Shares:
-        """Return the seconds of messages between copies for each parameter of a rank."""
+        """Return the seconds that messages between copies take for each parameter of a rank."""
         key = "copies", x.tensor, x.context, x.data, x.expert, x.zero
         on, device = self.problem.on, self.problem.device
         return self._remembered(key, lambda: traffic.shares(self.model, x, on.between(x.zero) if on else device))

@@ -154,7 +154,7 @@ def head(a: Transformer, x: Training) -> Fraction:
 
 
 def logits(a: Transformer, x: Training, size: int) -> Fraction:
-    """Return the bytes of the logits with `size` bytes each."""
+    """Return the bytes of the logits, with `size` bytes each."""
     return size * tokens(a, x) * a.vocabulary / x.tensor
 
 
@@ -173,8 +173,8 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     """Return the bytes that a layer keeps from I to W in addition to the saved bytes: the output gradient of every
     weight of a layer.
 
-    This is torch's split backward: here 22 of 34 s b h for a GPT, without dropout 22 of 32. On the first stage I does
-    nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
+    This is what torch's split backward keeps: 22 of 34 s b h for a GPT, or 22 of 32 without dropout. On the first stage
+    I does nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
     """
     again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
     outputs, a = _outputs(a, x, index), a.at(index)
@@ -373,7 +373,7 @@ def _inside(a: Transformer, x: Training) -> int:
 
 
 def _apart(x: Training) -> int:
-    """Return the number of ranks of t that send different tokens to experts."""
+    """Return the number of tensor-parallel ranks that send different tokens to experts."""
     return x.tensor if x.expert > 1 else 1
 
 

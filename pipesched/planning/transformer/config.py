@@ -1,4 +1,4 @@
-"""A transformer and its training, as frozen values; `rules` has the conditions that they must satisfy.
+"""A transformer and its training, as frozen values; `rules` lists the conditions that they must satisfy.
 
 Sizes that are not given follow from others, or default to Megatron-LM's GPT: biases, dropout, LayerNorm, learned
 positions, GeLU, 16-bit weights with fp32 gradients and 12 bytes of optimizer state per parameter (a master copy and two
@@ -47,8 +47,8 @@ class Latent:
     """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors; 0
     if queries are not compressed.
 
-    rope: size of the part of a query or key head with positions. key: the size of the part without positions. value:
-    the size of a value head.
+    rope: the size of the part of a query or key head that carries positions. key: the size of the part without
+    positions. value: the size of a value head.
     """
 
     query: int
@@ -74,8 +74,9 @@ class Encoder:
 class More:
     """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
 
-    of_attention, of_feed_forward, of_router: parameters of a layer, the last two of layers without and with experts.
-    of_embedding, of_head: parameters of the ends. norms: parameters of a layer's norms.
+    of_attention, of_feed_forward, of_router: parameters per layer; of_feed_forward for layers without experts,
+    of_router for layers with experts. of_embedding, of_head: parameters of the first and of the last stage. norms:
+    parameters of a layer's norms.
     """
 
     of_attention: int = 0
@@ -88,8 +89,8 @@ class More:
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder of equal layers, or an encoder and a decoder; `layers` counts both. heads: the heads of queries;
-    kv_heads: the heads of keys and values.
+    """A decoder of equal layers, or an encoder and a decoder; `layers` counts both. heads: the number of query heads;
+    kv_heads: the number of key-value heads.
 
     gated: the feed-forward part has a gate (SwiGLU): three matrices, not two. relu: its activation is ReLU, whose
     backward reads only its output. tied: the head uses the embedding's matrix. learned_positions: whether each position
@@ -181,13 +182,13 @@ class Training:
 
     optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
     head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
-    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as in the trainer. trainer: a row of
+    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
     `trainers`, whose reserve and host time are used; empty if not given. linears: "fp8" if the products of the layers
     run at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
-    eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: groups
-    of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are trained; 0 trains
-    every parameter. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors for the bytes of
-    layers.
+    eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: the
+    number of groups of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are
+    trained; 0 trains every parameter. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors for
+    the bytes of layers.
     """
 
     microbatch: int = 1

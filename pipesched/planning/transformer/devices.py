@@ -17,8 +17,8 @@ vendor's own node, with one adapter per device. A file has the same keys:
     host = "32 GB/s"
     node_size = 8
 
-With `hbm`, `multiprocessors` and `like` (a device of the table with the same achieved share of the peak), times follow
-from shapes; without them matrix products reach a flat share of the peak.
+With `hbm`, `multiprocessors` and `like` (a device of the table that achieves the same share of its peak), times follow
+from shapes; without them, matrix products reach a flat share of the peak.
 """
 
 from __future__ import annotations

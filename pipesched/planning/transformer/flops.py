@@ -94,15 +94,15 @@ def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction
 
 def attention(a: Transformer, x: Training) -> Fraction:
     """Return the forward FLOPs of attention, of queries with keys and of scores with values: 4 b s^2 h for a GPT. A
-    decoder's queries also meet the keys of its encoder.
+    decoder's queries also attend to the keys of its encoder.
     """
     key, value = (a.head_size, a.head_size) if a.latent is None else (a.latent.key + a.latent.rope, a.latent.value)
     return 2 * tokens(a, x) * a.tokens * a.heads * (key + value) / x.tensor
 
 
 def of_model(a: Transformer, sequences: int = 1, x: Training = Training()) -> Fraction:  # noqa: B008
-    """Return the FLOPs of F, I and W of all layers and the head without recomputation, as MFU counts them. x: with LoRA
-    frozen matrices have no W.
+    """Return the FLOPs of F, I and W of all layers and the head without recomputation, as MFU counts them. x: the
+    training; with LoRA, frozen matrices have no W.
     """
     (whole,) = by_stage(a, Training(microbatch=sequences, lora=x.lora, lora_on=x.lora_on), 1)
     return whole.forward + whole.backward

@@ -1,8 +1,8 @@
 """A transformer from the ``config.json`` of Hugging Face: each family of models is a row.
 
-A row has the keys of sizes, properties of all its models (gate, biases, norms), and parameters that the usual layer
-lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is refused with a message
-that names it; features that change no parameter and are not counted are listed.
+A row has the keys of the sizes, the properties of all models of the family (gate, biases, norms), and the parameters
+that the usual layer lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is
+refused with a message that names it; features that change no parameter and are not counted are listed.
 
 Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; keys default to the values of their family.
 """
@@ -29,7 +29,8 @@ Counts: TypeAlias = Mapping[str, int]
 @dataclass(frozen=True)
 class Family:
     """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: values of
-    our keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
+    our keys that all models of the family have. more: the parameters that the usual layer lacks. defaults: values of
+    absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
     """

@@ -11,7 +11,7 @@
     [model.latent]                recompute = "none"    none, selective, operations, full
     [model.encoder]               layers = 12           of the model's layers the first ones; sequence = 512
 
-Every wrong value is a finding at its line.
+Every wrong value is reported as a finding at its line.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ Noun = TypeVar("Noun")
 
 
 def _built(noun: Callable[..., Noun], values: Mapping[str, object]) -> Noun:
-    """Build the value of a section; an absent section has its defaults."""
+    """Build the value of a section; an absent section gets its defaults."""
     return noun(**values)
 
 

@@ -47,7 +47,7 @@ def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
 
 
 def embedding(a: Transformer, x: Training) -> tuple[Part, ...]:
-    """Return the embeddings of the vocabulary and of the positions, an encoder's too."""
+    """Return the embeddings of the vocabulary and of the positions, including an encoder's."""
     positions = (a.tokens * a.hidden if a.learned_positions else 0) + a.more.of_embedding
     return (_vocabulary("embedding", a, x), Part("positions", positions, Fraction(positions)))
 
@@ -87,7 +87,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
 
 
 def _trained(a: Transformer, x: Training, parts: tuple[Part, ...], layers: range) -> tuple[Part, ...]:
-    """Return the parts of a stage; with LoRA the adapters of its layers too, and only they are trained."""
+    """Return the parts of a stage; with LoRA, also the adapters of its layers, which alone are trained."""
     if not x.lora:
         return parts
     whole, on_rank = (sum(adapters.count(a, way, i) for i in layers) for way in (replace(x, tensor=1), x))

@@ -44,7 +44,7 @@ class Rule:
 def finding(
     code: AnyCode, message: str, key: str, places: Mapping[str, Span], said: str, help: str | None = None
 ) -> Diagnostic:
-    """Return the diagnostic at the place of a key of the file."""
+    """Return the diagnostic at the place of a key in the file."""
     return Diagnostic(code, message, (Label(toml.place(key, places), said),), (), help)
 
 
@@ -263,7 +263,7 @@ OF_TRAINING = (*(rule for rule in RULES if rule.key.startswith("training.")), *S
 def faults(
     a: Transformer, x: Training, stages: int | None = None, rules: tuple[Rule, ...] = (*RULES, *STAGES)
 ) -> Iterator[Diagnostic]:
-    """Return all broken rules: sizes that do not divide, too high a degree of parallelism, too few layers."""
+    """Return all broken rules: sizes that do not divide evenly, too high a degree of parallelism, too few layers."""
     return (rule.told(a, x, stages) for rule in rules if rule.broken(a, x, stages))
 
 

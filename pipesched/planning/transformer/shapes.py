@@ -9,8 +9,8 @@
     fp8          products of the layers at twice the 16-bit rate, after a cast of what enters them, which memory bounds
     messages     bytes over a share of the link, plus latency; of some kinds only a part shows beside compute
 
-F, I and W have their own operations: a W has only products, so it takes half to three quarters of an F. Every
-operation is rounded to the picosecond, so that sums are whole numbers and the same on every machine.
+F, I and W have their own operations: a W has only products, so it takes half to three quarters of the time of an F.
+Every operation is rounded to the picosecond, so that sums are whole numbers and the same on every machine.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def machine(device: Device, trainer: str, constants: Constants | None = None) -> Machine | None:
-    """Return a device with a trainer; None without figures for shapes. constants: by default the table's."""
+    """Return a device with a trainer; None if it has no figures for shapes. constants: by default from the table."""
     whole = device.hbm and device.multiprocessors and device.gemm
     return Machine(device, TRAINERS[trainer], constants or fitted()) if whole else None
 
 
 @lru_cache(maxsize=65536)
 def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on: Machine) -> Picoseconds:
-    """Return the time of `count` products of m x k by k x n. eight: at the rate of fp8."""
+    """Return the time of `count` products of m x k by k x n. eight: whether they run at the rate of fp8."""
     c, device = on.constants, on.device
     best = Fraction(0)
     for a, b, rate in TILES:
@@ -133,7 +133,7 @@ class Layer:
 
 @dataclass
 class _Sum:
-    """Accumulates times of F, I and W. frozen: matrices have no W."""
+    """Accumulates times of F, I and W. frozen: whether the matrices have no W."""
 
     on: Machine
     eight: bool
@@ -144,7 +144,7 @@ class _Sum:
     weights: Picoseconds = 0
 
     def product(self, tokens: int, inner: int, outer: int, count: int = 1, gain: Fraction = Fraction(1)) -> None:
-        """Add a linear part: tokens x inner by inner x outer, and the two products of its backward."""
+        """Add a linear map: tokens x inner by inner x outer, and the two products of its backward."""
         way = count, self.eight, self.bytes_each, self.on
         self.forward += round(product(tokens, outer, inner, *way) / gain)
         self.input += round(product(tokens, inner, outer, *way) / gain)
@@ -347,7 +347,7 @@ def embedding(a: Transformer, x: Training, on: Machine) -> Layer:
 
 @lru_cache(maxsize=1024)
 def head(a: Transformer, x: Training, on: Machine) -> Layer:
-    """Return the times of the head, in 16 bit, and of its loss, cross entropy in fp32."""
+    """Return the times of the head, in 16 bits, and of its loss, cross entropy in fp32."""
     made = _Sum(on, False, 4 if a.dtype == "fp32" and not x.autocast else 2, frozen=bool(x.lora))
     n, size = token_count(a, x), -(-a.vocabulary // x.tensor)
     made.product(n, a.hidden, size)

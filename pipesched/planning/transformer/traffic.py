@@ -38,7 +38,7 @@ experts, and of experts; then of the all-gather of a frozen parameter.
 
 @dataclass(frozen=True)
 class Traffic:
-    """The bytes sent, by the group of ranks."""
+    """The bytes that a rank sends, by group of ranks."""
 
     tensor: Fraction
     context: Fraction
@@ -52,7 +52,7 @@ NONE = Traffic(Fraction(0), Fraction(0), Fraction(0))
 
 
 def forward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Return the traffic of F of a layer and one microbatch."""
+    """Return the traffic of a layer's F for one microbatch."""
     a = a.at(index)
     n, z, t, c, e = tokens(a, x), a.dtype_bytes, x.tensor, x.context, x.expert
     shared = 2 * (3 if a.encoder else 2) * Fraction(t - 1, t) * n * a.hidden * z
@@ -63,7 +63,7 @@ def forward(a: Transformer, x: Training, index: int) -> Traffic:
 
 
 def backward(a: Transformer, x: Training, index: int) -> Traffic:
-    """Return the traffic of I of a layer and one microbatch."""
+    """Return the traffic of a layer's I for one microbatch."""
     once = forward(a, x, index)
     back = Traffic(once.tensor, 2 * once.context, once.experts)
     again = {"full": once, "operations": Traffic(once.tensor / 2, NONE.context, NONE.experts)}
@@ -145,6 +145,6 @@ def between_copies(counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
 
 
 def each_microbatch(x: Training, counts: Counts, each: Shares) -> tuple[Fraction, Fraction]:
-    """Return the seconds of ZeRO's messages per microbatch: a gather, for F and I each, and the scatter of W."""
+    """Return the seconds of ZeRO's messages per microbatch: a gather each for F and I, and the scatter for W."""
     gather, scatter = between_copies(counts, each) if x.zero >= 2 else (Fraction(0), Fraction(0))
     return gather if x.zero == 3 else Fraction(0), scatter

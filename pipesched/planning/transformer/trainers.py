@@ -7,9 +7,10 @@
     zero       ZeRO stages that it runs without a pipeline, and with one
     reserve    bytes beside the counted tensors: context, communicators, buckets, the allocator's rest
 
-A reserve is `fixed` bytes, `changing` of the activations and the working set, and `state` of the parameters and
-gradients. `spread` is one standard deviation of readings from it; a plan must also fit with the spread added. Constants
-in time are names of rows of constants.toml, so that one fit determines all of them.
+A reserve is `fixed` bytes, plus the fraction `changing` of the activations and the working set, and the fraction
+`state` of the parameters and gradients. `spread` is one standard deviation of measurements from the reserve; a plan
+must also fit with the spread added. Time constants are given as names of rows of constants.toml, so that one fit
+determines all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The error bar of a predicted time: the errors of predictions in its class, with each source left out of the fit.
 
 The classes come from constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
-experts. A class with errors above 30 % in one run of ten has no time by shape; a request for one is answered with the
+experts. A class whose errors exceed 30 % in one run of ten has no time by shape; a request for one is answered with the
 reason.
 """
 
@@ -25,8 +25,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Trust:
-    """The error bar of a time in percent, None if unknown. why: the published runs from which it follows, or the reason
-    why there is no time. timed: whether to show a time.
+    """The error bar of a time in percent, None if unknown. why: the published runs behind it, or the reason why there
+    is no time. timed: whether to show a time.
     """
 
     percent: int | None

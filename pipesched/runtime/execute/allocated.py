@@ -96,7 +96,7 @@ class OnDevice:
         self._device = device
 
     def __enter__(self) -> object:
-        """Do nothing: the allocator always counts."""
+        """Do nothing: the allocator counts at all times."""
         return self
 
     def __exit__(self, *error: object) -> None:

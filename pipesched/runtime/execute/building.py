@@ -45,8 +45,8 @@ def check_modules(
     """Require an executable stream, a module for each of the rank's stages, and a group of the stream's size.
 
     Raises:
-        RunError: PS831 if an instruction or property of the stream is not supported. ValueError: missing or unexpected
-        stages, two modules for one stage, or a group of another size.
+        RunError: PS831 if an instruction or property of the stream is not supported. ValueError: if stages are missing
+        or unexpected, if two modules are given for one stage, or if the group has another size.
     """
     if wrong := beyond(stream):
         help = "run a schedule without it, or run the stream on your own runtime"
@@ -118,7 +118,7 @@ def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
     All ranks reach the same result. Only a few values of each weight are compared.
 
     Raises:
-        RunError: PS824, naming the first stage whose copies differ.
+        RunError: PS824 with the first stage whose copies differ.
     """
     for stage in range(stream.stages):
         ways = [(number, route.ranks[stage]) for number, route in enumerate(stream.placement)]
@@ -233,8 +233,8 @@ def _made(
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
-    """Return a stage's output boundary for each example (stage -1: the model's input), or an error message. found: its
-    input boundaries.
+    """Return a stage's output boundary for each example (stage -1: the model's input), or an error message. found: the
+    stage's input boundaries.
     """
     if stage < 0 and examples is None:
         return "the rank of stage 0 has no example of the model's input"
@@ -274,7 +274,7 @@ def shared_by_batches(stream: Stream) -> set[int]:
 
 
 def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
-    """Cut a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
+    """Split a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
 
     Raises:
         ValueError: if the batch does not divide evenly, or has another number of microbatches.
@@ -292,7 +292,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
 def split_keywords(
     keywords: Mapping[str, object] | None, count: int, modules: Mapping[Held, nn.Module]
 ) -> list[dict[str, object]]:
-    """Split keyword inputs into microbatches: tensors and lists like a batch; any other value is repeated.
+    """Split keyword inputs into microbatches: tensors and lists are split like a batch; any other value is repeated.
 
     Raises:
         ValueError: if no stage on this rank takes a keyword, or a batch does not divide evenly.

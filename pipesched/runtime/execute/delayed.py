@@ -1,8 +1,8 @@
 """Trains with delayed gradients, without a pipeline, for comparison with a run.
 
-Batch after batch, every microbatch runs through all stages, each at the version of its weights that the stream's rule
-names, and the gradients are the gradients of that loss. With `latest` they are not the gradients of any loss: each
-stage keeps the activations of the version that its forward read, and its backward reads the weights of a later version.
+Batch after batch, every microbatch runs through all stages, each with the weight version that the stream's rule names,
+and the gradients are the gradients of that loss. With `latest` they are not the gradients of any loss: each stage keeps
+the activations of the version that its forward read, and its backward reads the weights of a later version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Delayed:
         self._at = [_seen(stream, stage) for stage in range(net.stages)]
 
     def step(self, number: int) -> tuple[float, list[list[list[Tensor]]]]:
-        """Train on the batches of one step; return the mean loss, and by stage every version of the weights."""
+        """Train on the batches of one step; return the mean loss, and every version of the weights by stage."""
         m = self._stream.microbatches
         inputs, targets = (self._net.cut(x.to(self._device)) for x in self._net.batch(number, m))
         history = [[snapshot(stage)] for stage in self.stages]

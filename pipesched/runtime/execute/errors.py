@@ -49,7 +49,7 @@ def table(data: object) -> Mapping[str, object]:
     """Require a JSON object.
 
     Raises:
-        TypeError: if the value is not an object.
+        TypeError: if the value is not a JSON object.
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"{type(data).__name__} instead of an object")

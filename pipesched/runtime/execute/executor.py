@@ -9,7 +9,8 @@
                            STEP                 the caller's optimizer
 
 The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
-not, since the verifier cannot see it: shapes are agreed on when the runtime is built, and checked before every post.
+not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and checked before every
+post.
 """
 
 from __future__ import annotations
@@ -114,24 +115,25 @@ class Runtime:
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
             tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
-            ``stream.read(stage)``. If a stage has two copies, both begin with the same weights. A stage in
-            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD. loss: (output of the last stage,
-            target of the microbatch) -> one number, a mean over the microbatch; None for `evaluate` without targets.
-            example: one microbatch of the model's input, needed on the rank of stage 0: boundaries are found by one
-            forward without a trace. Or the result of `boundaries_of`: the input, and the output of each stage but the
-            last. All microbatches have these shapes until `expect` sets other shapes. example_keywords: the keyword
-            inputs of one microbatch, if a stage takes any. group: the group of the stream's ranks, in their order;
-            None: the default group, or no group for a single rank. device: the device of the modules. With NCCL it is
-            also torch's current device. before, after: functions called around every instruction, with the instruction
-            and its index. optimize: the function that STEP calls. Gradients are complete then, and are kept. With STEPs
-            inside the order (a stream of version 3), it takes the number of a stage and steps only the weights of that
-            stage, and gradients are cleared after it. tied: groups of (stage, parameter name), the same on every rank,
-            that are one weight in several tensors: each gets the sum of their gradients. (): no weights are tied. None:
-            unknown, and weights of two stages that begin with the same values are refused. early_receives: how many
-            receives can be posted ahead of their place in the list; each occupies its buffer. They keep the order of
-            their channel, and no post waits, so the verdict under `async` does not change. blocking: for tests. Every
-            SEND and RECV blocks, in list order, until its partner is there. imitated: for a rehearsal. There are no
-            other ranks: received messages are filled with random numbers, and `example` is a result of `boundaries_of`.
+            ``stream.read(stage)``. If a stage has two copies, both must begin with the same weights. A stage in
+            DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD. loss: a function of the last
+            stage's output and the microbatch's target that returns one number, a mean over the microbatch; None for
+            `evaluate` without targets. example: one microbatch of the model's input, needed on the rank of stage 0:
+            boundaries are found by one forward without a trace. Or the result of `boundaries_of`: the input, and the
+            output of each stage but the last. All microbatches have these shapes until `expect` sets other shapes.
+            example_keywords: the keyword inputs of one microbatch, if a stage takes any. group: the group of the
+            stream's ranks, in their order; None: the default group, or no group for a single rank. device: the device
+            of the modules. With NCCL it is also torch's current device. before, after: functions called around every
+            instruction, with the instruction and its index. optimize: the function that STEP calls. Gradients are
+            complete then, and are kept. With STEPs inside the order (a stream of version 3), it takes the number of a
+            stage and steps only the weights of that stage, and gradients are cleared after it. tied: groups of (stage,
+            parameter name), the same on every rank, that are one weight in several tensors: each gets the sum of their
+            gradients. (): no weights are tied. None: unknown, and weights of two stages that begin with the same values
+            are refused. early_receives: how many receives can be posted ahead of their place in the list; each occupies
+            its buffer. They keep the order of their channel, and no post waits, so the verdict under `async` does not
+            change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner has posted.
+            imitated: for a rehearsal. There are no other ranks: received messages are filled with random numbers, and
+            `example` is a result of `boundaries_of`.
 
         Raises:
             RunError: PS821 if a rank has another stream; PS824 if a stage does not fit its neighbours or its copy;
@@ -220,7 +222,7 @@ class Runtime:
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """The receives that are posted but not yet taken."""
+        """The receives that have been posted but not yet taken."""
         return self._channels.posted
 
     def step(
@@ -228,9 +230,9 @@ class Runtime:
     ) -> Tensor:
         """Run one training step over all m microbatches; return the mean loss on every rank, a float64 scalar.
 
-        inputs: the model's input on this rank's device, needed where a stage reads it, as stage 0 does: a tensor,
-            split in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them.
-            Its gradient is the sum over these stages.
+        inputs: the model's input on this rank's device, needed where a stage reads it, as stage 0 does: a tensor, split
+            in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them. The
+            gradient of the input is the sum over these stages.
         targets: split in the same way, on the rank of the last stage; a microbatch's target is anything that the loss
             accepts.
         keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a

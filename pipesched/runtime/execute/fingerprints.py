@@ -51,7 +51,7 @@ def agree(
     note: a JSON value.
 
     Raises:
-        RunError: PS821 on every rank, naming the ranks whose stream differs.
+        RunError: PS821 on every rank, with the ranks whose stream differs.
     """
     sizes = " ".join(f"{name}={value}" for name, value in stream.parameters.items())
     mine = {"fingerprint": stream.fingerprint, "title": f"{stream.name} {sizes}".strip(), "note": note or {}}
@@ -63,7 +63,7 @@ def agree(
 
 
 def disagreement(cards: Sequence[Card]) -> Fault | None:
-    """Return a fault that names the ranks whose stream differs from the most common one, or None. In a tie the stream
+    """Return a fault that names the ranks whose stream differs from the most common one, or None. In a tie, the stream
     of the lowest rank wins.
     """
     counted = Counter(card.fingerprint for card in cards)

@@ -40,7 +40,7 @@ def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Wrap a loss function so that NaN or infinity raises an error. Reading the value waits for the GPU.
 
     Raises:
-        RunError: PS826, raised by the returned function.
+        RunError: PS826, which the returned function raises.
     """
 
     def checked(output: object, target: object) -> Tensor:

@@ -179,7 +179,7 @@ def _ended(status: int) -> str:
 
 
 class Ended(TypedDict):
-    """The result of a rank, as its supervisor writes it. fault: the fault, in the form of `Fault.dumps`."""
+    """The result of a rank, as its supervisor reports it. fault: the fault, in the format of `Fault.dumps`."""
 
     rank: int
     status: int

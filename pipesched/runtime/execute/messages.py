@@ -79,7 +79,7 @@ class Message:
 
 
 def receives(instructions: Sequence[Instruction], rank: int) -> list[tuple[int, Message]]:
-    """Return the messages that a rank receives, each with the index of its instruction, in the order of the list."""
+    """Return the messages that a rank receives, each with the index of its instruction, in list order."""
     parts = ((index, x) for index, instruction in enumerate(instructions) for x in instruction.messages)
     return [(index, Message.of(x, rank)) for index, x in parts if x.op.startswith("RECV")]
 

@@ -5,7 +5,7 @@
 
 A stage has the same weights on every rank and in every process: its parameters are drawn from its own seed. Every
 boundary between stages is one tensor of the same shape, so that only the schedule's order decides which tensors meet. A
-stage that reads several adds them with different weights, so that mixing them up is noticed.
+stage that reads several stages adds their outputs with different weights, so that mixing them up is noticed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class Joined(nn.Sequential):
-    """A stage that reads several others: the first one, plus 1/2 of the second, 1/3 of the third, and so on."""
+    """A stage that reads several stages: it adds the first one, 1/2 of the second, 1/3 of the third, and so on."""
 
     def forward(self, *given: Tensor) -> Tensor:
         made: Tensor = super().forward(_joined(given))
@@ -71,7 +71,7 @@ class Joined(nn.Sequential):
 
 
 class JoinedWords(nn.Sequential):
-    """A stage that reads several others; the last input is words, which its first part embeds."""
+    """A stage that reads several stages; its last input is token ids, which its first part embeds."""
 
     def forward(self, *given: Tensor) -> Tensor:
         embedding, *parts = self
@@ -92,7 +92,7 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model in stages, with data to train it on.
 
-    reads: the stages that a stage reads, if not the stage before it; -1 is the input. samples: the number of samples in
+    reads: the stages that a stage reads, if not the previous stage; -1 is the input. samples: the number of samples in
     each microbatch, if not `BATCH`.
 
     In float64, errors from a wrong order exceed rounding errors by 12 orders of magnitude.

@@ -7,7 +7,7 @@
 
 Each storage is copied once, so tensors that are views of it remain views. Tensors from before the forward are not
 moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps with its own hooks, as
-checkpointing does. The rank waits for each copy, which runs on the stream of its compute.
+checkpointing does. The rank waits for each copy, which runs on the same stream as its compute.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 Rank 0 generates the secret, and the group distributes it: an attacker who can read it there could also change
 gradients. If all ranks are on one machine they use its loopback, otherwise the address that leads to the other
 machines. An unsigned message ends its connection. Messages to a stopped rank are dropped once its buffer is full, so
-important ones are repeated.
+important messages are repeated.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Peers:
             self._waker.send(b"!")
 
     def close(self) -> None:
-        """Close all connections after leaving the other ranks time to read."""
+        """Close all connections, after giving the other ranks time to read."""
         open_ = [link for rank, link in self._links.items() if rank not in self.closed]
         for link in open_:
             with contextlib.suppress(OSError):

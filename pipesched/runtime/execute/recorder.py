@@ -65,7 +65,7 @@ class Recorder:
         self._take, runtime._channels.take = runtime._channels.take, self.take  # type: ignore[method-assign]
 
     def before(self, instruction: Instruction, index: int) -> None:
-        """Record the begin of an instruction. The runtime calls this before each instruction."""
+        """Record the start of an instruction. The runtime calls this before each instruction."""
         if index == 0 and self._measures:
             self.steps.append([])
         if self._before is not None:
@@ -73,7 +73,7 @@ class Recorder:
         self._begin, self._waited = now(), 0.0
 
     def take(self, message: Message) -> tuple[Tensor, ...]:
-        """Wait for a message instead of the runtime, and measure the time."""
+        """Wait for a message in place of the runtime, and measure the time."""
         self._settle()
         began = now()
         taken = self._take(message)

@@ -8,7 +8,7 @@
                        sum in the end
     before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
 
-A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of them and
+A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of these stages and
 exchanged once. Weights tied across ranks are different tensors; the argument `tied` names them (see `tied.py`).
 """
 
@@ -97,7 +97,7 @@ class Reduction:
             part.catch_up()
 
     def _tie(self, group: Sequence[Weight]) -> None:
-        """Give all weights of a group the same gradient: the sum over its stages, in the order of the group.
+        """Give all weights of a group the same gradient: the sum over its stages, in group order.
 
         If there are several copies, which are equal at this point, the copy of the first route is used. Exchanges
         between two ranks are appended to each rank's list, in the same order of groups, stages and targets everywhere:

@@ -67,7 +67,7 @@ def rehearse(stream: Stream, rank: int, parts: Mapping[int, Part], *, device: st
     parts: the rank's stages, by number. A stage with two copies here is one module.
 
     Raises:
-        RunError: PS824, PS831: if a stage does not fit its neighbour, or is not supported.
+        RunError: PS824 or PS831 if a stage does not fit its neighbour, or is not supported.
     """
     place = torch.device(device)
     runtime = _runtime(stream, rank, parts, place)
@@ -154,7 +154,7 @@ class _Clock:
 
 
 def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
-    """Run one microbatch through a stage in every way: with a full backward, recomputed, and split."""
+    """Run one microbatch through a stage in every way: with a full backward, recomputed, and with a split backward."""
     made, split, whole = _Measured(stage, part, count), stage.split, "I" if stage.frozen else "B"
     ways: list[tuple[str, ...]] = [("F", whole), (LOST, "R", whole), ("F", "I", "W")] if stage.train else [("F",)]
     for way in ways[: 2 if stage.frozen else 3]:

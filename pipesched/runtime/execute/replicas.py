@@ -4,7 +4,7 @@
                   ┆         ┆         ┆           the replicas of a stage: DDP's group
     replica 1   rank 0 ── rank 1 ── rank 2
 
-DDP averages with hooks in the first backward after each forward. With m microbatches that covers only a part of the
+DDP averages with hooks in the first backward after each forward. With m microbatches, that covers only a part of the
 gradient, and a split backward never triggers the hooks. Microbatches therefore bypass DDP, and their gradients add up
 on each replica. At REDUCE_GRAD, after the last backward of the stage, DDP gets a forward and a backward of its own,
 which reach every weight and add nothing: its buckets, communication hook and buffers work as usual. Averaging is
@@ -87,7 +87,7 @@ class Replica:
             self._reach()
 
     def catch_up(self) -> None:
-        """Average the gradients of earlier steps in `no_sync` at the end of a step, unless it is also in `no_sync`."""
+        """Average the gradients of earlier `no_sync` steps at the end of a step, unless it is also in `no_sync`."""
         if self._behind and self._wrapper.require_backward_grad_sync:
             self._behind = False
             self._reach()
@@ -95,7 +95,8 @@ class Replica:
     def _begin(self) -> None:
         """Run two backwards of a static graph, on zeros.
 
-        In the first, DDP learns which weights have a gradient; until the second it counts hooks, including ours.
+        In the first, DDP learns which weights have a gradient; until the second, it counts hooks, including
+        pipesched's.
         """
         before = [weight.grad for weight in self._weights]
         for _ in range(2):

@@ -2,8 +2,8 @@
 
     boundary[0] ─> stage 0 ─> boundary[1] ─> stage 1 ─> … ─> boundary[S-1] ─> stage S-1 ─> loss
 
-The output of stage s is boundary[s + 1] for all its readers; a stage that reads several takes the tensors of each in
-turn.
+The output of stage s is boundary[s + 1] for all its readers; a stage that reads several stages takes the tensors of
+each in turn.
 
 A receive needs its buffer before the message arrives, and transports do not check sizes: a short message leaves stale
 values, a long message kills the process, and a different dtype is reinterpreted. Each microbatch has its own
@@ -113,7 +113,7 @@ def check(found: Sequence[Tensor], expected: Boundary, what: str, place: Place |
     """Require tensors of the shapes and dtypes for which the other end has buffers.
 
     Raises:
-        RunError: PS824, naming the first difference.
+        RunError: PS824 with the first difference.
     """
     got = specs(found)
     if got != expected:
@@ -167,7 +167,7 @@ def boundaries_of(
     """Return the boundaries of a whole model held by one process, from one microbatch of input.
 
     stages: all S stages in order. keywords: the keyword inputs of that microbatch. reads: the stages that a stage reads
-    if not the stage before it, as in a stream. Returns S entries: the input, and the output of each stage but the last.
+    if not the previous stage, as in a stream. Returns S entries: the input, and the output of each stage but the last.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):

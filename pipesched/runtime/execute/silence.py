@@ -43,7 +43,7 @@ ELSEWHERE = "look for the missing rank of that group, such as another replica of
 class Beat:
     """The report of a rank about itself.
 
-    state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line of the
+    state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line in the
     user's code. outside: whether it is in a collective that is not part of the pipeline.
     """
 
@@ -123,7 +123,7 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """Return the first rank that has waited in its own collective between two steps for the length of a stall."""
+        """Return the first rank that has waited in its own collective, between two steps, as long as a stall takes."""
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 

@@ -52,7 +52,7 @@ class _Rank:
         self.alive += size
 
     def uses(self, message: Message) -> int:
-        """Stop counting a message; return its bytes, 0 if it was not counted."""
+        """Stop counting a message; return its bytes, or 0 if it was not counted."""
         size = self._waiting.pop(message, 0)
         self.alive -= size
         return size

@@ -8,7 +8,7 @@ A forward that will be recomputed keeps its inputs and the random state, and no 
 can copy the kept tensors to host memory, and L back (`offload`).
 
 Only values pass between stages, so the graph of a microbatch is cut at every boundary, and each backward begins with
-the gradients from the next stage. On the last stage it begins with the loss.
+the gradients from the next stage. On the last stage, the backward begins with the loss.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Lost:
 class Stage:
     """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
 
-    entering, leaving: boundaries by microbatch. train: whether a forward keeps what a backward needs. asks: for each
-    input tensor, whether its producer needs a gradient. frozen: whether weights need no gradient, so that I is the
+    entering, leaving: the boundaries by microbatch. train: whether a forward keeps what a backward needs. asks: for
+    each input tensor, whether its producer needs a gradient. frozen: whether weights need no gradient, so that I is the
     whole backward. weights: the versions of the weights, if STEPs are inside the order.
     """
 

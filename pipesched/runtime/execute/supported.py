@@ -7,7 +7,7 @@ message that names them.
     frozen stages        run without a graph if no trained stage precedes them; else I is their whole backward
     first trained stage  its input needs no gradient, and it sends none
 
-The README of this folder has the table of supported modules.
+The README in this folder has the table of supported modules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _own_casts(module: nn.Module) -> bool:
 
 
 def _own_hooks(module: nn.Module) -> bool:
-    """Return True if DDP averages by hooks other than its reducer's."""
+    """Return True if DDP averages with hooks other than its reducer's."""
     if not isinstance(module, DistributedDataParallel):
         return False
     return bool(module._use_python_reducer or getattr(module, "_delay_all_reduce_params", None))
@@ -79,7 +79,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
-    """Return the first unsupported part of these stages, and what to use instead."""
+    """Return the first unsupported part of these stages, and a replacement."""
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         for found, help in _of(module):
             return f"stage {stage}: {found}", help
@@ -185,7 +185,7 @@ def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
     """Require that exactly the weights of trained stages require gradients. notes: each rank's report.
 
     Raises:
-        RunError: PS831 on every rank, naming the first stage that differs.
+        RunError: PS831 on every rank, with the first stage that differs.
     """
     if not stream.frozen:
         return

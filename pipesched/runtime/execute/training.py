@@ -357,8 +357,8 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """Return the distance of a tensor from the tensor of the undivided model, relative to its largest entry; infinite
-    if it is not a number.
+    """Return the difference between a tensor and the undivided model's, relative to the largest entry; infinite for
+    NaN.
     """
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
@@ -367,11 +367,11 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 class _Token:
-    """A token of one forward of one stage."""
+    """A token for one forward of one stage."""
 
 
 class Alive:
-    """Counts the forwards of some modules whose saved tensors are alive; `peak` is their largest number."""
+    """Counts the forwards of some modules whose saved tensors are alive; `peak` is the largest count."""
 
     def __init__(self) -> None:
         self.now = 0

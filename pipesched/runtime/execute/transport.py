@@ -109,7 +109,7 @@ class Channels:
 
     @property
     def waiting(self) -> Message | None:
-        """The message that this rank is waiting for, for a watchdog to read.
+        """The message that this rank is waiting for, as read by a watchdog.
 
         If a wait only orders the queues of the GPU (`queues`), this is the first message in these queues.
         """
@@ -123,7 +123,7 @@ class Channels:
 
     @property
     def posted(self) -> tuple[Message, ...]:
-        """The receives that are posted but not yet taken, oldest first."""
+        """The receives that have been posted but not yet taken, oldest first."""
         return tuple(self._received)
 
     def receive(self, message: Message, boundary: Boundary) -> None:
@@ -144,7 +144,8 @@ class Channels:
         return tuple(tensor.to(self.device) for tensor in posted.tensors)
 
     def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
-        """Post messages; several on one communicator form a batch. With `blocking`, wait for all of the messages.
+        """Post messages; several messages on one communicator form a batch. With `blocking`, wait for all of the
+        messages.
 
         The tensors must not change afterwards.
         """
@@ -247,7 +248,7 @@ class Channels:
         self.waited += time.monotonic() - began
 
     def _thread(self, target: int) -> SimpleQueue[Message | None]:
-        """Return the queue of the thread that waits for sends to a rank; it ends with these channels."""
+        """Return the queue of the thread that waits for sends to a rank; the thread ends with these channels."""
         if target not in self._threads:
             queue = self._threads[target] = SimpleQueue()
             name = f"pipesched sends to rank {target}"
@@ -307,7 +308,7 @@ class Channels:
         return label[1:] or range(dist.get_world_size(self.group))
 
     def _of_all_pipelines(self, groups: set[Group]) -> set[Group]:
-        """Return the process groups of all programs that the processes of the job run, replicas or not."""
+        """Return the process groups of all programs that the processes of the job run, including replicas."""
         if self.group is None:
             return groups
         every = everybody(sorted(groups))
@@ -345,7 +346,7 @@ def done(works: Sequence[dist.Work]) -> bool:
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> str:
-    """Return the backend that carries a device's tensors; gloo if only a copy through the host works."""
+    """Return the backend that carries a device's tensors; gloo if they can only be copied through the host."""
     if not dist.is_initialized():
         return "gloo"
     by_device = dict(part.split(":") for part in str(dist.get_backend_config(group)).split(","))

@@ -22,7 +22,7 @@ Leaves = dict[str, Tensor]
 
 
 class Weights:
-    """The weights of a stage, of a stream with `versions`.
+    """The weights of a stage in a stream with `versions`.
 
     batch: the number of the STEP that takes each microbatch. most: the largest number of versions so far, counted by
     storage.
@@ -62,7 +62,7 @@ class Weights:
 
     @torch.no_grad()
     def reduce(self) -> None:
-        """Run REDUCE_GRAD: divide the gradients by the microbatches of the batch, since its loss is their mean."""
+        """Run REDUCE_GRAD: divide the gradients by the number of microbatches in the batch: its loss is their mean."""
         for weight in self.module.parameters():
             if weight.grad is not None:
                 weight.grad = weight.grad / self.sizes[self.made]

@@ -37,8 +37,8 @@ _CODE = 80  # most characters shown of a line
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """The source position of a thread or an error. inside: the thread is in a step. collective: its name. ours: whether
-    pipesched called it. line: ``train.py:41 (dist.all_reduce(x))``.
+    """The source position of a thread or an error. inside: whether the thread is in a step. collective: its name. ours:
+    whether pipesched called it. line: ``train.py:41 (dist.all_reduce(x))``.
     """
 
     inside: bool = False

@@ -58,7 +58,7 @@ def _lines() -> Iterator[str]:
 
 
 def _say(line: str = "") -> None:
-    """Write a line for the caller; an empty one is a sign of life."""
+    """Write a line for the caller; an empty line is a sign of life."""
     data = f"{line}\n".encode()
     with contextlib.suppress(BrokenPipeError):  # stdin ends then too
         while data:
@@ -136,7 +136,7 @@ def _kill(ranks: list[_Rank]) -> None:
 
 
 def _be_rank(job: Job, number: int, folder: str, lifeline: int, held: int, pipe: Connection, train: Train) -> NoReturn:
-    """Run a rank in the forked process. It exits by `os._exit`: it must not clean up inherited resources."""
+    """Run a rank in the forked process. It exits with `os._exit`, since it must not clean up inherited resources."""
 
     def fail(fault: Fault) -> NoReturn:
         """End a stuck rank, as the last resort of the watchdog."""

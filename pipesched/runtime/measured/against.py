@@ -134,7 +134,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
 
 
 def furthest(run: Against) -> list[Ratio]:
-    """Return the kinds and stages whose mean is furthest from the cost, the worst first."""
+    """Return the kinds and stages whose mean is furthest from the cost, worst first."""
     far = [x for x in run.stages if abs(x.ran - x.planned) > FAR * x.planned]
     return sorted(far, key=lambda x: (-abs(x.ran - x.planned), x.kind, x.stage))[:SHOWN]
 
@@ -192,7 +192,7 @@ def percent(value: Fraction) -> str:
 
 
 def decimal(value: Fraction) -> str:
-    """Format a number with up to two decimals: ``2.01``, ``12``; large numbers have none."""
+    """Format a number with up to two decimals: ``2.01``, ``12``; large numbers have no decimals."""
     if abs(value) >= 1000:
         return f"{float(value):.0f}"
     return f"{float(value):.2f}".rstrip("0").rstrip(".")

@@ -57,7 +57,7 @@ class Against(Record):
     nanoseconds from the start of the step.
 
     unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: the length of every step,
-    in nanoseconds. allowance: the largest delay that is not late, in units: half a mean slot.
+    in nanoseconds. allowance: the largest delay, in units, that does not count as late: half a mean slot.
     """
 
     start: Ints
@@ -114,7 +114,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
 
 
 def _typical(lengths: Ints) -> int:
-    """Return the step of median length, without the first of several steps; the lower of two medians."""
+    """Return the step of median length, without the first of several steps; of two medians, the lower one."""
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])

@@ -15,9 +15,9 @@ as work, and only operations with an input that was made before they began show 
 
 A cost is the median over steps and microbatches, without warm-up and outliers. Warm-up is the first of several steps;
 with one step, it is the first operation of each kind and stage, if two more remain; messages have no warm-up. Outliers
-are further from the median than `FAR` median absolute deviations, scaled as for a normal distribution, and than `NEAR`
-of the median. If waits are not recorded, an operation that waited for its input includes the latency of its message,
-and is left out if any operation did not wait.
+differ from the median by more than `FAR` median absolute deviations, scaled as for a normal distribution, and by more
+than `NEAR` of the median. If waits are not recorded, an operation that waited for its input includes the latency of its
+message, and is left out if any operation did not wait.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Running(Record):
 
     @property
     def skew(self) -> int:
-        """The largest time by which an input was made after its use, which shows that clocks disagree; 0 if never."""
+        """The most by which an input was made after its use, which shows that clocks disagree; 0 if none was."""
         used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 
