@@ -46,7 +46,7 @@ def distinct(*columns: Column) -> tuple[list[int], Column]:
 
 
 def write(texts: Sequence[str], kind: Column, number: Column) -> str:
-    """Return all lines, one after the other.
+    """Return all lines as one string.
 
     texts: the text of each kind of line, with at most one ``%d``. kind: the kind of each line, shape (lines,). number:
     the number of each line, shape (lines,).

@@ -1,4 +1,4 @@
-"""The kernel of an order: the part whose repetition gives a schedule for every number of microbatches m0 + jK.
+"""The kernel of an order: the part whose repetition yields a schedule for every number of microbatches m0 + jK.
 
     m0         F F F | F I W | F I W I W I W
     m0 + K     F F F | F I W   F I W | F I W I W I W      one more copy of the kernel on every rank

@@ -221,7 +221,7 @@ def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None
 
 
 def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _Run:
-    """Return the shortest run, among those that fit, that moves of single slots find.
+    """Return the shortest run that moves of single slots reach, among those that fit.
 
     A move that keeps the makespan but lets slots end earlier may enable a better one; if none does, it is dropped.
     """

@@ -6,7 +6,7 @@
                                             of the run, which is safe under every model         `lower.communicate`
 
 No compute operation is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so. The
-repair with the least makespan is chosen, then the one that moves less.
+repair with the least makespan is chosen, or of equal ones the one that moves less.
 """
 
 from __future__ import annotations

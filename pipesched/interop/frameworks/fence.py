@@ -94,7 +94,7 @@ def _limit() -> None:
 
 
 def _landlock(folder: str) -> bool:
-    """Make the kernel forbid this process and its children changes outside of `folder`; return True on success."""
+    """Make the kernel refuse changes outside of `folder` by this process and its children; return True on success."""
     if not sys.platform.startswith("linux"):
         return False
     with suppress(OSError, AttributeError):

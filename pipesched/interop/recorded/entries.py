@@ -43,7 +43,7 @@ _SORTED = 1 << 16  # values above this are numbered by sorting, others by a tabl
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The calls of one rank, in the order in which they were recorded. groups: the process groups that the rank knows.
+    """The calls of one rank, in the order in which they were recorded. groups: the rank's process groups.
 
     named: the distinct calls; call: index into it. collective, p2p: torch's sequence numbers of the group. state: index
     into `STATES`. record: torch's number of the entry. number: the call's number in its group, of either kind.

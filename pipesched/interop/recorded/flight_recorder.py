@@ -8,8 +8,8 @@ executed.
 
 There is one file per rank, pickled or as JSON, whose name ends in the rank. The ranks in a `profiling_name` are ranks
 within the process group. Each message of a batch has an entry with a meaningless state; at the end of the batch a
-`coalesced` entry with the same p2p_seq_id has the state of the whole batch. gloo records only collectives. A pickle may
-name code to be run; a dump holds plain containers, and a file with anything else is refused before any of it runs.
+`coalesced` entry with the same p2p_seq_id has the state of the whole batch. gloo records only collectives. A pickle can
+name code to run; a dump contains only plain containers, so a file with anything else is refused before any of it runs.
 
 Source: torch 2.13, torch.distributed.flight_recorder (components/loader.py, builder.py, types.py); version 2.10.
 """

@@ -235,9 +235,9 @@ class Held:
 
     @cached_property
     def misplaced(self) -> Ints:
-        """The first entry of each rank on another channel than the message at the same place of its list, or -1.
+        """For each rank, the first entry on a different channel from the message at that place in its list, or -1.
 
-        The messages of a batch have no order among themselves.
+        The order of messages within a batch does not matter.
         """
         made, plan = self.recorded, self.plan
         held = np.bincount(self.program.rank[plan.index], minlength=self.program.ranks)

@@ -3,7 +3,7 @@
     torchrun, python, srun, deepspeed, accelerate, …    not started; their arguments are recorded
     srun … bash -c TEXT, sbatch FILE.sh, docker … bash  the inner shell runs, with the same recorders
     rm, cp, mv, mkdir, pip, git, curl, kill, …          do nothing
-    cd, source, module, conda without their target      do nothing; the script continues, also under `set -eu`
+    cd, source, module, conda without their target      do nothing; the script continues, even under `set -eu`
 
 All other commands run unchanged, and redirections write files. The recorders are bash functions, so a PATH that the
 script sets has no effect; a program that is called by its path is caught by a DEBUG trap before it starts. The script

@@ -61,7 +61,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Words:
-    """The reader of a command's fields, with their source and the script that knows their holes."""
+    """Reads the options in a command's fields, with their source and the script that explains their holes."""
 
     source: Source
     script: Script

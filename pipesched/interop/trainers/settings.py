@@ -74,8 +74,8 @@ class Mention:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a text, by key. kind: the kind of the text. repeated: settings that a later one with the same key
-    replaces.
+    """All settings of a text, by key. kind: the kind of the text. repeated: settings replaced by a later setting with
+    the same key.
 
     mentions: option names in parts of the text that are not read. open_at: holes in a command that may contain any
     option. taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.

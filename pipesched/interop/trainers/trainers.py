@@ -141,7 +141,7 @@ NAMES = tuple(row.typed for row in TRAINERS)
 
 
 def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
-    """Mark a setting as unknown if its value (null; in YAML -1) says that the value comes from elsewhere."""
+    """Mark a setting as unknown if its value (null; in YAML -1) shows that the value comes from elsewhere."""
     if kind == "shell" or key is None:
         return setting
     absent = setting.value is None and not key.optional
