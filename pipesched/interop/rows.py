@@ -11,7 +11,7 @@ ROWS: tuple[Row, ...] = (
     Codes(Lazy("interop.codes:InteropCode")),
     Target(
         "torch-csv",
-        "the computes, in the form that torchtitan and NeMo AutoModel load; their settings go to stderr",
+        "the computes, in the form that torchtitan and NeMo AutoModel load; the trainer's settings go to stderr",
         ".csv",
         Lazy("interop.torch.target:COMPUTES"),
         messages=False,

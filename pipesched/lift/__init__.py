@@ -1,1 +1,1 @@
-"""Conversion of an order back to a `.ps` program."""
+"""Converts an order back to a `.ps` program."""

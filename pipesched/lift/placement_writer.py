@@ -78,7 +78,7 @@ def _sayable(placement: Placement) -> None:
 
 
 def _names(placement: Placement) -> Iterator[str]:
-    """Yield the names of the routes if they are legal and different, otherwise route0, route1, …."""
+    """Yield the names of the routes if they are legal and distinct, otherwise route0, route1, …."""
     given = placement.route_names
     if placement.routes == 1 and given in ((), ("",)):
         yield ""

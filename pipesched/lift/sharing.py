@@ -1,4 +1,4 @@
-"""Gives ranks whose orders differ only in repeat counts one shared program.
+"""Gives one shared program to ranks whose orders differ only in repeat counts.
 
     rank 0   (F)^3 (F B)^5 (B)^3
     rank 1   (F)^2 (F B)^6 (B)^2         rank r   (F)^(3 - r)  (F B)^(5 + r)  (B)^(3 - r)

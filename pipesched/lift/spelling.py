@@ -8,7 +8,7 @@
 
 The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
 that has not run yet; for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
-slices run against their sequence. The usual case, microbatches in order, is recognized immediately.
+slices go through their sequence in reverse. The usual case, microbatches in order, is recognized immediately.
 """
 
 from __future__ import annotations

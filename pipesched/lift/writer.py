@@ -85,7 +85,7 @@ def write(
 
 
 class Language(Writer):
-    """The writer of the language."""
+    """The writer of .ps files."""
 
     def require(self, schedule: Schedule, program: Program | None) -> None:
         """Do nothing: the writer refuses features that the language cannot express."""
@@ -187,7 +187,7 @@ def _entry(key: str, cost: Cost) -> str:
 
 
 def _chosen(name: str, values: Sequence[str], low: int = 0) -> str:
-    """Return an expression with these values for a name from `low` on."""
+    """Return an expression that takes these values as a name counts up from `low`."""
     if len(set(values)) == 1:
         return values[0]
     first = next(n for n, value in enumerate(values) if value != values[0])

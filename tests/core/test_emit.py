@@ -213,7 +213,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             ["zb_h1", "--p", "4"],
-            ["seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm"],
+            ["with I and W, as in this file, torchtitan 0.3.0 on torch 2.15 silently leaves the last norm"],
         ),
         (["interleaved", "--p", "4", "--v", "3"], ['"PipelineScheduleMulti"', "has 12 stages, 3 per rank"]),
         (["vee.txt"], ['"ZBVZeroBubble"', "2 stages per rank"]),

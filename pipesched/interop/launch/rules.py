@@ -65,7 +65,7 @@ class Rule:
 
 
 def first_broken(rules: Iterable[Rule], x: Setup) -> str:
-    """Return the reason of the first broken rule, or an empty string."""
+    """Return the reason that the first broken rule states, or an empty string."""
     return next((rule.says.format(x=x) for rule in rules if rule.broken(x)), "")
 
 

@@ -1,4 +1,4 @@
-"""Checks of a recorded run against its plan: messages that differ from the plan, and the cause if the run stops.
+"""Checks a recorded run against its plan: messages that differ from the plan, and the cause if the run stops.
 
 PS893   a rank left no record
 PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that
@@ -140,7 +140,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
 
 
 def _misplaced(held: Held) -> Iterator[Diagnostic]:
-    """Report, for each rank, its first message on another channel than planned, in a record without names."""
+    """Report, for each rank, its first message on a different channel than planned, in a record without names."""
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(

@@ -62,7 +62,7 @@ class Incident(Report):
 
 
 def verify(options: Options) -> Report:
-    """Return the verdict on the records in the requested folder. Errors are in the report; none is raised."""
+    """Return the verdict on the records in the requested folder. Errors are part of the report; none is raised."""
     folder = options.of(Run).recorded
     try:
         job = of_folder(folder)

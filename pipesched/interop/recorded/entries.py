@@ -122,7 +122,7 @@ class _Runs(Reader):
         return super().value()
 
     def table(self) -> None:
-        """Complete a table, and read the entries that follow it if it is one."""
+        """Complete a table, and read the entries that follow it if it is an entry."""
         super().table()
         if not self.marks or (base := self.marks[-1]) < 2 or len(self.stack) <= base:
             return
@@ -231,8 +231,8 @@ class _Walk:
         return end if there.all() else np.where(there, end, at)
 
     def _same(self, at: Ints, text: bytes) -> Bools:
-        """Return True for each place at which the file has this text. Places so near the end that it cannot be there
-        are compared with the last text of its length.
+        """Return True for each place at which the file has this text. Places too near the end for the text are compared
+        with the last bytes of its length.
         """
         if len(text) == 2:  # a reference; two arrays of bytes take half the time of one of texts
             both: Bools = (self.bytes[at] == text[0]) & (self.bytes[at + 1] == text[1])

@@ -24,9 +24,9 @@ from pipesched.model.schedule import Program, Schedule
 from pipesched.model.torch_versions import TorchVersion
 
 _SPLIT = (
-    "seen with I and W, which this file has: torchtitan 0.3.0 on torch 2.15 leaves the last norm without a gradient, "
-    "silently, under its default chunked loss, and raises under its default selective checkpointing; 0.2.2 on torch "
-    "2.13 does neither"
+    "with I and W, as in this file, torchtitan 0.3.0 on torch 2.15 silently leaves the last norm without a gradient "
+    "under its default chunked loss, and raises an error under its default selective checkpointing; torchtitan 0.2.2 "
+    "on torch 2.13 does neither"
 )
 
 

@@ -42,9 +42,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration to be checked. torch: the version that runs it, if it matters. processes: the number of processes
-    of the whole job, if known. size: the key of p. assumed: True if the release is assumed, since neither the user nor
-    the settings name it.
+    """A configuration to be checked. torch: the version of torch that runs it, if it matters. processes: the number of
+    processes of the whole job, if known. size: the key of p. assumed: True if the release is assumed, since neither the
+    user nor the settings name it.
     """
 
     settings: Settings

@@ -46,7 +46,7 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """A command's options. repeated: replaced by a later one. open: holes that may hide more. names: offsets."""
+    """A command's options. repeated: those replaced by later ones. open: holes that may hide more. names: offsets."""
 
     given: dict[str, Setting] = field(default_factory=dict)
     repeated: list[Setting] = field(default_factory=list)

@@ -232,7 +232,7 @@ def check(case: Case, found: Plan) -> Findings:
         return
     extended = next((x for x in case.settings if x.key == "job.custom_config_module" and x.value), None)
     if extended is not None:
-        yield Note(f"{short(extended.value)} may add settings: names that are not known are not judged")
+        yield Note(f"{short(extended.value)} may add settings: unknown names are not judged")
     yield from judge(
         case,
         KEYS,
