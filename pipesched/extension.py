@@ -268,8 +268,8 @@ def explained(on: str, found: Sequence[Diagnostic], *given: object) -> Sequence[
 class Reader(Row):
     """A kind of text. title: its display name. ending: the extension of its files, None for any.
 
-    known: recognizes such a text from its first meaningful line and from the whole text. read: returns its contents, or
-    a further text to be read. takes: the options of `read`, by name. verify: returns the verdict on such a text, from a
+    known: recognizes such text from its first meaningful line and from the whole text. read: returns its contents, or a
+    further text to be read. takes: the options of `read`, by name. verify: returns the verdict on such text, from a
     source and options, if the verdict covers more than a schedule.
     """
 

@@ -1,7 +1,7 @@
-"""The features of the language server, as functions of a text and a place.
+"""The features of the language server, as functions of the text and a place in it.
 
 Findings come from `verify`; parsing, words and repairs from `fmt`, `explain` and `emit --mend`. Nothing is cached here;
-`language` and `formats` cache their results for a text.
+`language` and `formats` cache their results for each text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIMIT = 200_000
 
 @dataclass(frozen=True)
 class Repair:
-    """A tested change to a text, suggested by the remedy of a finding. edits: ranges and their new texts."""
+    """A tested change to the text, suggested by the remedy of a finding. edits: ranges and their new texts."""
 
     title: str
     found: Diagnostic
@@ -42,7 +42,7 @@ class Repair:
 
 
 def findings(source: Source, given: Mapping[str, Value]) -> list[Diagnostic]:
-    """Return the findings on a text, at the first size that the file accepts."""
+    """Return the findings on the text, at the first size that the file accepts."""
     return _verified(source, given)[0]
 
 

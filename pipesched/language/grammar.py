@@ -38,7 +38,7 @@ class Grammar(NamedTuple):
     states: Sequence[Mapping[str, int]]
 
     def read(self, text: str, build: object) -> Any:
-        """Parse a text and return the builder's value, or the first misplaced token if the text does not parse.
+        """Parse text and return the builder's value, or the first misplaced token if the text does not parse.
 
         Neither this function nor the builder recurses, so a deeply nested file needs no stack.
         """

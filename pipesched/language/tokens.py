@@ -1,4 +1,4 @@
-"""Splits a text into tokens with their places; white space and comments are skipped.
+"""Splits text into tokens with their places; white space and comments are skipped.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """
@@ -71,7 +71,7 @@ class Words:
         return re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in self.patterns))
 
     def read(self, text: str) -> Iterator[Token]:
-        """Yield the tokens of a text, then an END; at text that is not in the language, an UNKNOWN ends the tokens."""
+        """Yield the tokens of the text, then an END; text that is not in the language ends with an UNKNOWN instead."""
         at = 0
         while found := self._known.match(text, at):
             at = found.end()

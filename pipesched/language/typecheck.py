@@ -63,7 +63,7 @@ class Checked(Record):
 
 @lru_cache(maxsize=256)
 def check_text(source: Source, words: int = WORDS) -> Checked:
-    """Parse, check and compile a text, once for all sizes. words: the largest allowed number of words.
+    """Parse, check and compile a source, once for all sizes. words: the largest allowed number of words.
 
     Raises:
         PipeschedError: PS1xx: all mistakes; PS2xx: all mistakes that occur at every size.

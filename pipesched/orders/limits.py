@@ -1,4 +1,4 @@
-"""Limits on numbers in a text, and the stages that a message connects."""
+"""Limits on numbers in files, and the stages that a message connects."""
 
 from __future__ import annotations
 

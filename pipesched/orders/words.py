@@ -76,7 +76,7 @@ class Notation(dict[bytes, int]):
         return self[shape]
 
     def read(self, text: str, separator: str) -> Words:
-        """Split a text at its separators into words."""
+        """Split text at its separators into words."""
         self._patience = _PATIENCE
         coded = text.encode("utf-8", "replace")
         shapes = coded.translate(_ZEROS).split(separator.encode())

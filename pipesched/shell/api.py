@@ -11,19 +11,19 @@ option raises PipeschedError (PS225). The value that a function returns correspo
 the text, `to_json()` the object of ``--json``, `exit_status` the exit status. Other keywords are parameters of the
 schedule: p, v, m, ….
 
-    target         a built-in name, a path, ``FRAMEWORK:NAME``, a text of .ps, a `Source`, what `load` returns, or an
-                   order in memory: rows of cells of torch's CSV or of words such as F0.1, a `pandas.DataFrame` of them,
-                   a dict from rank to torch's actions, a schedule of torch
-    comm           the communication model whose failure counts, strict by default; if named, a report has the makespan
-                   with messages that queue under it
-    mem_cap        in microbatches through 1/p of the model: one, or one per rank
-    costs          a text ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
-    model, device, efficiency    a transformer and its training, for memory in bytes; on a device, for costs in
-                   milliseconds at a share of its peak
+    target         a built-in name, a path, ``FRAMEWORK:NAME``, .ps text, a `Source`, the result of `load`, or an order
+                   in memory: rows of torch CSV cells or of words such as F0.1, a `pandas.DataFrame` of them, a dict
+                   from ranks to torch actions, a torch schedule
+    comm           the communication model under which the order must not deadlock, strict by default; if it is given,
+                   a report has the makespan with messages that queue under this model
+    mem_cap        the largest number of activations, in microbatches through 1/p of the model: one, or one per rank
+    costs          a string such as ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
+    model, device, efficiency    a transformer and how it is trained, for memory in bytes; a device and the fraction
+                   of its peak that is achieved, for costs in milliseconds
     release        when activations are freed: ``W``, ``I``, ``split:x``, ``torch`` or ``I=a,W=b``
-    torch_version, stages, placement    of a torch CSV
-    max_ops        refuse more operations
-    framework_path, framework_time    where the framework of a target ``FRAMEWORK:NAME`` is, and its time limit
+    torch_version, stages, placement    the torch version, number of stages, and rank of each stage of a torch CSV
+    max_ops        the largest number of operations
+    framework_path, framework_time    where the framework is installed, and the time limit of its code in seconds
 """
 
 from __future__ import annotations

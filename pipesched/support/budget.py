@@ -43,7 +43,7 @@ class Spent(Exception):
 
 
 def numbers(text: str | bytes, digits: bytes = DECIMAL) -> None:
-    """Check the length of every number in a text, in one linear pass.
+    """Check the length of every number in the text, in one linear pass.
 
     Raises:
         Spent: if a number has too many digits.

@@ -17,9 +17,9 @@ def _for(option: str) -> str:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("format", None, "[default: by the suffix of -o, else text]", choices=tuple(views())),
+    Option("format", None, "[default: by the suffix of -o, or text]", choices=tuple(views())),
     FILE,
-    Option("width", positive, _for("width") + "Number of columns [default: that of the terminal, else 80].", "N"),
+    Option("width", positive, _for("width") + "Number of columns [default: width of the terminal, or 80].", "N"),
     Option("begin", values.instant, _for("begin") + "Start of the time interval to draw.", "T", flags=("--from",)),
     Option(
         "end",

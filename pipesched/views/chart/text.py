@@ -225,7 +225,7 @@ def _letters(layout: Layout) -> str:
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:
-    """Wrap a text; no line except a row of the chart begins with a rank."""
+    """Wrap text; no line except a row of the chart begins with a rank."""
     whole = re.sub(r"(?<=\d) (?=%)", "\0", re.sub(r"on rank (?=\d)", "on\0rank\0", text))
     return [line.replace("\0", " ") for line in wrap(whole, layout.how.width, break_on_hyphens=False)]
 
