@@ -40,7 +40,7 @@ class Copies(Record):
 
     @classmethod
     def of(cls, schedule: Schedule, dependencies: Dependencies) -> Self | None:
-        """Return the copies of a schedule before they run; None if it has none."""
+        """Return the copies of a schedule, not yet timed; None if it has none."""
         op = np.flatnonzero(among(schedule.op, COPIES) & dependencies.valid)
         if not len(op):
             return None

@@ -3,8 +3,8 @@
     F(s) <- F(s-1)      I(s), B(s) <- I(s+1) or B(s+1)      W(s) <- I(s)
     F(0) <- nothing     the last stage's I, B <- its own F
 
-These are the rows of `model.ops`. Each operation has one producer, so the dependency graph is the order of the ranks
-and a single column. Producers on other ranks cost a message; producers on the same rank must only come earlier.
+These are the rows of `model.ops`. Each operation has one producer, so the dependency graph consists of the rank orders
+and a single column. Producers on other ranks cost a message; producers on the same rank need only come earlier.
 
 If a file names the stages that are read, an F has a producer per stage that it reads, and a backward one per stage that
 reads its stage. The column has the nearest producer; the others are in a list of further edges, empty for a chain.

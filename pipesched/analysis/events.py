@@ -5,13 +5,13 @@ ends have begun, and in some models for other messages. An instruction waits for
 several, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run
 finds them.
 
-    strict      an end is over when both have begun; the rank waits for it
-    posted      likewise; the computes that use a receive wait for it, and the end of the list for all sends
-    queued      posted, and also everything before it in the queues of both ranks is over
-    buffered    a send is over when the receive k before it is, a receive when its send is; the rank waits for it
-    a shape     the rank waits for it, under each of them
+    strict      an end completes when both ends have begun; the rank waits for it
+    posted      likewise; compute operations wait for their receives, and the end of the list for all sends
+    queued      as posted, but only after everything before it in the queues of both ranks
+    buffered    a send completes once the receive k before it has, a receive once its send has; the rank waits
+    a shape     the rank waits for it, under every model
 
-All members of a batch begin with its first one, and it ends with the last of its messages; otherwise they are
+All members of a batch begin with the first member, and the batch ends with its last message; otherwise its members are
 independent. In a queue a batch is one element, so a wait for one of its messages waits for all of them.
 """
 
@@ -35,8 +35,8 @@ from pipesched.model.schedule import Program
 class Events:
     """The lists of a program: its instructions, followed by the entries of queues with an order of their own.
 
-    late: the time of each message, at both of its ends. head: where each instruction blocks. sources: by message end,
-    the entries after which it begins, -1 for none. done: by message end, an entry that ends no earlier.
+    late: the time of each message, at both of its ends. head: the instruction at which each one blocks. sources: by
+    message end, the entries after which it begins, -1 for none. done: by message end, an entry that ends no earlier.
     """
 
     def __init__(

@@ -5,11 +5,11 @@ exact for any timing. With a rule of `model.release`:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
-F takes memory at its start and the others free it at their end, so in an overlap pair the F counts before the B. If no
-backward follows (on frozen stages without a trained stage before them, and in forward-only schedules), no activation is
-kept: an F frees its memory at its end. The I of another frozen stage frees everything. If an R follows for the same
-stage and microbatch, the F frees all but tK at its end, and the R takes that amount again at its start. An O frees
-everything at its end, host memory holds it until the L, and the L takes it again at its start. The unit is one
+F takes memory at its start and the other kinds free it at their end, so in an overlap pair the F counts before the B.
+If no backward follows (on frozen stages without a trained stage before them, and in forward-only schedules), no
+activation is kept: an F frees its memory at its end. The I of another frozen stage frees everything. If an R follows
+for the same stage and microbatch, the F frees all but tK at its end, and the R takes that amount again at its start. An
+O frees everything at its end, host memory holds it until the L, and the L takes it again at its start. The unit is one
 microbatch through 1/p of the model: an even stage counts as ranks / stages, any other stage as tM times that.
 Parameters, gradients of parameters, optimizer states and workspace are not counted. Message buffers also follow list
 order, not a clock:
@@ -104,7 +104,7 @@ def memory(
     sizes: Sequence[Fraction] | Grid | None = None,
     small: Sequence[Fraction] | Grid | None = None,
 ) -> Memory:
-    """Return the running sum of every rank; O(operations).
+    """Return the running sum of memory on every rank; O(operations).
 
     sizes: the amount that one F holds, by stage, shape (S,), or by stage and microbatch, in even stages; by default 1.
     small: likewise, the amount that a recomputed F keeps; by default nothing.
@@ -236,7 +236,7 @@ def in_hand(program: Program, size: Ints) -> tuple[Ints, Ints]:
 
 
 def _first(program: Program, computes: tuple[Op, ...], message: Ints) -> Ints:
-    """Return, for each message, the first of these computes of its stage and microbatch on its rank, or -1."""
+    """Return, for each message, the first of these operations with its stage and microbatch on its rank, or -1."""
     at = np.flatnonzero(np.isin(program.op, computes))
     wide = int(program.microbatch.max(initial=0)) + 2
     high = int(program.stage.max(initial=0)) + 2

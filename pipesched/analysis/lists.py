@@ -54,7 +54,7 @@ class Lists(Record):
 
     @classmethod
     def of(cls, cost: Ints, cut: Ints, waits: Waits) -> Self:
-        """Return the lists with entries that wait in this order."""
+        """Build lists whose entries have these waits, in this order."""
         consumer, producer, delay = waits
         size, late, parts = len(cost), bool(delay.any()), list[Ints | slice]([slice(None), slice(0)])
         waiting = np.zeros(size, dtype=np.bool_)
@@ -91,8 +91,8 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    The result is the least set of ends that satisfies every wait. Ends are raised from `least`, list by list, until all
-    waits are satisfied, which is fast if few entries are late; otherwise the lists are run.
+    The result is the least ends that satisfy every wait. Ends are raised from `least`, list by list, until all waits
+    are satisfied, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
     consumer, producer, delay = lists.further
@@ -162,8 +162,8 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _repeated(lists: Lists, at: Ints, end: Ints, turn: Column, steady: int) -> int:
-    """Run the next entries of lists that were in step for `steady` rounds, as far as they repeat earlier ones; return
-    their number per list.
+    """Run the next entries of lists that were in step for `steady` rounds, as long as they repeat earlier entries;
+    return their number per list.
 
     Entries repeat if they cost the same as the entries one period before, and their inputs are one period later too.
     They then end one period later, if this is true of the last entries and of the inputs that have already run.

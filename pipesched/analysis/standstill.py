@@ -44,8 +44,8 @@ class Link(Value):
 
     needs: the instruction that an operation still needs, such as its receive. direction: direction of the message
     between the two ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: whether a posted
-    message of the rank is blocked instead of the rank, which may be elsewhere or finished. places: indices in a
-    program of the rank's position, its message, and `until`.
+    message of the rank is blocked instead of the rank, which may be elsewhere or finished. places: the indices of the
+    rank's position, its message, and `until` in a program.
     """
 
     blocked: Blocked

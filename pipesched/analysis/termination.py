@@ -1,7 +1,7 @@
 """Decides under which communication models a program ends, and how much buffering it needs.
 
 One run is enough: all runs end in the same state (`analysis.events`). Under strict there are two faster ways. A *clock*
-proves that the program ends, and pairs the messages (`analysis.pairing`): messages can happen in its order. Lowering
+proves that the program ends, and pairs the messages (`analysis.pairing`): messages can occur in clock order. Lowering
 provides a clock, which is checked and never trusted. Without a clock, the program is run: a message completes when both
 of its ends have begun, and a rank continues when all messages in its batch have completed. Compute operations never
 block, so only messages are run.

@@ -2,8 +2,8 @@
 
 A rank runs its slots in order, one at a time. A slot starts when the slot before it has ended and its inputs have
 arrived; an input from another rank arrives tC after its producer's end. Sends are asynchronous here, whatever the
-communication model of the deadlock check. An overlap pair starts when the inputs of both parts are there, and ends as a
-whole.
+communication model of the deadlock check. An overlap pair starts when the inputs of both parts have arrived, and ends
+as a whole.
 
     end = cost + max(end of the slot before, end of each producer + tC if it is on another rank)
 
@@ -34,7 +34,7 @@ class Timeline(Record):
     """The times of a schedule. start, end: times in ticks, shape (operations,), equal for both parts of a pair; -1 for
     operations that never run.
 
-    turn: a topological order, the turn in which each operation ran. stuck: by rank, the operation at which it stops for
+    turn: the turn in which each operation ran, a topological order. stuck: by rank, the operation at which it stops for
     good, or -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant when its rank
     reaches it.
     """

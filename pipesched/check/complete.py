@@ -206,7 +206,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch) of where the result of this kind is missing, but not all results of a B."""
+    """Return a mask by (stage, microbatch): the results of this kind are missing, but not all results of a B."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:

@@ -3,8 +3,8 @@
     F before its I or B;  I before its W;  R, O and L after the F or O, and before the I or B;
     producer before consumer on the same rank                                            PS305
     slices of a sequence: F in order, I and B in reverse                                 PS305
-    the parts of an overlap pair do not depend on each other                              PS307
-    no cycle of ranks in which each waits for a later operation of the next                     PS306
+    the parts of an overlap pair do not depend on each other                             PS307
+    no cycle of ranks in which each waits for a later operation of the next       PS306
 
 A cycle of compute operations does not involve messages, so buffering cannot resolve it. The timeline stops at the
 cycle.

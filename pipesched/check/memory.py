@@ -38,7 +38,7 @@ def check_memory(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Iterator[tuple[int, str]]:
-    """Yield the ranks that exceed their caps the most; of equal ranks, the first one comes first."""
+    """Yield the ranks that exceed their caps the most; ties are listed in rank order."""
     over = [peak - cap for peak, cap in zip(peaks, caps, strict=True)]
     return limited(sorted((rank for rank, more in enumerate(over) if more > 0), key=lambda rank: -over[rank]), RANKS)
 
