@@ -208,7 +208,7 @@ def _judged(
     proof: Mapping[str, object] | None = None,
     least: Mapping[str, object] | None = None,
 ) -> tuple[dict[str, object], Verdict]:
-    """Return the certificate of the schedule, and the checker's verdict on it. proof, least: as for `certificate`.
+    """Return the certificate of the schedule, and the checker's verdict on it. proof, least: see `certificate`.
 
     Raises:
         PipeschedError: PS71x: the checker refuses the schedule or the certificate.

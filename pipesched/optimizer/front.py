@@ -1,8 +1,8 @@
 """Placements side by side, and the Pareto front of peak memory and objective over all of them.
 
     placement ──> no cap ──> the least cap that has a schedule ──> one step more ──> ... ──> as short as without a cap
-                    │             │ the order found is where the search at the next cap begins
-                    └─ its bound holds at every cap: a bound at a cap holds at all lower ones
+                    │             │ the search at the next cap begins with the order found
+                    └─ its bound is valid at every cap: a bound at a cap is valid at all lower caps
 
 Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of the
 front is proved if its own bound and the bounds of all other placements at this peak reach the objective.
@@ -118,7 +118,7 @@ class Front:
         return "\n".join([*named, "", fronts, "", all_of_them])
 
     def orders(self) -> list[tuple[str, str]]:
-        """Return the schedule of every point as text, with a file name."""
+        """Return the schedule of every point as text, each with a file name."""
         return [(f"peak-{str(x.peak).replace('/', '_')}", x.answer.source) for x in self.points]
 
     def to_json(self) -> dict[str, object]:
@@ -146,7 +146,7 @@ def front(request: Request, caps: Sequence[Fraction], progress: Progress = lambd
 
     Raises:
         PipeschedError: PS225: there are too many caps. PS716: the costs belong to one placement, but there are several.
-            Also as for `optimize`.
+            Also the errors of `optimize`.
     """
     ways = []
     for (name, asked), part in clock(request).shared([*placements(request)]):

@@ -1,8 +1,8 @@
 """Conversion of a cap in bytes to caps in the optimizer's unit. Caps are rounded down, so an order within them is
-within the bytes.
+within the cap in bytes.
 
     room       the cap less parameters, gradients and optimizer, the largest working memory, and messages
-    M          bytes of a microbatch on a stage / on most stages, rounded up to a hundredth
+    M          bytes of a microbatch on a stage / bytes on most stages, rounded up to a hundredth
     release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to the bytes of F, rounded up
     caps       room / bytes of a microbatch on most stages, rounded down
 

@@ -54,9 +54,9 @@ class Request:
     decide, overlap, recompute: the decisions to make in addition to the order. lost: a lost rank, and the number of
     pipelines that train the model. placement: linear, loop, vee, any, ranks by stage, or None (loop for several stages
     per rank, else linear). seeds: orders to begin with, and their names. mem_cap: one cap, or one per rank. workload: a
-    model with its caps in bytes; aside: then the bytes set aside for messages, by rank; until_w: then True if caps on
-    activations include the gradients that I stores for W. fused: True for full backwards, False for split ones; None
-    for the kind of the source, or split without a source.
+    model with its caps in bytes. For caps in bytes, aside: the bytes set aside for messages, by rank; until_w: True if
+    caps on activations include the gradients that I stores for W. fused: True for full backwards, False for split ones;
+    None for the kind of the source, or split without a source.
     """
 
     source: Source | None = None

@@ -24,7 +24,7 @@ def order(
     seconds: float,
     efficiency: Fraction | None,
 ) -> Ordered:
-    """Return the best order that some seconds find on the schedule's placement within a cap in bytes.
+    """Return the best order found within some seconds on the schedule's placement, under a cap in bytes.
 
     Raises:
         PipeschedError: PS702: the schedule cannot be optimized.

@@ -1,4 +1,4 @@
-"""The answer as the user gets it: the printed file, loaded again, with the verdict of every check."""
+"""The answer as the user sees it: the printed file, loaded again, with the verdict of every check."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Steady:
 
 
 def _moved(orders: Orders, rng: random.Random) -> Orders:
-    """Move an operation to another place on its rank."""
+    """Move an operation to another position on its rank."""
     made = [list(order) for order in orders]
     order = rng.choice([order for order in made if order])
     at = rng.randrange(len(order))

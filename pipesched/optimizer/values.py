@@ -15,7 +15,7 @@ _RANGE = re.compile(r"\s*([^.:,]+(?:\.\d+)?)\s*\.\.\s*([^:,]+?)\s*(?::\s*([^:,]+
 
 
 def caps_or_range(value: str) -> tuple[bool, tuple[Fraction, ...]]:
-    """Return (True for a range, caps) from caps, or from an inclusive range ``2..8`` or ``2..8:1/2``."""
+    """Return (whether this is a range, caps) for a list of caps, or for an inclusive range ``2..8`` or ``2..8:1/2``."""
     match = _RANGE.fullmatch(value) if len(value) <= _LONGEST else None
     if match is None:
         return False, caps(value)

@@ -5,7 +5,7 @@
                                                     proof; `optimize` writes no such answer, `verify` reads it
     best found                                      the bound is lower, here or at another m of the schedule
 
-A verdict holds for one placement, costs, kind of backward, caps and release rule: its terms.
+A verdict is valid for its terms only: one placement, costs, kind of backward, caps and release rule.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
     """Return the terms of an answer, and the schedule at the answer's own size.
 
     Raises:
-        PipeschedError: PS225: other costs or another release rule are given. PS710: the certificate does not fit. Also
-            every finding on the file.
+        PipeschedError: PS225: other costs or another release rule are given. PS710: the certificate does not cover the
+            schedule. Also every finding on the file.
     """
     if options.costs is not None or options.release not in (AT_W, answer.release):
         raise fail(

@@ -76,7 +76,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """Return the report on an answer, with the bytes on every rank; a decision determines the layers of each stage."""
+    """Return the report on an answer, with the bytes on every rank; a decision, if any, gives the layers per stage."""
     assert request.workload.model is not None
     (a, x), decision = request.workload.model, found.certificate.get("decision")
     if isinstance(decision, dict):

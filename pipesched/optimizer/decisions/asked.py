@@ -36,7 +36,7 @@ def layers(value: object) -> int:
 
 
 def asked(given: Given) -> Asked | None:
-    """Return the decisions that the options request; None for only the order.
+    """Return the decisions that the options request; None if only the order is to be decided.
 
     Raises:
         PipeschedError: PS225: the options contradict each other.

@@ -1,14 +1,14 @@
 """The loads of a transformer's layers, its embedding and its head, as numbers that a partition adds up.
 
-    layer     what one layer more costs a stage: F, I, W, B in time, the activations of a microbatch, parameters and
-              all else that is held in any order
-    first     what stage 0 costs beside its layers: the embedding
-    last      what the last stage costs beside its layers: the norm, the head and the loss
+    layer     costs of one more layer in a stage: time of F, I, W, B, activations of a microbatch, parameters and all
+              other memory that is held in any order
+    first     costs of stage 0 in addition to its layers: the embedding
+    last      costs of the last stage in addition to its layers: the norm, the head and the loss
 
-They are inferred from two splits, in which the last stage, then the first stage, has all layers that the others can
-spare. A cost that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole
-nanoseconds per layer. For caps in bytes, the unit is the memory that a microbatch keeps on 1 / p of the layers; loads
-are rounded up and caps down, to a thousandth of the unit.
+They are inferred from two splits: one gives all spare layers to the last stage, the other to the first stage. A cost
+that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole nanoseconds per
+layer. For caps in bytes, the unit is the memory that a microbatch keeps on 1 / p of the layers; loads are rounded up
+and caps down, to a thousandth of the unit.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Caps in bytes in the optimizer's unit. held: activations; there: the memory of a layer that does not depend on
-    the order, both in the unit of caps.
+    """Caps in bytes, converted to the optimizer's unit. held: activations; there: the memory of a layer that does not
+    depend on the order, both in the unit of caps.
 
     caps: by rank, before the memory of layers is subtracted; unit: number of bytes in a unit of caps.
     """

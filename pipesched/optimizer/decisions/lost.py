@@ -88,8 +88,8 @@ def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
     meter: the clock with its limit.
 
     Raises:
-        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages. Also as for
-            `optimize`.
+        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages. Also the
+            errors of `optimize`.
     """
     assert request.lost is not None
     rank, pipelines = request.lost

@@ -4,7 +4,7 @@
     each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
     chosen one       by ranks taken one by one (`ranks`), or by a proof in the answer about its own clauses (`lrat`)
 
-An alternative that none of them excludes lowers the bound to its own bound. The optimizer is not consulted.
+An alternative that is not excluded lowers the bound to its own bound. The optimizer is not consulted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Proofs = Mapping[Choice, bytes]
 
 
 def over_all(decision: Partition, taken: Choice, verdict: Verdict, proofs: Proofs) -> Verdict:
-    """Return the verdict over all alternatives; `verdict` is about the chosen one."""
+    """Return the verdict over all alternatives; `verdict`: the verdict on the chosen alternative."""
     rest = decision.rest(verdict.value)
     left = [one for one in rest.left if one[1] != taken]
     found = excluded(decision, left, verdict.value, proofs)

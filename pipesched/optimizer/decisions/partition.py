@@ -3,7 +3,7 @@
     stage 0        embedding + n[0] layers          every stage has at least one layer
     stage S - 1    n[S - 1] layers + head
 
-    cost of a stage     n x layer, and what is at its end              F, I, W or B, and the activations M
+    cost of a stage     n x layer, plus the load at its end              F, I, W or B, and the activations M
     cap of a rank       the cap less what its layers hold in any order (parameters, if caps are in bytes)
 
 A rank does not begin before a microbatch reaches its first stage, and runs one operation at a time. With one stage per
@@ -87,7 +87,7 @@ class Partition:
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the smallest stage so far, or to the first or last of several."""
+        """Return the split that adds each layer to the smallest stage so far; ties go to the first, or to the last."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)

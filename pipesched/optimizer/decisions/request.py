@@ -143,7 +143,7 @@ def _loads(
 
 
 def partition(request: Request, placement: Placement) -> tuple[Partition, InUnits | None]:
-    """Return all splits of the layers, and the caps in bytes in the optimizer's unit, if they are in bytes.
+    """Return all splits of the layers and, if the caps are in bytes, these caps in the optimizer's unit.
 
     Raises:
         PipeschedError: PS225: the options contradict each other. PS716: the layers cannot be divided.
@@ -177,7 +177,7 @@ def partition(request: Request, placement: Placement) -> tuple[Partition, InUnit
 
 
 def _layers(request: Request) -> int:
-    """Return the number of layers. Raises PipeschedError, PS225, if no number is given, or the model has another."""
+    """Return the number of layers. Raises PipeschedError, PS225, if no number is given or the model has another."""
     assert request.decide is not None and request.decide.partition is not None
     layers, model = request.decide.partition, request.workload.model
     if model is None:

@@ -40,7 +40,7 @@ Progress = Callable[[State], None]
 
 @dataclass(eq=False)
 class Best:
-    """The best alternative so far. orders: the best orders of it; searched: the alternatives whose orders were
+    """The best alternative so far. orders: its best orders; searched: the alternatives whose orders were
     searched.
 
     proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes.

@@ -88,7 +88,7 @@ def _not_decided(request: Request) -> Iterator[str]:
 
 
 def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
-    """Find a shorter order of a schedule's own operations. meter: the clock with its limit.
+    """Find a shorter order for a schedule's own operations. meter: the clock with its limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS702: there are too many operations.

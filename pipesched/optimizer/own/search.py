@@ -50,7 +50,7 @@ class Listing:
             self.left[slots.rank[x]].append(x)
 
     def orders(self) -> Orders | None:
-        """Return the orders; None if no further slot fits the caps."""
+        """Return the orders; None if no further slot fits within the caps."""
         slots, made = self.slots, [list[int]() for _ in self.left]
         following = [self._first(rank) for rank in range(len(made))]
         while any(self.left):
@@ -212,7 +212,7 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders with a slot of a block moved within the block or just past it; None if over the cap."""
+    """Return the orders with a slot of a block moved within the block or just past it; None if they exceed the cap."""
     rank, low, high = block
     order = orders[rank]
     if rng.random() < _SWAPPED:

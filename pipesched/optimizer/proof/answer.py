@@ -34,7 +34,7 @@ _MOST = 40  # most wrong entries that are reported
 def check_answer(
     schedule: Schedule, terms: Terms, judged: Judgement, answer: Mapping[str, object], documentation: str | None
 ) -> Iterator[Diagnostic]:
-    """Yield PS714 for every entry that does not follow. documentation: the docstring in the schedule's file."""
+    """Yield PS714 for every entry that differs from the derived one. documentation: the schedule's docstring."""
     assert judged.verdict is not None and judged.spent is not None
     peak = Analysis(schedule, terms.costs, terms.release).memory.peak
     right = derived(terms, judged.verdict, judged.spent, peak)
@@ -45,7 +45,7 @@ def check_answer(
 
 
 def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterator[str]:
-    """Yield a message for every entry that does not follow."""
+    """Yield a message for every entry that differs from the derived one."""
     known = {*right, *NOT_JUDGED, *_CHECKED_ELSEWHERE}
     for name, value in answer.items():
         if name in right and not same(value, right[name]):

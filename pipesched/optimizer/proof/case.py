@@ -104,8 +104,8 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return each rank's operations in order, as program lines. Raises FaultError, PS715, for two routes
-    or microbatches that overtake each other.
+    """Return each rank's operations in order, as program lines. Raises FaultError, PS715, for two routes or for
+    microbatches that overtake others.
     """
     if schedule.placement.routes > 1:
         raise FaultError(OptimizerCode.EVERY, "it does not hold for every m: two routes share the microbatches")

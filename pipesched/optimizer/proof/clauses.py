@@ -1,12 +1,12 @@
 """Clauses satisfied by every schedule with an objective of at most C, derived only from its terms.
 
     y(q,i,t)    operation i of line q has started by t: false before its time window, true from the window's end on
-    run(q,t)    line q is in operation at t
+    run(q,t)    an operation of line q runs at t
 
     start       y(q,i,t) -> y(q,i,t+1)
     order       y(q,i,t) -> y(q,i-1,t-work)                a line keeps the order of microbatches, which are alike
     chain       y(b,i,t) -> y(a,i,t-work-message)          a before b
-    machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two of a rank run at once
+    machine     y(q,i,t) and not y(q,i,t-work) -> run(q,t), and no two lines of a rank run at the same time
     memory      at every t: taken by started operations + not yet freed by running or later ones <= cap + all frees
     W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
@@ -18,8 +18,8 @@ If the clauses contradict each other, no such schedule exists. All times are mul
 starts every operation as early as possible; an operation of duration 0 does not occupy its rank.
 
 Sums are unary numbers: (value, literal of "the sum is at least the value") for rising values, the first of which is
-certain. If a sum reaches a value, the literal of the value must be true. Freed memory is not subtracted; instead,
-memory that is not yet freed is added, and the limit is raised by all memory that will be freed.
+certain. If a sum reaches a value, the value's literal must be true. Freed memory is not subtracted; instead, memory
+that is not yet freed is added, and the limit is raised by all memory that will be freed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Extension of a schedule of m0 microbatches to every number m0 + jK of microbatches.
 
-Let n_q(t) be the number of operations of line q that have started by t, and A at least any duration plus its message.
-If
+Let n_q(t) be the number of operations of line q that have started by t, and let A be at least any duration plus its
+message. If
 
     n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
 
@@ -14,11 +14,11 @@ that starts at the seam or later, and uv is the order of m0.
 The file has this order for every j if it does for 0, 1 and 2: its program is x b^j y from some j on, so x b y = u s v.
 With x = u z, or vice versa, bz = zs, and so b^j z = z s^j.
 
-These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` grows so if K
+These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` grows by P if K
 more microbatches add P to it; any other bound does if microbatches K apart start at least P apart. Proof of the latter:
 from a schedule of m0 + jK microbatches, remove the jK that start first on the first stage. The rest is a schedule of m0
 microbatches: it never waits for removed operations, and no rank holds more. It starts no sooner than F(0, jK), and the
-longest path from F(0, 0) to F(0, jK) takes at least j times the longest one from F(0, i) to F(0, i + K).
+longest path from F(0, 0) to F(0, jK) takes at least j times as long as the longest one from F(0, i) to F(0, i + K).
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def judge(
     """Judge a schedule and its certificate. copies: loader of larger schedules, needed if the certificate is for every
     m.
 
-    Findings: PS710: the certificate does not hold. PS711: its verdict does not follow. PS715: it does not hold for
-    every m. Also the faults of the schedule itself.
+    Findings: PS710: the certificate does not hold. PS711: the verdict of the certificate does not follow. PS715: it
+    does not hold for every m. Also the faults of the schedule itself.
     """
     try:
         if certificate.get("backward") == "pairs" or "recompute" in certificate:
@@ -153,7 +153,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """Return the reason why no objective is at most `bound` ticks; empty if there is only the answer of an engine."""
+    """Return the reason why no objective is at most `bound` ticks; empty if only an engine's answer shows it."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     asked, grid = case.problem, given.ticks("grid") if "grid" in given else 1
     if grid != 1:

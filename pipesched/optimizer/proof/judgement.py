@@ -46,5 +46,5 @@ def wrong(told: Entries, right: Mapping[str, object]) -> Iterator[tuple[str, obj
 
 
 def same(given: object, right: object) -> bool:
-    """Return True if two values are equal as JSON; 1, 1.0, true and "1" all differ."""
+    """Return True if two values are equal as JSON, where 1, 1.0, true and "1" all differ."""
     return json.dumps(given, sort_keys=True) == json.dumps(right, sort_keys=True)

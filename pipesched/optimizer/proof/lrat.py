@@ -50,9 +50,9 @@ def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
 
 
 def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = False) -> Clauses:
-    """Return the clauses with which a proof begins: those of narrowed time windows if the step numbers continue their
-    numbers, otherwise those of longest paths. whole: True for all clauses, False for only the clauses that a step
-    names.
+    """Return the clauses with which a proof begins: the clauses of narrowed time windows if the step numbers continue
+    their numbering, otherwise the clauses of longest paths. whole: True for all clauses, False for only the clauses
+    that a step names.
 
     Raises:
         TooManyError: there are too many clauses.

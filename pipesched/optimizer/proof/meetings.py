@@ -22,8 +22,8 @@ least value over all states is the bound.
              work of microbatches from a on
 
 Ranks before the home enter through heads and tails. For the span, heads and tails are measured in the frame of the
-home. With I = B, all of this is also true of full backwards. For unit costs without messages, linear on p ranks, the
-chain gives (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
+home. With I = B, all of this is also true of full backwards. For unit costs without messages, on a linear placement on
+p ranks, the chain gives (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _met(home: Home, begun: Ints, follows: Ints) -> States:
 
 
 def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the undominated states at one r; if there are many, one state that dominates a group replaces it."""
+    """Return the undominated states at one r; if there are many, one dominating state replaces several."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])

@@ -50,8 +50,8 @@ Arc: TypeAlias = tuple[Line, Line, int, int]
 
 @dataclass
 class Problem:
-    """A problem. Times in ticks; memory in integers; cap: None for a rank without one. span: whether the span is the
-    objective.
+    """A problem. Times are in ticks, memory in integers; cap: None for a rank without a cap. span: whether the span is
+    the objective.
 
     length: number of operations in each line; work: ticks of one operation; gains: memory that one operation adds to
     its rank. known: cache of heads and tails.

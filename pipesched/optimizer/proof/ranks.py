@@ -7,14 +7,14 @@
                       T[counts] = the earliest time at which these can be done, over all orders within the cap
 
                   Every step starts within its time window, early enough for the remaining work. Then backward from the
-                  end, the latest time to be at counts: starts in no order that ends by C are removed.
+                  end, the latest time to be at counts: starts that occur in no order that ends by C are removed.
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
     first         in one pass over the ranks, their F as one line, and their I, B and W, where they are alike
 
 The first pass has three counts instead of five, so it takes few steps; on a folded placement, it often suffices for the
 last ranks. C is refuted if a time window becomes empty or no order is left. Microbatches of a route are alike, so each
 line keeps them in order. The W of a rank are alike if all have the same duration and free the same amount: then the
-n-th of them all waits until n of their I have ended.
+n-th W waits until n of their I have ended.
 
 A certificate contains none of this: all of it is computed here, with a limit on steps rather than time, so the result
 is the same on every machine.
@@ -81,7 +81,7 @@ def narrow(windows: Windows) -> tuple[bool, int]:
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank that has no order even if equal lines are merged, which takes few counts; None if only W merge."""
+    """Return a rank that has no order even after merging equal lines, which leaves few counts; None if only W merge."""
     for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
         mine, times = _on(windows, rank)
         if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):

@@ -3,9 +3,9 @@
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
 Programs do not name microbatches and do not use `pending`, so a program expands to a word of letters: A B .. B Z. If K
-is a multiple of every b, each K more microbatches add the same number of copies of B, once there is one. A `drain W`
-always expands to the same number of letters, or to a number that grows by a constant. `claim` does not affect the
-order; `require` can only demand a least m, or a multiple.
+is a multiple of every b, every further K microbatches add the same number of copies of B, once there is one copy. A
+`drain W` always expands to the same number of letters, or to a number that grows by a constant. `claim` does not affect
+the order; `require` can only demand a least m, or a multiple.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ its own first start:
 
     low     >= the last end on the rank, at its least, - C         high    <= the first start on the rank, at most, + C
 
-Microbatches of a route are alike, so each line keeps their order. The W of a rank are alike if all have the same
+Microbatches of a route are alike, so each line keeps them in order. The W of a rank are alike if all have the same
 duration and free the same amount: then they are one line, whose n-th operation waits until n of their I have ended.
 Nothing but memory waits for W. The F of a rank that are alike, and its I or B, may be one line too (`coarse`): the n-th
-of all starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
+F starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Windows:
     """
 
     def __init__(self, problem: Problem, bound: int, frame: int | None, *, coarse: bool = False) -> None:
-        """frame: the rank whose first start is time 0; None: all ranks. coarse: whether F, I and B are merged."""
+        """frame: the rank whose first start is time 0, None for all ranks. coarse: whether F, I and B are merged."""
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
         self.work, self.gains = dict(problem.work), dict(problem.gains)
         self.bound = bound if problem.span else None

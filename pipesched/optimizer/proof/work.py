@@ -3,8 +3,8 @@
     head + work + tail      work: of all its operations that cannot start before `head`,
                             and that are followed by at least `tail`
 
-A longest path is such a bound of one operation. For the span, heads count from the first start of a rank, the frame,
-and tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
+A longest path is such a bound with a single operation. For the span, heads count from the first start of a rank, the
+frame, and tails to its last end. (Carlier, EJOR 11, 1982: "the one-machine sequencing problem".)
 
 The heads of a line, and its tails counted from the last microbatch, are the same for every m. So each additional
 microbatch adds the work of every line that has an operation in the sum.

@@ -149,8 +149,8 @@ class Search:
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
-        """Ask for an order that is shorter in a window of the best one, until the meter reaches `enough`; return True
-        if found.
+        """Ask for an order that is shorter in a window of the best one, until the meter reaches `enough`; True if
+        found.
         """
         assert self.best is not None
         tick, mirrored = self.asked.tick, (True, False) if is_mirrored(self.asked) else (False,)
@@ -232,7 +232,7 @@ def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def _too_large(asked: Question) -> str:
-    """Return the reason why a single F exceeds the cap of its rank; empty if no F does."""
+    """Return the reason why a single F exceeds the cap of its rank, or an empty string."""
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:

@@ -1,7 +1,7 @@
 """The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
 entries.
 
-A bound consists of two times of a rank. A refutation is an engine's answer with its question; the checker repeats a
+A bound is given by two times of a rank. A refutation is an engine's answer with its question; the checker repeats a
 refutation by `ranks`, and follows a proof step by step. The verdict is missing here: the checker adds it.
 """
 

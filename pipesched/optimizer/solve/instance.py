@@ -1,8 +1,8 @@
 """The problem in integers, built from placement, costs, release rule and caps as users write them.
 
-Times become whole ticks, where a tick is the greatest common divisor; memory becomes parts, such that every activation
-and every release is a whole number of parts. A cap is rounded down to whole parts. A placement is one of these, or the
-placement of a schedule:
+Times become whole ticks, where a tick is their greatest common divisor; memory becomes parts, of which every activation
+and every release is a whole number. A cap is rounded down to whole parts. A placement is one of these, or the placement
+of a schedule:
 
     linear   0 1 2 3                    one stage per rank
     loop     0 1 2 3 0 1 2 3            v stages per rank, always in the same direction
@@ -81,7 +81,8 @@ class Instance(Terms):
         """Build the problem for the placement's number of microbatches or, with one route, for another number.
 
         Raises:
-            PipeschedError: PS222: the costs do not fit. PS225: the objective is undefined for the placement.
+            PipeschedError: PS222: the costs do not fit the placement. PS225: the objective is undefined for the
+                placement.
         """
         placement = self.placement if microbatches is None else _of(self.placement, microbatches)
         made = build(placement, self._sizes(), fused=self.fused, objective=self.objective)

@@ -110,7 +110,7 @@ class Problem:
 
     @cached_property
     def on(self) -> tuple[tuple[int, ...], ...]:
-        """The sequences of every rank."""
+        """The sequences on every rank."""
         return tuple(tuple(np.flatnonzero(self.rank == r).tolist()) for r in range(self.ranks))
 
     @cached_property
@@ -121,7 +121,7 @@ class Problem:
 
     @cached_property
     def work(self) -> Ints:
-        """Compute time of every rank, in ticks."""
+        """The compute time of every rank, in ticks."""
         return np.bincount(self.rank, self.length * self.duration, self.ranks).astype(np.int64)
 
     @cached_property
@@ -209,8 +209,8 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
     """Build the problem of a placement in which every stage of every route has a rank.
 
     Raises:
-        PipeschedError: PS225: the objective is the span of two routes. PS702: a stage reads another stage than the one
-            before it.
+        PipeschedError: PS225: the objective is the span of two routes. PS702: a stage reads a stage other than the
+            previous one.
     """
     _require_searched(placement, objective)
     rows: list[tuple[int, int, int, int, int, int, int, int]] = []

@@ -6,7 +6,7 @@
     merge       the W of a rank as one sequence
     coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
                 order found there is a schedule of the exact problem; its value is measured anew. If durations are
-                rounded down, the starts of every schedule are a schedule there, so bounds hold for both
+                rounded down, the starts of every schedule form a schedule there, so bounds are valid for both
 
 No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W to start on
 the rank can as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum
@@ -138,7 +138,7 @@ def _sorted(problem: Problem, group: Sequence[int], values: Ints) -> Ints:
 
 
 def _spread(times: Ints, problem: Problem, group: Sequence[int]) -> Ints:
-    """Raise times until each is at least a duration after the time before."""
+    """Raise times until each one is at least a duration after the previous one."""
     steps = np.arange(len(times)) * int(problem.duration[group[0]])
     return np.asarray(np.maximum.accumulate(times - steps) + steps)
 

@@ -63,7 +63,7 @@ class Seam:
 
 
 def _numbered(problem: Problem, word: list[int]) -> list[int]:
-    """Return the operation numbers of a word of sequences, each sequence in microbatch order."""
+    """Return the operation numbers of a word of sequences, with each sequence in microbatch order."""
     letters = np.array(word, dtype=np.int64)
     order = np.argsort(letters, kind="stable")
     ranks = np.empty(len(letters), dtype=np.int64)
@@ -86,7 +86,7 @@ def middle(problem: Problem, bound: int, every: int, period: int) -> Repeat:
 
 
 def find_seam(problem: Problem, start: Ints) -> Seam | None:
-    """Find a seam in the starts of a schedule, if the schedule repeats somewhere, trying the shortest kernel first."""
+    """Find a seam in the starts of a schedule, if the schedule repeats somewhere, shortest kernel first."""
     for every in range(1, MOST_PER_KERNEL + 1):
         for period in _periods(problem, start, every):
             seam = _seam_at(problem, start, every, period)

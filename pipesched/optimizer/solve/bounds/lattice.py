@@ -1,7 +1,7 @@
 """Narrows time windows by all orders of one rank together, and carries the effect to the other ranks.
 
     state   the number of operations of each sequence of the rank that are done
-    T       the earliest time at which a state can be reached        from the states with one operation less
+    T       the earliest time at which a state can be reached        from the states with one operation fewer
     U       the latest time at which a state may be left             from the states with one operation more
 
 The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, most of
@@ -102,8 +102,7 @@ def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
 
     With more than MOST states, low and high are returned unchanged.
 
-    Args:
-        rank: from `alone`.
+    Args: rank: the result of `alone`.
         low: the earliest start by heads, for every operation of the problem.
         high: the latest start by tails, likewise.
     """

@@ -4,7 +4,7 @@
     tail          the longest path from its end: every schedule takes at least as long after it
     time window   from head to C - tail - duration
 
-The span is counted on each rank separately. Counted from the first start on a rank,
+The span is counted on each rank separately. If times count from the first start on a rank,
 
     head   the longest path to the operation from any operation of the rank: none of these starts before the first start
     tail   the longest path from the operation to any operation of the rank

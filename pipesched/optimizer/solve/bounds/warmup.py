@@ -1,4 +1,4 @@
-"""A lower bound by warm-up and cool-down: the work of a rank that fits before one time and after another time.
+"""A lower bound by warm-up and cool-down, from the work of a rank that fits before one time and after another.
 
 Early in a step, few inputs of a rank have arrived, and late in the step, little work is left; memory limits how far F
 can run ahead and W can be delayed. So, for times t from the beginning and u from the end,

@@ -1,4 +1,4 @@
-"""Clauses as arrays with a column per literal, so that one expression builds many clauses; and the variables of a
+"""Clauses as arrays with one column per literal, so that one expression builds many clauses; and the variables of a
 question.
 
 Literals are integers, as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false

@@ -27,7 +27,7 @@ _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
 def require() -> None:
-    """Check with a small proof that this python-sat can write LRAT, which takes undocumented parts of python-sat.
+    """Check with a small proof that this python-sat can write LRAT, which uses undocumented parts of python-sat.
 
     Raises:
         PipeschedError: PS820: python-sat cannot write LRAT.

@@ -1,7 +1,7 @@
 """SAT solvers, which read the clauses and answer `sat` with a model, or `unsat`.
 
-CaDiCaL finds models best in its stable mode: after `tighten` most questions have a model, and frequent restarts miss
-it. Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3
+CaDiCaL finds models best in its stable mode: after `tighten`, most questions have a model, which frequent restarts
+miss. Z3's SAT core is a second, independent solver; it reads DIMACS text, because building the clauses one by one as Z3
 terms takes far longer.
 
 Solvers run in slices, measured in conflicts or in Z3's own resource count. They count work, not time, so the same
@@ -81,7 +81,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None for no limit; report: called with the steps so far; seed: of randomness."""
+    """The limit on an engine's steps, None for no limit; report: called with the steps so far; seed: random seed."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None

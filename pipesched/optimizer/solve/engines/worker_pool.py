@@ -5,7 +5,7 @@ worker.
                  │                                  └──> steps: its work so far
                  └────── cancel: its worker is killed, and a new one started
 
-Which answer arrives first depends on the machine; `search.lanes` orders the answers independently of it.
+Which answer arrives first depends on the machine; `search.lanes` orders the answers independently of the machine.
 
 Workers are started with the pool, by a command line of their own, never by a fork or a second import of the caller's
 main module. A worker reads questions from its stdin. It writes the steps so far, from time to time, and the answer to
@@ -98,7 +98,7 @@ class Pool:
         return found
 
     def cancel(self, ticket: int) -> None:
-        """Drop a question, and its answer if that has arrived; replace its worker if it has one."""
+        """Drop a question, and its answer if one has arrived; replace its worker if it has one."""
         self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
         self._done = deque(entry for entry in self._done if entry[0] != ticket)
         self.steps.pop(ticket, None)
@@ -234,8 +234,8 @@ def _answer(question: Question, report: Callable[[int], None]) -> Answer:
 def _alone(work: Callable[[], Answer]) -> Answer:
     """Do the work, but end this process at any event on stdin, since that means that the parent is gone.
 
-    On Linux the kernel sends SIGIO, which by default ends the process at once. Elsewhere, a thread waits for the event;
-    an engine that holds the interpreter lock delays the thread until it is done.
+    On Linux the kernel sends SIGIO, which by default ends the process immediately. Elsewhere, a thread waits for the
+    event; an engine that holds the interpreter lock delays the thread until it is done.
     """
     done = threading.Event()
     if _BY_SIGNAL:

@@ -126,7 +126,7 @@ def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate
 
 
 def _crowded(problem: Problem) -> int:
-    """Return the further steps of a pattern with many routes: each sequence is placed among all others on its rank."""
+    """Return the further steps of a pattern with many routes; each sequence is placed among all others on its rank."""
     held = np.bincount(problem.rank, minlength=problem.ranks)
     return int((held**3).sum()) // CROWDED if problem.placement.routes > FEW_ROUTES else 0
 

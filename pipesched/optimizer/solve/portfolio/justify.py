@@ -1,4 +1,4 @@
-"""Compacts a schedule forward and backward in turn: runs every operation as early as gaps allow, then as late.
+"""Compacts a schedule forward and backward in turn: moves every operation as early as gaps allow, then as late.
 
     forward    in the order of starts: each operation goes into the first gap of its rank that is long enough, after
                the operations that it waits for, and at a time from which the cap has room for it
@@ -57,8 +57,8 @@ def network(problem: Problem) -> tuple[Network, Network]:
 
 
 def placed(net: Network, turn: Sequence[int], ranks: int) -> Ints | None:
-    """Put each operation, in turn order, into the first gap; return starts, int64, shape (operations,), or None if an
-    operation does not fit.
+    """Put each operation, in the order of `turn`, into the first gap; return starts, int64, shape (operations,), or
+    None if an operation does not fit.
 
     turn: all operations, each after the operations that it waits for.
     """

@@ -1,4 +1,4 @@
-"""Shorter spans by ranks that begin later: such a rank runs a later microbatch first.
+"""Shortens spans by ranks that begin later: such a rank runs a later microbatch first.
 
     FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait

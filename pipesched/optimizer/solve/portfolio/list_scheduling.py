@@ -27,7 +27,7 @@ EVENT, CHECKED = 4, 8  # steps per event; operations of `safe` per step
 
 
 def listed(problem: Problem, key: Ints, meter: Meter | None = None) -> Orders | None:
-    """Return a list schedule by keys, int64, shape (operations,); None if none is found within the caps and in time."""
+    """Return a list schedule for keys, int64, shape (operations,); None if none is found within the caps and time."""
     run = _Run(problem, key)
     run.all(meter or Meter())
     return run.orders if run.left == 0 else None

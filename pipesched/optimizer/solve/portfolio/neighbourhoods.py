@@ -146,7 +146,8 @@ class _Search:
         return [*order[:at], *anew, *order[at + len(mine) :]]
 
     def _tails(self) -> list[int]:
-        """Return the longest path from the end of every operation to the end, with the orders of all ranks."""
+        """Return the longest path from each operation's end to the end of the schedule, given the orders of all ranks.
+        """
         start, duration = self.run.start, self.duration
         tail, after = [_NONE] * len(duration), [-1] * len(duration)
         for order in self.orders:
@@ -227,7 +228,7 @@ def _solved(search: _Search, window: _Window, most: int, limit: float) -> tuple[
 
 
 def _keep_cap(model: CpModel, search: _Search, mine: Sequence[int], start: dict[int, IntVar], room: int) -> None:
-    """Add the cap of a rank, less the memory that it holds before the window."""
+    """Add the cap of a rank to the model, less the memory that the rank holds before the window."""
     taken = [x for x in mine if search.takes[x]]
     grown = [x for x in mine if search.frees[x]]
     if sum(search.takes[x] for x in taken) - sum(min(0, search.frees[x]) for x in grown) <= room or room >= NO_CAP:

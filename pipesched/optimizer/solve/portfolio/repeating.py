@@ -1,7 +1,7 @@
 """Orders that repeat a pattern: by modulo scheduling for any placement, and by building blocks for the vee placement.
 
 One microbatch of every route runs through its chain; each operation takes the first time at which its rank is free for
-its duration, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
+long enough, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
 
     T = the work of the busiest rank for one microbatch of each route     no bubble in the steady state
     T larger                                                              operations end sooner, and less memory is held

@@ -1,7 +1,7 @@
 """The zero-bubble heuristic: one F and one I at a time on every rank, W in gaps or when the cap is reached.
 
 From Qi et al., ICLR 2024, arXiv:2401.10241, section 3.1 (ZB-1p and ZB-2p are its results at caps p and 2p). The
-heuristic takes one stage per rank; here, with any caps, release rules and costs by stage.
+heuristic is for one stage per rank; here it allows any caps, release rules and costs by stage.
 
     1  F0 down the ranks; then, from the last rank up, as many more F as fit before the first I arrives; I0 up
     2  for every microbatch: choose the ranks that run an F, and run these F down the ranks; then I up the ranks;

@@ -171,7 +171,7 @@ def _checked(instance: Instance, seam: Seam, bound: Bound, found_by: str) -> Per
 
 
 def _optimal(instance: Instance, seam: Seam) -> bool:
-    """Return True if the bound grows at the same rate as the seam's objective; derived from a few sizes.
+    """Return True if the bound grows at the same rate as the seam's objective, judged by a few sizes.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
     the rank's work in between grows with it. A longest path grows at that rate if a part of it can be repeated.
@@ -206,7 +206,7 @@ def _work(problem: Problem) -> int:
 
 
 def least_rate(instance: Instance) -> Fraction:
-    """Return the least time per microbatch in the long run, in ticks: the work of the busiest rank, or a part of a
+    """Return the least time per microbatch in the long run, in ticks: from the work of the busiest rank, or from a
     round trip.
 
     If F of a microbatch waits for the end of a W (or I) of the microbatch k earlier, the longest path from F to the end

@@ -28,8 +28,8 @@ MOST_VARIABLES = 6_000_000  # most variables of one encoding: more exceed the me
 
 @dataclass(frozen=True)
 class Step:
-    """A question with its limit of steps, of which `loading` steps are for the clauses. role: find or refute; key: the
-    kind of question, by which attempts are counted.
+    """A question and its limit of steps, of which `loading` steps are for building the clauses. role: find or refute;
+    key: the kind of question, by which attempts are counted.
     """
 
     question: Question
@@ -44,7 +44,7 @@ class BoundSchedule:
     """The questions about a problem, and the state that determines the next one.
 
     lower: the lower bound; value: the objective of the best known schedule, None before the first schedule. reached:
-    the least objective for which an engine found starts but no known order attains it; later questions are below it.
+    the least objective for which an engine found starts that no known order attains; later questions ask for less.
     """
 
     problem: Problem

@@ -1,15 +1,15 @@
 """The search from both sides until they meet: the best objective falls, the lower bound rises.
 
     found    ─ known orders, list scheduling, local search ─ an engine says sat at C ──────────> best
-    refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some of them alone ────> lower
+    refuted  ─ bounds ─ an engine says unsat at C, for all ranks or for some ranks alone ────> lower
 
     best == lower: proved optimal.   Out of time: best, lower and the gap between them.
 
-Heuristics run first; then two engines run in parallel while the heuristics continue. One engine is asked to find a
-schedule that is better than the best by a step, which shrinks if there is no answer. The other engine is asked to
-refute objectives: first the bound, then just below the best schedule, where often a single rank, with its memory and
-its round trips, cannot do its work; this is decided far sooner than a question about all ranks. The result does not
-depend on the machine (`lanes`, `meter`).
+Heuristics run first; then two engines run in parallel while the heuristics continue. One engine is asked for a schedule
+that improves on the best one by a step, which shrinks if there is no answer. The other engine is asked to refute
+objectives: first the bound, then the objective just below the best. There, often a single rank, with its memory and its
+round trips, cannot do its work, which is decided far sooner than a question about all ranks. The result does not depend
+on the machine (`lanes`, `meter`).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _offer_all(state: State, pool: Pool, known: Iterable[tuple[str, Orders]], pr
 def _walk(
     state: State, heuristics: Heuristics, meter: Meter, steps: float, progress: Progress, *, first: bool = False
 ) -> None:
-    """Run the heuristics for some steps. first: whether to continue in any case until they find a first order."""
+    """Run the heuristics for some steps. first: whether to continue until they find a first order."""
     enough = meter.spent + steps
     while not state.proved and (meter.spent < enough or (first and state.best is None)):
         found = next(heuristics, ("", None))
