@@ -149,9 +149,7 @@ class Search:
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
-        """Ask for an order that is shorter in a window of the best one, until the meter reaches `enough`; True if
-        found.
-        """
+        """Ask for a shorter order within a window of the best one, until the meter reaches `enough`; True if found."""
         assert self.best is not None
         tick, mirrored = self.asked.tick, (True, False) if is_mirrored(self.asked) else (False,)
         known = kept_slots(self.best, self.instance)

@@ -146,7 +146,7 @@ class _Search:
         return [*order[:at], *anew, *order[at + len(mine) :]]
 
     def _tails(self) -> list[int]:
-        """Return the longest path from each operation's end to the end of the schedule, given the orders of all ranks."""
+        """Return the longest path from each operation's end to the schedule's end, given the orders of all ranks."""
         start, duration = self.run.start, self.duration
         tail, after = [_NONE] * len(duration), [-1] * len(duration)
         for order in self.orders:
