@@ -1,16 +1,17 @@
 """The calls that a framework's code issues on the engines of every rank, in the order of issue.
 
-    pipeline a: 0 1                 optional: expert peers have equal positions in their pipelines
+    pipeline a: 0 1
     pipeline b: 2 3
-    group ep: 0 2                   a communicator and its members
+    group ep: 0 2
     rank 0: F0.attn F0.dispatch@comm*ep+F0.attn F0.mlp+F0.dispatch F0>1@comm+F0.mlp
     rank 1: F0<0@comm ...
 
-A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a message to rank 1 and NAME<0 receives
-one from rank 0; @ENGINE is the engine that runs it, `compute` by default; *GROUP makes it a collective call of all
-members of the group, or names the communicator of a message; +NAME is a call of the same rank that must end before it;
-&NAME>1 is posted in one batch with the message before it. An engine runs its calls one at a time, in the order in which
-they are issued; messages of a batch begin together, in any order.
+A `group` line gives the members of a communicator. The `pipeline` lines are optional; with them, expert peers must have
+equal positions in their pipelines. A rank issues its calls in the order of its line: NAME is a part; NAME>1 sends a
+message to rank 1 and NAME<0 receives one from rank 0; @ENGINE is the engine that runs it, `compute` by default; *GROUP
+makes it a collective call of all members of the group, or names the communicator of a message; +NAME is a call of the
+same rank that must end before it; &NAME>1 is posted in one batch with the message before it. An engine runs its calls
+one at a time, in the order in which they are issued; messages of a batch begin together, in any order.
 """
 
 from __future__ import annotations

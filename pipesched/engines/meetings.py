@@ -1,16 +1,17 @@
 """Collective calls as meetings: all members must make the same calls, and no call may wait for itself.
 
-    rank 0, comm    I.combine   F.dispatch            agree: call k of a group is the same on every member
-    rank 1, comm    F.dispatch  I.combine             acyclic: with all calls of a meeting as one node, no cycle
+    rank 0, comm    I.combine   F.dispatch
+    rank 1, comm    F.dispatch  I.combine
 
-A call may begin when the call before it on its engine and the calls that it names have ended; a meeting begins when the
-call of every member may begin. Messages follow a communication model:
+Calls agree if call k of a group is the same on every member. They are acyclic if the graph in which all calls of a
+meeting are one node has no cycle. A call may begin when the call before it on its engine and the calls that it names
+have ended; a meeting begins when the call of every member may begin. Messages follow a communication model:
 
-    strict         a send and its receive are a meeting of two, on the engines where they stand
-    buffered(k)    a receive waits for its send, a send for the receive k messages before it
-    one-stream     they meet, on an engine of their own on each rank, one for each communicator
-    pair-stream    likewise, on one for each communicator and peer
-    async          likewise, on none: each waits only for what it names and for its partner
+    strict:         A send and its receive are a meeting of two calls, each on the engine of its call.
+    buffered(k):    A receive waits for its send, and a send waits for the receive k messages before it.
+    one-stream:     A send and its receive meet, on a separate engine per rank and communicator.
+    pair-stream:    A send and its receive meet, on a separate engine per rank, communicator and peer.
+    async:          A send and its receive meet on no engine: each waits only for the calls it names and its partner.
 
 The messages of a batch begin when the prerequisites of all of them are met, and the engine continues when all of them
 have ended.

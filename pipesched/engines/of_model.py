@@ -1,11 +1,12 @@
 """The parts of a model's layers on a device, at a flat fraction of its peak FLOP/s.
 
-    F   attn  dispatch on comm  mlp  combine on comm      the last stage has the head behind its layers
-    I   head  combine on comm  mlp  dispatch on comm  attn
-    W   head  mlp  attn
+    F   attn  dispatch on comm  mlp  combine on comm
+    I   combine on comm  mlp  dispatch on comm  attn
+    W   mlp  attn
 
-Dispatch and combine each send half of the traffic of experts; layers without experts have neither part. Messages within
-a layer are counted in attn and mlp, where compute waits for them. The sums of F, I and W are the costs on the device.
+On the last stage, the head comes after the layers in F, and first in I and W. Dispatch and combine each send half of
+the traffic of experts; layers without experts have neither part. Messages within a layer are counted in attn and mlp,
+where compute waits for them. The sums of F, I and W are the costs on the device.
 """
 
 from __future__ import annotations

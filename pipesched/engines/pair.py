@@ -5,10 +5,14 @@ A part waits for the part before it in its chain, and an engine runs one part at
 engine form an obstacle that no path enters; a diagonal step advances both jobs, and the shortest path from the origin
 to the far corner is the optimum.
 
-    b  |      ####          A path goes diagonally until it meets a wall. There one chain waits: past the upper left
-       |    / ####          corner, where a waits until b's part has ended, or past the lower right one, where b waits.
-       |  /                 So only the corners of walls are places to decide, and the best of them is found by their
-       |/_________ a        times plus what must still run.
+    b  |      ####
+       |    / ####
+       |  /
+       |/_________ a
+
+A path goes diagonally until it meets a wall. There one chain waits: the path goes past the upper left corner, where a
+waits until b's part has ended, or past the lower right corner, where b waits. Decisions are therefore needed only at
+the corners of walls, and the best corners are found by their times plus the time of the parts that must still run.
 """
 
 from __future__ import annotations

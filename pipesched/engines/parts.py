@@ -4,16 +4,16 @@
     I   combine 5.77 on comm   mlp 5.31   dispatch 7.49 on comm   attn 9.34
     W   mlp 6.38   attn 2.39
 
-of one layer; a stage repeats them. F and I are chains: each part waits for the one before it. A part of W waits only
-for the part of I with the same name, in the same layer. An engine runs its parts one at a time, in the order in which
-they are issued; parts that name no engine run on the rank's own engine, `compute`.
+These are the parts of one layer; a stage repeats them. F and I are chains: each part waits for the one before it. A
+part of W waits only for the part of I with the same name, in the same layer. An engine runs its parts one at a time, in
+the order in which they are issued; parts that name no engine run on the rank's own engine, `compute`.
 
-    F, I, W                their parts in a row
-    B                      as issued: I_1 W(I_1) I_2 W(I_2) ...
-    F + I, F + W, I + W    the shortest of all orders of two chains (`pair`); W is a chain here, as it is written
-    F + B                  as issued: I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of Megatron-core's combined 1F1B
+    F, I, W:               the parts one after the other.
+    B:                     the order of issue, I_1 W(I_1) I_2 W(I_2) ...
+    F + I, F + W, I + W:   the shortest of all orders of two chains (`pair`); W is a chain in its written order.
+    F + B:                 I_1 F_1 W(I_1) I_2 F_2 W(I_2) ..., the order of issue in Megatron-core's combined 1F1B.
 
-where W(x) is the part of W with the name of x, and I_k, F_k are the k-th parts over all layers. No order of F + B is
+Here W(x) is the part of W with the name of x, and I_k, F_k are the k-th parts over all layers. No order of F + B is
 shorter than the time of its busiest engine, or than F + I alone.
 """
 

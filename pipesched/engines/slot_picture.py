@@ -1,8 +1,11 @@
 """The parts of a slot: a lane per engine, parts in the colours of F, I and W, and the critical path.
 
-compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...        a path of parts that wait for each other is outlined
-comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...
-exposed  [         ]          [      ]                   times when only other engines run, in a separate colour
+    compute  [F.attn 0][I.mlp 1][W.mlp 1][F.mlp 0]...
+    comm     [I.combine 1][F.dispatch 0][I.dispatch 1]...
+    exposed  [         ]          [      ]
+
+A path of parts that wait for each other is outlined. The last lane shows, in a separate colour, when only other engines
+run.
 """
 
 from __future__ import annotations

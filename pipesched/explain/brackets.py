@@ -5,8 +5,10 @@ it. Brackets are therefore paired first, by the clues that a reader uses: no ite
 block, a word that begins a statement does not follow a value inside `( )`, and a `}` that begins a line has the
 indentation of its opener's line.
 
-    rank r { repeat 3 { F }      <- a `}` is missing: it is inserted before the next item, and parsing continues
+    rank r { repeat 3 { F }
     claim peak(r) == 1
+
+Here a `}` is missing: it is inserted before the next item, and parsing continues.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 an error. The pattern of a row is searched for in the line with the syntax error; if the match includes the position of
 the error, the row's text is the remedy.
 
-    for i in range(m):       a range is written `low .. high`; it ends before high: write `0 .. m`; a block is …
-    let w = 4p               a product has its `*`: write `4 * p`
-    repeat 2 * p { forward } write `F`
+    let w = 4p                   a product needs a `*`: write `4 * p`
+    repeat 2 * p { forward }     write `F`
 """
 
 from __future__ import annotations

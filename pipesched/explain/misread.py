@@ -1,7 +1,7 @@
 """Recognize a mistake that runs through a whole file, and report it once instead of once per cell or operation.
 
-    0,0F0,0F1,0B0,0B1     another layout than torch's CSV: column 1 is an index
-    F0.0 B0.0 W0.0        the letters of the zero-bubble papers, where B is our I
+    0,0F0,0F1,0B0,0B1     Column 1 is an index, unlike in torch's CSV.
+    F0.0 B0.0 W0.0        These are the letters of the zero-bubble papers, where B is our I.
 
 A mistake is reported only if the repaired file can be read, or is complete and does not deadlock.
 """

@@ -4,9 +4,12 @@ The parser's table runs over the tokens. If a token has no action, the expected 
 resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
 paired beforehand. Each statement is reported at most once.
 
-    let x 3                  expected `=` or `(` after `x`, found `3`      the incomplete let is dropped at `repeat`
-    repeat x { F ) }         found `)`, which closes no bracket           it is left out
-    claim a == b c           expected an operator or a line after `b`      continues to the end
+    let x 3
+    repeat x { F ) }
+    claim a == b c
+
+In this example, the incomplete `let` is reported and dropped at `repeat`. The `)`, which closes no bracket, is reported
+and left out. The `c` is reported, since an operator or a new line was expected after `b`.
 """
 
 from __future__ import annotations

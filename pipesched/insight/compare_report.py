@@ -1,13 +1,13 @@
-"""Writes a comparison as text and as JSON.
+"""Writes a comparison as text and as JSON. The table has these columns, among others:
 
-bubble         idle time of all ranks / (ranks x makespan); by span with the span instead of the makespan
-idle / work    the same idle time over the work of all ranks; half of the literature calls this the bubble fraction
-peak the most activations on any rank, in microbatches through 1/p of the model
-parameters     the largest share of the model that a rank holds: stages / S; a stage of each route counts
-bytes          with a model: the most bytes that a rank needs, as `verify` counts them
-exposed        with parts: the largest communication time of a rank that compute does not hide; hidden: the hidden share
-of all ranks lower bound a bound for every order of these operations on this placement, at any memory or within the
-requested caps on activations
+bubble:         The idle time of all ranks / (ranks x makespan); by span, with the span instead of the makespan.
+idle / work:    The idle time over the work of all ranks, which half of the literature calls the bubble fraction.
+peak:           The most activations on any rank, in microbatches through 1/p of the model.
+parameters:     The largest share of the model that a rank holds: stages / S, counting a stage on each route.
+bytes:          With a model, the most bytes that a rank needs, as `verify` counts them.
+exposed:        With parts, the largest communication time on a rank that compute does not hide.
+hidden:         With parts, the share of all ranks' communication that compute hides.
+lower bound:    A bound for every order of these operations on this placement, within the caps if there are any.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares two orders: lists their differences, and the figures of both at the requested costs.
 
     rank 1: W1.3 moved from step 14 to 11, before F1.5
-    rank 2: only in a.ps: B2.0          8 B of a.ps are I and W in b.csv
+    rank 2: only in a.ps: B2.0
 
 The differences are the fewest moves of operations that turn each rank's order into the other's, operations in only one
 of the orders, overlap pairs, batches of messages, placement and sizes. Both files get the requested costs.

@@ -7,10 +7,11 @@ factor in every schedule of any size, so that schedules are compared under equal
 
 The order of every rank is fixed, or an order by a rule is decided again in each draw, with the times of that draw.
 
-    draw          0    1    2   ...       all draws of an operation are a row: the operations of one turn of the lists
-    F0.0         1.02 0.97 1.05           is one sum of rows, and one maximum
+    draw          0    1    2   ...
+    F0.0         1.02 0.97 1.05
     F0.1         0.99 1.01 0.93
 
+All draws of an operation form a row, so the operations of one turn of the lists take one sum and one maximum of rows.
 The slack of a message is the longest delay of this message alone that does not increase the makespan: the makespan
 minus the longest path to the message and the longest path from it.
 """

@@ -1,18 +1,19 @@
 """Compare two orders: find the part of every rank in which they differ, and the fewest moves from one order to the
 other.
 
-    mine    F0 F1 I0 F2 W0 I1 I2 W1 W2       compared with `known`, read
-    known   F0 F1 I0 W0 F2 I1 W1 I2 W2         exactly        differs from step 4 to 8
-                                               up to W        equal: without its W each is F0 F1 I0 F2 I1 I2
+    mine    F0 F1 I0 F2 W0 I1 I2 W1 W2
+    known   F0 F1 I0 W0 F2 I1 W1 I2 W2
 
-There are three readings, from strict to lax: exact; without W, whose order is free as long as memory allows; and with
-each full backward read as its I, to recognize the same order with split backwards. In the two lax readings both orders
-must have the same W. If the orders differ under a reading, the result contains the part that differs: on each rank, the
-steps between the common beginning and the common end.
+Read exactly, these orders differ from step 4 to step 8; without W, both are F0 F1 I0 F2 I1 I2. There are three
+readings, from strict to lax: exact; without W, whose order is free as long as memory allows; and with each full
+backward read as its I, to recognize the same order with split backwards. In the two lax readings both orders must have
+the same W. If the orders differ under a reading, the result contains the part that differs: on each rank, the steps
+between the common beginning and the common end.
 
-    a   F0 F1 I0 W0 F2 I1 W1           in b's order the positions in a are 0 1 2 4 3 5 6
-    b   F0 F1 I0 F2 W0 I1 W1           the longest increasing subsequence stays: W0 (or F2) has moved
+    a   F0 F1 I0 W0 F2 I1 W1
+    b   F0 F1 I0 F2 W0 I1 W1
 
+In b's order, the positions in a are 0 1 2 4 3 5 6. The longest increasing subsequence stays, so W0 (or F2) has moved.
 Every element occurs once, so this is a permutation, and the elements of a longest increasing subsequence have not
 moved: one pass with a binary search, n log n. A permutation splits into blocks, each of which maps to itself; in short
 blocks, the subsequence with the most `heavy` elements is chosen among equally long ones, so that a W is reported as

@@ -1,9 +1,7 @@
 """Recognize published orders by comparing them with library schedules of the same placement and sizes.
 
-zb_h1, exactly           zb_h1 but for the order of W           1f1b with every backward split in two
-zb_h1, but for steps 5 to 9 of rank 2
-
-If two library schedules have the same order, the one with fewer parameters is named.
+An order may be zb_h1 exactly, zb_h1 up to the order of W, 1f1b with split backwards, or zb_h1 except for steps 5 to 9
+on rank 2, for example. If two library schedules have the same order, the one with fewer parameters is named.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the JSON that `pipesched prove --json` prints, in order to check it.
 
-schedule        its text, and the digest of the text
-answers         by domain: guesses, and the results that follow from them and from the text
+The entry `schedule` contains the text of the schedule and the digest of the text. The entry `answers` contains, for each
+domain, the guesses, and the results that follow from the guesses and the text.
 """
 
 from __future__ import annotations

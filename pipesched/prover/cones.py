@@ -1,6 +1,6 @@
 """Cones of costs: the costs that satisfy linear conditions, as nonnegative combinations of finitely many generators.
 
-tW <= min(tF, tI)      is spanned by  F = 1    I = 1    F = I = W = 1
+For example, the cone tW <= min(tF, tI) is spanned by F = 1, I = 1, and F = I = W = 1.
 """
 
 from __future__ import annotations

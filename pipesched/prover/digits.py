@@ -1,10 +1,12 @@
 """Numbers in base p, for files that divide by p while p varies: a value is ``q * p + j``.
 
-    m = g p + h           0 <= h < p        a size is (p, g, h)
-    k = K p + k'          0 <= k' < p       a loop over k is two loops, over K and over k'
-    (K p + k' + w) // p   K + 0, or K + 1 where k' + w >= p, or …    as many cases as w has multiples of p
+    m = g p + h           0 <= h < p
+    k = K p + k'          0 <= k' < p
+    (K p + k' + w) // p   K, K + 1, …
 
-The product q * p is never formed: values are compared digit by digit, with a case for each carry.
+A size is written as (p, g, h). A loop over k becomes two loops, over K and over k'. A quotient by p is K, or K + 1
+where k' + w >= p, and so on: there are as many cases as w spans multiples of p. The product q * p is never formed:
+values are compared digit by digit, with a case for each carry.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Points of small sets, and values of expressions at points, as arrays; a row begins with the point's parameters.
 
-{ [p, r, i] : 0 <= r < p and 0 <= i < p - r }        each column between its bounds in terms of the columns before it
+    { [p, r, i] : 0 <= r < p and 0 <= i < p - r }
+
+Each column ranges between bounds that depend on the columns before it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Figures of a file at every size: peaks, work, makespan and spans. Each is guessed from small sizes, then proved.
 
-work      the number of slots of a kind on a rank: their turns are 0 .. n
-peak(r)   h <= peak(r) wherever h is held, and somewhere on the rank h = peak(r)
-makespan  end(x) <= makespan everywhere; the same x ends last at all generators of a cone
+The work is the number n of slots of a kind on a rank: the turns of these slots are proved to be 0 .. n. For a peak, every
+amount held on a rank is proved to be at most peak(r), and some amount to be equal to it. For a makespan, no operation
+ends later, and the same operation ends last at all generators of a cone.
 """
 
 from __future__ import annotations

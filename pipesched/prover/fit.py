@@ -1,7 +1,9 @@
 """Guess piecewise affine functions through given points, in exact numbers. The caller proves the guesses.
 
-if t <= 0:   p - 1                          the case that holds for most points first,
-else:        3 p - 3 - 2 r + 3 t            the rest in the same way
+    if t <= 0:   p - 1
+    else:        3 p - 3 - 2 r + 3 t
+
+The case that holds for most points comes first; the rest is split in the same way.
 """
 
 from __future__ import annotations

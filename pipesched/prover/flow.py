@@ -1,10 +1,12 @@
 """The dependencies between a file's operations, and its completeness and clock.
 
-    F(s, j) <- F(s', j)   s reads s'        G(s, j) <- G(s', j)   s' reads s, or its own F where none does
-    W(s, j) <- I(s, j)                      R(s, j) <- F(s, j),  G(s, j) <- R(s, j)          G is an I or a B
+    F(s, j) <- F(s', j)        G(s, j) <- G(s', j)        W(s, j) <- I(s, j)
+    R(s, j) <- F(s, j)         G(s, j) <- R(s, j)
 
-If these dependencies and the order have no cycle, no program deadlocks under any communication model, because lowering
-places sends and receives in the order of the clock. Both parts of an overlap are one node.
+Here G is an I or a B. An F waits for the F of each stage s' that s reads, and a G for the G of each stage s' that reads
+s, or for its own F if no stage reads s. If these dependencies and the order have no cycle, no program deadlocks under
+any communication model, because lowering places sends and receives in the order of the clock. Both parts of an overlap
+are one node.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Conditions and claims about costs: the cone of costs that a condition selects, and the parts on which a claim is
 linear.
 
-when tC == 0 and (m >= p or tB <= tF)     sizes with m >= p, any costs with tC == 0;  any size, tC == 0, tB <= tF
-max(tF, tF + tI - 2 * tW)                 linear where tI >= 2 tW, and where tI <= 2 tW
-tB <= 2 and makespan <= 3 * m             numbers are multiples of one more cost, the unit, which is 1
+The condition `tC == 0 and (m >= p or tB <= tF)` has two parts: sizes with m >= p and costs with tC == 0; and any size
+and costs with tC == 0 and tB <= tF. The expression `max(tF, tF + tI - 2 * tW)` is linear where tI >= 2 tW, and where
+tI <= 2 tW. In `tB <= 2 and makespan <= 3 * m`, numbers are multiples of one more cost, the unit, which is 1.
 """
 
 from __future__ import annotations

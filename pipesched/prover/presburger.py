@@ -1,8 +1,9 @@
 """Access to isl: sets and maps of integers with parameters, and decisions of subset tests.
 
-    Set      { [r, i] : 0 <= r < p and 0 <= i < m }         Map      { S[r, i] -> [r + i] }
-    PwAff    an expression by cases, floor(x / 4) in it     Union    of sets or maps of several spaces
+    Set      { [r, i] : 0 <= r < p and 0 <= i < m }
+    Map      { S[r, i] -> [r + i] }
 
+A PwAff is an expression by cases, which may contain floor(x / 4). A union consists of sets or maps in several spaces.
 Only this module imports isl, whose objects have no static types.
 """
 

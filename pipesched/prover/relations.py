@@ -1,12 +1,14 @@
 """The order and the data flow of a file as relations between instances of its statements.
 
-    turns       S[r, i] -> [k]       k instances of the same class ran before on the rank
-    keys        S[r, i] -> [s, j]    its stage and its microbatch
-    order       S[r, i] -> T[r, k]   T comes later on the same rank
-    flow        S[r, i] -> T[q, k]   T takes the result of S
+    turns       S[r, i] -> [k]
+    keys        S[r, i] -> [s, j]
+    order       S[r, i] -> T[r, k]
+    flow        S[r, i] -> T[q, k]
 
-Turns are guessed, then proved: they increase along the order, and their values on a rank are 0, 1, 2, … without a gap.
-Only one function has both of these properties.
+The turn k of an instance is the number of instances of its class that ran before it on the rank; its key is its stage
+and microbatch. In the order, T comes later on the same rank; in the flow, T takes the result of S. Turns are guessed,
+then proved: they increase along the order, and their values on a rank are 0, 1, 2, … without a gap. Only one function
+has both of these properties.
 """
 
 from __future__ import annotations

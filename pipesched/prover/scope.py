@@ -1,8 +1,7 @@
 """Expressions of a file as piecewise affine expressions of integers.
 
-+ -   min max abs   if then else   and or not   comparisons     have their usual meaning
-a * b                 one factor is a number
-a // n, a % n         n is a number, or |a| < 16n wherever the expression occurs: then by cases
+In a product, one of the factors must be a number. In `a // n` and `a % n`, n must be a number, or |a| < 16n must hold
+wherever the expression occurs; the value is then split into cases. All other operators have their usual meaning.
 """
 
 from __future__ import annotations

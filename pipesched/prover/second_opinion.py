@@ -1,10 +1,9 @@
 """A second opinion on inclusions: Z3 searches for a point of the left side that is not in the right side.
 
-    left       conditions of its parts; a quotient is a number q with  d q <= x < d q + d
-    right      the negated conditions: its quotients are known numbers, so there are no quantifiers
-
-All questions are linear integer arithmetic. An inclusion that Z3 does not decide within its limit of steps is reported
-as open.
+The conditions of the left side's parts are asserted, and each quotient in them is a number q with d q <= x < d q + d.
+The conditions of the right side are negated; its quotients are known numbers, so there are no quantifiers. All
+questions are linear integer arithmetic. An inclusion that Z3 does not decide within its limit of steps is reported as
+open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The order in which sizes are tried. The order defines the smallest size, and keeps counterexamples short.
 
-p=3 m=4   before   p=4 m=4   before   p=2 m=31       the smallest p + m, then the fewest ranks
+The smallest p + m comes first, then the fewest ranks: p=3 m=4 is before p=4 m=4, which is before p=2 m=31.
 """
 
 from __future__ import annotations

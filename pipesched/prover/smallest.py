@@ -1,7 +1,6 @@
 """The smallest size at which a file fails in the same way as at the requested size: `verify --smallest`.
 
-    p=3 m=4   before   p=4 m=4   before   p=2 m=31       the least sum of p, v and m, then the fewest ranks
-
+The least sum of p, v and m comes first, then the fewest ranks: p=3 m=4 is before p=4 m=4, which is before p=2 m=31.
 All sizes are tried in this order, within a limit of steps. If the limit is reached, the prover finds the smallest size
 at which a claim is false; for any other fault, sizes are halved as long as they fail. Other parameters keep their
 values, since a different cap or switch makes a different schedule.

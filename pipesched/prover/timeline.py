@@ -2,8 +2,8 @@
 
 At each generator c of the cone, a start time T is guessed from small sizes and then proved correct:
 
-    feasible   end(x) <= T(y)    on every edge x -> y       so T(x) + c <= T(y), and with costs above 0 T is a clock
-    tight      T(y) = 0, or end(x) = T(y) for an edge x -> y
+    feasible:   On every edge x -> y, end(x) <= T(y), so T(x) + c <= T(y). With costs above 0, T is a clock.
+    tight:      For every y, T(y) = 0, or end(x) = T(y) for some edge x -> y.
 
 If T is feasible at all generators, it is feasible in the cone. If an edge is tight at all generators, it is tight in
 the cone, and T is linear there: the sum of the generators' T, with the same weights as the costs.
