@@ -1,6 +1,6 @@
 """Read the JSON that `pipesched prove --json` prints, in order to check it.
 
-The entry `schedule` contains the text of the schedule and the digest of the text. The entry `answers` contains, for each
+The entry `schedule` contains the text of the schedule and its digest. The entry `answers` contains, for each
 domain, the guesses, and the results that follow from the guesses and the text.
 """
 
