@@ -42,7 +42,7 @@ PLAN = (
         "X",
     ),
     replace(EXECUTOR, help="Where the work runs.", default="processes"),
-    Option("plot", None, "Plot seconds against bytes; with --sweep tokens/s per GPU.", "OUT.svg", terminal=True),
+    Option("plot", None, "Plot step time against memory; with --sweep, tokens/s per GPU.", "OUT.svg", terminal=True),
     Option(
         "sweep",
         None,

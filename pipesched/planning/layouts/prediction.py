@@ -65,8 +65,8 @@ class Over:
     what: str
 
     def __str__(self) -> str:
-        free = f", {gigabytes(self.spread)} of it kept free," if self.spread else ""
-        return f"rank {self.rank} needs {gigabytes(self.bytes)} of {gigabytes(self.cap)}{free} for {self.what}"
+        free = f", of which {gigabytes(self.spread)} is kept free" if self.spread else ""
+        return f"rank {self.rank} needs {gigabytes(self.bytes)} for {self.what}; the cap is {gigabytes(self.cap)}{free}"
 
 
 @dataclass(frozen=True)
@@ -249,9 +249,9 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
     of = reserve_of(choice.training)
     spread = int(of.spread) if of else 0
     if max(peaks) + spread > problem.cap:
-        shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))} of {gigabytes(problem.cap)} at its peak"
-        shown += f", with {gigabytes(spread)} kept free" if spread else ""
-        return Refused(choice, "the peak of the order is over the cap", shown, max(peaks))
+        shown = f"rank {peaks.index(max(peaks))} needs {gigabytes(max(peaks))}; the cap is {gigabytes(problem.cap)}"
+        shown += f", of which {gigabytes(spread)} is kept free" if spread else ""
+        return Refused(choice, "the peak of the order exceeds the cap", shown, max(peaks))
     return Prediction(problem, choice, *ends(problem, choice, made), bytes)
 
 

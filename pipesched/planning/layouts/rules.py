@@ -75,7 +75,7 @@ def slower(other: Prediction, best: Prediction) -> str:
     said = [f"{SECONDS.text(Fraction(by))} more {TERMS[name]}" for name, by in found[:2] if by >= little]
     less = [f"{SECONDS.text(Fraction(-by))} less {TERMS[name]}" for name, by in found[-1:] if by <= -little]
     share = float(other.seconds / best.seconds - 1) * 100
-    why = ", ".join([*said, *less]) or "is as fast, but needs more memory"
+    why = ", ".join([*said, *less]) or "about as fast, but with more memory"
     return f"is {share:.{0 if share >= 10 else 1}f} % slower: {why}"
 
 
