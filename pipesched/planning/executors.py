@@ -1,5 +1,4 @@
-"""Executors that do the work: this process, processes on this machine, the workers of a cluster, or the caller's
-executor.
+"""Executors that do the work: this process, processes on this machine, a cluster's workers, or the caller's executor.
 
 Each worker takes a portion of the pieces of work. The results are in the order of the pieces and do not depend on the
 workers.

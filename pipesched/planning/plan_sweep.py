@@ -89,8 +89,7 @@ def sweep(asked: Request, text: str, plan: Callable[[Request], Plan]) -> Sweep:
     """Plan for each value of ``gpus=64,128``.
 
     Raises:
-        PipeschedError: PS247 if the size is unknown; PS246 if the batch cannot grow with the GPUs; others as for
-        `plan`.
+        PipeschedError: PS247 if the size is unknown; PS246 if the batch cannot grow with the GPUs; as for `plan`.
     """
     name, _, values = text.partition("=")
     made: list[tuple[str, Request]] = []

@@ -6,8 +6,7 @@
           └──────────────────── time
 
 Time is divided into columns. Each column shows the instant at which the rank holds the most; an operation's bytes count
-from its start until the next one starts. In a terminal, a letter stands for each kind; a page also has the table by
-rank.
+from its start until the next one starts. In a terminal, each kind is a letter; a page also has the table by rank.
 """
 
 from __future__ import annotations

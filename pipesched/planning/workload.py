@@ -59,8 +59,7 @@ def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction
     """Return the caps in bytes of each rank. zero: whether a cap can be 0.
 
     Raises:
-        PipeschedError: PS225 if there is no model, if some caps are in activations, or if there is not one cap per
-        rank.
+        PipeschedError: PS225 if there is no model, some caps are in activations, or there is not one per rank.
     """
     counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
     if counted and (asked.model is None or len(counted) < len(asked.cap or ())):

@@ -119,8 +119,7 @@ def calibrate(sources: Sequence[Source], digits: int = DIGITS) -> Calibration:
     """Fit costs to a run.
 
     Raises:
-        PipeschedError: PS816 or PS818, as for `runtime.measured.measured_traces.read`; PS225 if digits is not from 1 to
-        9.
+        PipeschedError: PS816 or PS818, as for `runtime.measured.measured_traces.read`; PS225 if digits is not 1 to 9.
     """
     if not 1 <= digits <= _FINEST:
         raise fail(Code.USAGE, f"{digits} significant digits are not allowed; choose 1 to {_FINEST}")

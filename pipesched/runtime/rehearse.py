@@ -1,5 +1,4 @@
-"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and the times of its compute operations
-as costs.
+"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and its compute times as costs.
 
     request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
 
@@ -200,8 +199,7 @@ class OneRank:
 
 
 def rehearse(source: Source, options: Options, request: Request) -> OneRank:
-    """Verify a schedule and run the list of one rank. Inputs come from the factory, otherwise from the model in the
-    options.
+    """Verify a schedule and run the list of one rank. Inputs come from the factory, otherwise from the model.
 
     Raises:
         the findings of the verdict; PS225; PS814; PS820 if torch is missing; PS824, PS825, PS828, PS829 or PS831 if the

@@ -102,8 +102,7 @@ def run(source: Source, options: Options, request: Request) -> Rehearsal:
     """Train with a schedule, or evaluate with one that has no backward, and compare.
 
     Raises:
-        PipeschedError: the findings of the verdict; PS225, PS814; PS820 to PS826, PS836 or PS837 for the fault of the
-        run.
+        PipeschedError: the findings of the verdict; PS225, PS814; PS820 to PS826, PS836 or PS837 for its fault.
     """
     made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
@@ -134,8 +133,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """Return the job for the processes.
 
     Raises:
-        PipeschedError: PS225 if a fault names a rank that does not exist, the pace is longer than the timeout, or
-        samples are missing.
+        PipeschedError: PS225 if a fault's rank does not exist, the pace exceeds the timeout, or samples are missing.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):

@@ -1,6 +1,4 @@
-"""``pipesched run``: trains a small real model with a schedule on this machine, or runs one rank with your own
-stages.
-"""
+"""``pipesched run``: trains a small real model with a schedule on this machine, or runs one rank with your stages."""
 
 from __future__ import annotations
 

@@ -56,8 +56,7 @@ class Request:
         """Return the problem: the choices and the cluster.
 
         Raises:
-            PipeschedError: PS246 if the cluster or the batch is impossible; PS225 or PS250 if the trainer or its
-            release is unknown.
+            PipeschedError: PS246 if the cluster or the batch is impossible; PS225 or PS250 for an unknown trainer.
         """
         node = min(self.gpus_per_node or self.device.node_size, self.gpus)
         if self.gpus > node and self.gpus % node:

@@ -74,9 +74,8 @@ class Encoder:
 class More:
     """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
 
-    of_attention, of_feed_forward, of_router: parameters per layer; of_feed_forward for layers without experts,
-    of_router for layers with experts. of_embedding, of_head: parameters of the first and of the last stage. norms:
-    parameters of a layer's norms.
+    of_attention, of_feed_forward, of_router: parameters per layer, the last two for layers without and with experts.
+    of_embedding, of_head: parameters of the first and of the last stage. norms: parameters of a layer's norms.
     """
 
     of_attention: int = 0
@@ -187,8 +186,7 @@ class Training:
     run at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
     eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: the
     number of groups of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are
-    trained; 0 trains every parameter. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors for
-    the bytes of layers.
+    trained; 0 trains all parameters. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors.
     """
 
     microbatch: int = 1

@@ -29,8 +29,7 @@ Counts: TypeAlias = Mapping[str, int]
 @dataclass(frozen=True)
 class Family:
     """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: values of
-    our keys that all models of the family have. more: the parameters that the usual layer lacks. defaults: values of
-    absent keys.
+    our keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
     """
@@ -194,7 +193,7 @@ _CHANGES: tuple[tuple[str, Callable[[object, Config], object], str], ...] = (
     (
         "word_embed_proj_dim",
         lambda x, all: x not in (None, all.get("hidden_size")),
-        "has an embedding size other than the hidden size",
+        "has an embedding size of its own",
     ),
     ("do_layer_norm_before", lambda x, all: x is False, "has its norms after attention"),
     ("add_cross_attention", lambda x, all: x is True, "has attention to an encoder"),

@@ -1,5 +1,4 @@
-"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); and the layers of
-each stage.
+"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); layers per stage.
 
 In a row `a` is the transformer, `x` its training, `s` the number of stages, None if no schedule is known.
 """

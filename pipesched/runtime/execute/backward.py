@@ -151,8 +151,7 @@ _WHOLE = {
 def selective() -> Iterator[list[str]]:
     """Detect selective activation checkpointing during a forward, since its backward can run only once.
 
-    Such checkpointing returns each saved value once and leaves no trace in the graph, so it must be detected during the
-    forward.
+    Such checkpointing returns each saved value once and leaves no trace in the graph, so the forward must detect it.
     """
     mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []

@@ -168,9 +168,8 @@ def infer_boundaries(
     device: torch.device,
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
-    """Return the boundaries of each example: the model's input, and the output of every stage but the last. The
-    boundaries are given, or found by forwards from rank to rank; `known` avoids the forward of a stage for an input
-    boundary seen before.
+    """Return the boundaries of each example: the model's input, and the output of every stage but the last. They
+    are given, or found by forwards from rank to rank; `known` avoids a stage's forward for a known input boundary.
 
     keywords: the keyword inputs of each example.
 

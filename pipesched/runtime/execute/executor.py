@@ -9,8 +9,7 @@
                            STEP                 the caller's optimizer
 
 The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
-not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and checked before every
-post.
+not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and before every post.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ class Runtime:
         blocking: bool = False,
         imitated: bool = False,
     ) -> None:
-        """Build the runtime of one rank. This is a collective: all ranks of the group build their runtimes at the same
-        time.
+        """Build the runtime of one rank. This is a collective: all ranks of the group build their runtimes together.
 
         modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
             tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
@@ -233,8 +231,7 @@ class Runtime:
         inputs: the model's input on this rank's device, needed where a stage reads it, as stage 0 does: a tensor, split
             in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them. The
             gradient of the input is the sum over these stages.
-        targets: split in the same way, on the rank of the last stage; a microbatch's target is anything that the loss
-            accepts.
+        targets: split in the same way, on the rank of the last stage; a target is anything that the loss accepts.
         keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a
             batch, any other value is repeated for every microbatch. No gradient flows into them.
         Adds to the ``.grad`` of every weight what one backward through the undivided model would add, for a loss that
@@ -287,8 +284,7 @@ class Runtime:
         """Run only the forwards, in the order of the stream; return outputs, and losses if targets are given.
 
         Arguments are the same as for `step`. Gradients are disabled and all modules are in evaluation mode during the
-        call; ``.grad`` and the mode of each module do not change. For a stream without a backward this is the whole
-        step.
+        call; ``.grad`` and the modules' modes do not change. For a stream without a backward this is the whole step.
 
         Raises:
             RunError: PS824 if the output of a stage does not fit the next stage.

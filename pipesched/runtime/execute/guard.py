@@ -68,8 +68,7 @@ class Guard:
     longest instruction. end: called when the main thread is stuck; must not return.
 
     Raises:
-        RunError: PS820 on entering; PS822 to PS826, PS836 or PS837 when the block is left, instead of the block's own
-        exception.
+        RunError: PS820 on entering; PS822 to PS826, PS836 or PS837 on leaving, instead of the block's own exception.
     """
 
     def __init__(

@@ -67,8 +67,7 @@ class Job:
     stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and stage, and by
     microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record the start and
     end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the stream's
-    compute operations. judge: ``module:function``, which checks the program that torch makes from the order. options:
-    the options of torch's class.
+    compute operations. judge: ``module:function``, which checks torch's program for the order. options: for torch.
     """
 
     stream: str
@@ -190,8 +189,7 @@ class Ended(TypedDict):
 
 
 class Launcher:
-    """A supervisor that runs jobs one after another. Use it in a ``with`` statement: leaving the block ends all its
-    processes.
+    """A supervisor that runs jobs one after another. Use it in a ``with`` statement, which ends all processes.
 
     Raises:
         RunError: PS820 if torch is not installed; PS823 if the supervisor is gone.

@@ -11,8 +11,7 @@ O, and the I or B after an L, wait for its end.
 
 Times are seconds on a clock shared by all processes of a machine, so that the ranks of a local run can be compared;
 ranks on several machines use the clocks of their machines. If compute operations have a pace, the clock and not the
-number of cores determines the time of a step: the operations of small nets end much earlier, and a sleeping rank needs
-no core.
+number of cores determines the step time: the operations of small nets end much earlier, and sleeping needs no core.
 
 On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. The recorder therefore
 synchronizes with the GPU after every instruction and every wait, so that launches are no longer asynchronous.

@@ -1,5 +1,4 @@
-"""Runs one rank's list on one device with imitated neighbours: measures its memory, and the time of each compute
-operation.
+"""Runs one rank's list on one device with imitated neighbours: measures its memory and compute times.
 
     one microbatch     the bytes it keeps, and the bytes that each of its computes needs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps

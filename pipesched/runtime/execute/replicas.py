@@ -95,8 +95,7 @@ class Replica:
     def _begin(self) -> None:
         """Run two backwards of a static graph, on zeros.
 
-        In the first, DDP learns which weights have a gradient; until the second, it counts hooks, including
-        pipesched's.
+        In the first, DDP learns which weights have a gradient; until the second, it also counts pipesched's hooks.
         """
         before = [weight.grad for weight in self._weights]
         for _ in range(2):

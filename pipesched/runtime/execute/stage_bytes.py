@@ -26,8 +26,7 @@ AHEAD = 2
 @dataclass(frozen=True)
 class StageBytes:
     """The bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the
-    same size. kept: bytes kept after F, LOST, R and I, including the input. most: the largest bytes while each compute
-    operation runs.
+    same size. kept: bytes kept after F, LOST, R and I, including the input. most: the most bytes while each runs.
     """
 
     entering: int

@@ -94,8 +94,7 @@ class Stage:
     def forward_last(
         self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords, score: Score | None
     ) -> tuple[object, Tensor | None]:
-        """Run F of the last stage; return its output and its loss, a number. score: a function that returns the loss of
-        an output.
+        """Run F of the last stage; return its output and its loss, a number. score: returns an output's loss.
 
         Raises:
             RunError: PS824 if the loss is not a scalar.
@@ -208,9 +207,7 @@ class Stage:
 
     def _kept(self, microbatch: int) -> Saved:
         if microbatch not in self.live:
-            raise LookupError(
-                f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or backward done"
-            )
+            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is done")
         return self.live[microbatch]
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], object]:

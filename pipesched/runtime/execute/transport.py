@@ -144,8 +144,7 @@ class Channels:
         return tuple(tensor.to(self.device) for tensor in posted.tensors)
 
     def post(self, sends: Mapping[Message, Sequence[Tensor]], receives: Mapping[Message, Boundary]) -> None:
-        """Post messages; several messages on one communicator form a batch. With `blocking`, wait for all of the
-        messages.
+        """Post messages; several messages on one communicator form a batch. With `blocking`, wait for them.
 
         The tensors must not change afterwards.
         """
@@ -285,8 +284,7 @@ class Channels:
         torch requires every process of the job to take part in every `new_group`, in the same order: a process that
         skips one numbers the next groups differently, and if NCCL splits communicators off the default one
         (``device_id``) the others wait for it. gloo requires only the members of the group. The first operation on a
-        communicator waits for the other ranks, so all communicators are used once here: creation can never be part of a
-        cycle later.
+        communicator waits for the other ranks, so all are used once here: creation can never be part of a later cycle.
         """
         made: dict[Label, dist.ProcessGroup | None] = {(0,): self.group} if self._transport.tagged else {}
         labels = {

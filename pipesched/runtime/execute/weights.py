@@ -24,8 +24,7 @@ Leaves = dict[str, Tensor]
 class Weights:
     """The weights of a stage in a stream with `versions`.
 
-    batch: the number of the STEP that takes each microbatch. most: the largest number of versions so far, counted by
-    storage.
+    batch: the number of the STEP that takes each microbatch. most: the largest number of versions so far, by storage.
     """
 
     def __init__(self, module: nn.Module, rule: str, batch: Mapping[int, int]) -> None:
