@@ -14,7 +14,7 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
 Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, counts
 if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f. Experts
-keep these tensors, their input and their output for each token they get. Context parallelism leaves s / c tokens per rank.
+keep these tensors, their input and their output per token they get. Context parallelism leaves s / c tokens per rank.
 
 Fused kernels (Transformer Engine's or compiled) keep only these tensors. torch's own (`kernels = "eager"`) keep more:
 the sum of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU
