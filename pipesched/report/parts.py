@@ -26,9 +26,10 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
-    model: the requested model. holds, fails: the names of models. capacity: the least number of buffered messages per
-    channel that suffices, 0 if strict holds, None if no number does. makespan: the end of the last rank if messages
-    queue under the model; or None if no model was requested or the program does not end.
+    model: the requested model. holds, fails: the models under which the program ends or deadlocks. capacity: the
+    smallest number of buffered messages per channel that prevents deadlock, 0 if none need be buffered, None if no
+    number suffices. makespan: the makespan if messages queue under the model; None if no model was requested or the
+    program never ends.
     """
 
     model: str
@@ -38,7 +39,7 @@ class Communication(Value):
     makespan: Fraction | None = None
 
     def __str__(self) -> str:
-        """Return ``deadlock-free (…)``: the models under which the program ends, and the buffering that others need."""
+        """Return ``deadlock-free (…)``, with the models under which the program ends and the buffer that suffices."""
         if not self.fails:
             strict = "strict, so " if self.model == "strict" else f"{self.model}; "
             return f"deadlock-free ({strict}under every model)"
@@ -48,14 +49,14 @@ class Communication(Value):
         return f"deadlock-free ({self.model}{also}; not under {', '.join(self.fails)}{enough})"
 
     def queued(self, ideal: Fraction, unit: Unit) -> list[str]:
-        """Return ``makespan 63 under one-stream, where messages queue: 10.5 % more``; empty without a model."""
+        """Return the line ``makespan 63 under one-stream, …: 10.5 % more``, or [] if the makespan is None."""
         if self.makespan is None:
             return []
         more = f"{percent((self.makespan - ideal) / ideal)} more" if self.makespan > ideal > 0 else "no more"
         return [f"makespan {unit.text(self.makespan)} under {self.model}, where messages wait for their turn: {more}"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the models by name."""
+        """Return the verdicts under the models as JSON."""
         verdict = {"holds": list(self.holds), "fails": list(self.fails), "capacity": self.capacity}
         return {"model": self.model, **verdict, **exact(makespan=self.makespan)}
 
@@ -63,11 +64,12 @@ class Communication(Value):
 class Memory(Value):
     """The largest number of live activations, by rank. Unit: one microbatch through 1/p of the model.
 
-    release: the rule that frees activations. cap: the cap of each rank, in the same unit, or None. notes: other uses of
-    memory. received, unsent: by rank, if the file names its messages, the largest number that are received but not yet
-    used, and made but not yet sent. A peak does not include message buffers, parameters, gradients, optimizer states or
-    workspace. host: by rank, if activations are offloaded, the peak in host memory, where an activation stays from its
-    O to its L. instead: text that replaces a rounded peak.
+    release: the rule that frees activations. cap: the cap of each rank, in the same unit, or None. notes: lines on
+    other uses of memory. received, unsent: for each rank, the largest number of messages that are received but not yet
+    used, and made but not yet sent; None unless the file names its messages. A peak does not include message buffers,
+    parameters, gradients, optimizer states or workspace. host: for each rank, the peak in host memory, where an
+    activation stays from its O to its L; None without offloading. instead: a line that replaces the lines of a rounded
+    peak.
     """
 
     release: str
@@ -84,7 +86,7 @@ class Memory(Value):
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the peak with its cap and place, and every rank's peak. unit: both have a second unit."""
+        """Return the lines on memory: peak, cap and rank, every rank's peak. unit: name the unit of peaks."""
         if not self.peak:
             return []
         if self.instead:
@@ -105,7 +107,7 @@ class Memory(Value):
         return lines
 
     def to_json(self) -> dict[str, object]:
-        """Return the figures as JSON; a cap that is the same everywhere is one number, otherwise a list by rank."""
+        """Return the figures as JSON; a cap that is the same on all ranks is one number, otherwise a list by rank."""
         cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
         counts = {"received": self.received, "unsent": self.unsent}
         listed = {name: None if row is None else list(row) for name, row in counts.items()}
@@ -114,10 +116,10 @@ class Memory(Value):
 
 
 class Time(Idle):
-    """The timeline at these costs, in their unit: makespan, and work, idle time and span by rank.
+    """The times at the given costs, in their unit: makespan, and work, idle time and span by rank.
 
-    assumed: the derived costs in use, each with the text of its rule. remarks: all remarks on the costs. rests_on:
-    those remarks that are assumptions; doubts: the other remarks. unit: the unit of times.
+    assumed: the derived costs in use, each with the text of its rule. remarks: all remarks on the costs. rests_on: the
+    remarks that are assumptions. doubts: the other remarks. unit: the unit of times.
     """
 
     costs: Mapping[str, object] = field(default_factory=dict)
@@ -140,7 +142,7 @@ class Time(Idle):
 
 
 class Claim(Value):
-    """A file's claim about its schedule. holds: None if its condition is false. detail: both sides, with numbers."""
+    """A file's claim about its schedule. holds: None if its condition is false. detail: the values of both sides."""
 
     text: str
     holds: bool | None
@@ -152,8 +154,8 @@ class Claim(Value):
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: its key in JSON. kept: the amount that a recomputed
-    F keeps, if the part counts memory.
+    """A part that an extension adds, between memory and times. key: its key in JSON. kept: if the part counts memory, a
+    description of the amount that a recomputed F keeps.
     """
 
     key: ClassVar[str]
@@ -169,7 +171,7 @@ class Part:
         return []
 
     def short(self) -> list[str]:
-        """Return the texts of the part for a one-line verdict."""
+        """Return the facts of the part for a one-line verdict."""
         return []
 
     def to_json(self) -> dict[str, object]:
@@ -183,8 +185,8 @@ Added = TypeVar("Added", bound=Part)
 class Parts(Value):
     """The parts of a verdict, each None if a broken file leaves it unknown.
 
-    operations: the number of operations. slots: the number with an overlap pair counted once. messages: the number of
-    messages between ranks. more: parts of extensions.
+    operations: the number of operations. slots: the number of slots; an overlap pair is one slot. messages: the number
+    of messages between ranks. more: parts of extensions.
     """
 
     ranks: int | None = None
@@ -199,7 +201,7 @@ class Parts(Value):
     more: tuple[Part, ...] = ()
 
     def of(self, kind: type[Added]) -> Added | None:
-        """Return the part of an extension."""
+        """Return the part of the given class, or None if no extension added one."""
         return next((part for part in self.more if isinstance(part, kind)), None)
 
     @property
@@ -233,12 +235,12 @@ _NO_TIME = {
 
 
 def activations(count: Fraction) -> str:
-    """Return a peak as shown next to peaks in bytes: ``5.5 activations``."""
+    """Format a peak as shown next to peaks in bytes: ``5.5 activations``."""
     return f"{digits(count)} activation{'s' * (count != 1)}"
 
 
 def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> str:
-    """Return the largest entry of a list by rank, its rank, and the list."""
+    """Return a line with the largest of the ranks' values, its rank, and all the values."""
     top = max(by_rank)
     where = "every rank" if by_rank.count(top) == len(by_rank) > 1 else f"rank {by_rank.index(top)}"
     return f"{words.format(most(top))}, on {where}      {_list_text(by_rank, each)}"

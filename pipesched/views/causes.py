@@ -1,7 +1,7 @@
 """Finds the cause of each operation's start, and splits idle time exactly by cause.
 
     start(x) = the end of the slot before it        its cause is that slot
-             = the end of its input + tC            its cause is that input, by a message
+             = the end of its input + tC            its cause is the input's producer, by a message
              = the end of a copy (O, L)             its cause is the operation that began the engine's busy time
              = 0                                    it has no cause
 
@@ -15,16 +15,16 @@ a gap: its operations and messages add up to the makespan.
     warm-up     before the first operation of the rank
     cool-down   after its last one; all of the idle time if the rank has no operations
     waits       between two operations. Such a gap ends with an operation whose input comes from another rank. The
-                chain of causes is followed back from there to the begin of the gap. It covers the gap completely with
+                chain of causes is followed back from there to the start of the gap. It covers the gap completely with
                 operations of other ranks (`compute`) and messages in transit (`message`); copies to host memory and
                 back count as messages.
     imbalance   max over ranks of work - work(r). No order of operations removes it, since another rank, with larger or
                 more stages, is busy for that much longer. It is subtracted from the other four parts: first from the
-                waits for computes and then from the waits for messages, since it arises with every microbatch; then
+                waits for compute and then from the waits for messages, since it arises with every microbatch; then
                 from cool-down and warm-up.
 
 If ranks have equal work there is no imbalance, and the total idle time is the same on every rank. All values are in
-ticks, shape (ranks,) or (gaps,); for a run that gets stuck, idle time counts up to where it stops.
+ticks, shape (ranks,) or (gaps,). If a run gets stuck, idle time is counted up to the time at which it stops.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from pipesched.support.record import Record
 class Causes(Record):
     """The tight predecessor of every operation; both parts of a pair have the same predecessor. Shape (operations,).
 
-    cause: the operation that causes the start, -1 if there is none or the operation never runs. lag: the ticks that its
-    message or copies take, 0 without one. crosses: whether a message or copy makes it the cause.
+    cause: the operation that causes the start, -1 if there is none or the operation never runs. lag: the ticks that the
+    message or copies between the cause and the operation take, 0 without any. crosses: whether the cause acts through a
+    message or copy.
     """
 
     cause: Ints
@@ -101,7 +102,7 @@ def _run_from(copies: Copies, end: Ints) -> Ints:
 
 
 def critical_path(times: Timeline, why: Causes) -> list[int]:
-    """Return the operations of a longest chain in chronological order, [] if nothing ran; only one part of each pair.
+    """Return the operations of a longest chain in chronological order, one part of each pair; [] if nothing ran.
 
     If several operations end last, the chain ends with the operation of the lowest rank.
     """
@@ -120,10 +121,10 @@ PARTS = ("warm_up", "cool_down", "compute", "message", "imbalance")
 
 
 class Gaps(Record):
-    """Every interval in which a rank idles, by rank, then by time.
+    """Every interval in which a rank idles, sorted by rank and then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
-    whether no operation has run before. message: ticks during which the awaited input is in transit.
+    whether the rank has run no operation before it. message: ticks during which the awaited input is in transit.
     """
 
     rank: Ints
@@ -211,7 +212,7 @@ def split(schedule: Schedule, times: Timeline, ticks: Ticks, found: Gaps) -> Spl
 
 
 def chain(gap: int, found: Gaps, times: Timeline, why: Causes) -> list[int]:
-    """Return the operations that run or send during a gap, starting with the one that ends the wait."""
+    """Return the operations that run or send during a gap, latest first."""
     at, begin = int(found.before[gap]), int(found.begin[gap])
     steps: list[int] = []
     while at >= 0 and times.start[at] > begin and why.cause[at] >= 0:

@@ -6,6 +6,6 @@ from pipesched.diagnostics import AnyCode
 
 
 class ViewsCode(AnyCode):
-    """The kinds of findings of views."""
+    """The kinds of findings that views report."""
 
     TOO_LARGE = "PS815", 2

@@ -16,12 +16,12 @@ Text = TypeVar("Text")
 
 
 def causes_of(chart: Chart) -> Causes:
-    """Return the cause of every wait."""
+    """Return the cause of every operation's start."""
     return causes(chart.schedule, chart.analysis.dependencies, chart.times, chart.analysis.ticks)
 
 
 def delays(chart: Chart, sent: Ints) -> Ints:
-    """Return the time that the messages of these operations take, in ticks."""
+    """Return the ticks that each message takes. sent: the operations whose results are sent."""
     return chart.analysis.ticks.delays(chart.schedule.stage[sent], chart.schedule.microbatch[sent])
 
 
@@ -36,7 +36,7 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Format a column of parts in the unit of peaks; each distinct value is formatted once."""
+    """Format amounts of memory, in `memory.part`, in the unit of peaks; each distinct value is formatted once."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

@@ -2,8 +2,8 @@
 
     order     to the next operation of the rank
     pair      between the two parts of an overlap pair, which run as one
-    needs     from the operation whose output it takes, on the same rank
-    message   likewise, from another rank
+    needs     from the producer of an input, on the same rank
+    message   from the producer of an input, on another rank
 
     cycle     from the node where a rank stops to the one for which it waits, where the next rank stops
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A graph as plain data. nodes: by name, in order of rank and step; edges: source, target, name, values."""
+    """A graph as plain data. nodes: attributes by name, by rank and step; edges: source, target, kind, attributes."""
 
     about: dict[str, object]
     nodes: dict[str, dict[str, object]]
@@ -95,8 +95,8 @@ _NO_TIME = {"start": -1.0, "end": -1.0}
 
 
 def _cycle(chart: Chart) -> tuple[dict[int, tuple[str, str]], list[tuple[str, str, str]]]:
-    """Return, for each rank of the cycle, the node at which it stops (an operation or a node of its own) and the node's
-    name; and the waits of the cycle as edges with labels.
+    """Return, for each rank of the cycle, the name and label of the node at which it stops (an operation or an extra
+    node), and the waits of the cycle as (waiting node, awaited node, sentence).
     """
     links, names = chart.analysis.standstill.cycle if chart.analysis.standstill else (), node_names(chart)
     at = {x.blocked.rank: x.blocked for x in reversed(links)}
@@ -171,7 +171,7 @@ def _node(chart: Chart, index: int) -> dict[str, object]:
 
 
 MAX_OPS = 3_000
-"""The largest graph that is laid out without --force: larger ones take `dot` minutes, and are unreadable."""
+"""The largest number of operations laid out without --force: `dot` takes minutes for more, and nobody can read them."""
 
 HOW_TO_GET_IT = "the program `dot` is missing: install Graphviz (apt-get install graphviz, brew install graphviz)"
 
@@ -241,7 +241,7 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
-    """Return the steps of the critical path, from slot to slot, and from a pair's first part to its second."""
+    """Return the edges of the critical path, from slot to slot and, for pairs, from a slot to itself."""
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, causes_of(chart))]
     return {*itertools.pairwise(path), *((index, index) for index in path)}

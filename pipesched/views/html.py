@@ -6,7 +6,7 @@
 
 Operations are stored as columns, so that a page can hold a million of them. The page draws only what is visible; if
 operations are narrower than pixels, it divides each pixel column among the kinds in proportion to their time. The
-content policy of the page forbids every request, so that no data of a file can leave it.
+content security policy of the page forbids all requests, so no data from the file can leave the page.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def as_json(value: object) -> str:
 
 
 def _columns(chart: Chart, where: Places) -> dict[str, Column]:
-    """Return the columns, with one entry per operation; operations that never run come last."""
+    """Return the columns, with one entry per operation; those that never run come last on each rank."""
     schedule, times = chart.schedule, chart.times
     why, memory = causes_of(chart), chart.analysis.memory
     return {
@@ -109,7 +109,7 @@ def _columns(chart: Chart, where: Places) -> dict[str, Column]:
 
 
 def _column(name: str, column: Column) -> str:
-    """Return a column as an element; data-type is the format: i1, u1, i2, u2, i4, u4, or f8."""
+    """Return a column as a script element; data-type is the number format: i1, u1, i2, u2, i4, u4, or f8."""
     kind = _smallest(column)
     text = b64encode(np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()).decode("ascii")
     return f'<script type="text/plain" id="column-{name}" data-type="{kind}">{text}</script>'
@@ -172,7 +172,7 @@ def _copies(chart: Chart) -> list[list[int]]:
 
 
 def _facts(chart: Chart) -> Iterator[str]:
-    """Yield the figures of the title as exact numbers."""
+    """Yield the facts below the title: the number of operations, the times, and the peak."""
     yield f"{len(chart.schedule):,} operations".replace(",", " ")
     yield cost(chart)
     peak = chart.analysis.memory.peak
@@ -184,7 +184,7 @@ def _facts(chart: Chart) -> Iterator[str]:
 
 
 def trouble(chart: Chart) -> str:
-    """Return the reason why the order never ends, or an empty text."""
+    """Return the reason why the order never ends, or an empty string."""
     if chart.analysis.standstill is None:
         return ""
     never = int(np.count_nonzero(chart.times.start < 0))
@@ -197,7 +197,7 @@ def trouble(chart: Chart) -> str:
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:
-    """Return, for each rank that never ends, its row's text, instruction, sentence, and whether it is in the cycle."""
+    """Return, for each rank that stops for good, the text in its row, where it stops, and why."""
     return [
         {"rank": x.rank, "words": x.words, "at": x.blocked.at, "sentence": x.sentence, "cycle": x.cycle}
         for x in marks.marks(chart.analysis.standstill)

@@ -1,4 +1,4 @@
-"""Marks for the rows of ranks that never end, and for the messages between the ranks of the cycle."""
+"""Marks for the rows of ranks that stop for good, and for the messages between the ranks of the cycle."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pipesched.views.chart.caption import blocked, link
 
 
 def messages(stop: Standstill) -> list[Link]:
-    """Return the steps of the cycle between two ranks."""
+    """Return the waits in the cycle of a rank for another rank."""
     return [x for x in stop.cycle if x.other != x.blocked.rank]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark in the row of a blocked rank. link: the rank's step of the cycle, None if it is not in the cycle."""
+    """A mark in the row of a blocked rank. link: the rank's wait in the cycle, None if it is not in the cycle."""
 
     blocked: Blocked
     link: Link | None
@@ -41,6 +41,6 @@ class Mark:
 
 
 def marks(stop: Standstill | None) -> list[Mark]:
-    """Return the marks of all ranks that never end, by rank."""
+    """Return the marks of all ranks that stop for good."""
     links = {} if stop is None else {x.blocked.rank: x for x in reversed(stop.cycle)}
     return [] if stop is None else [Mark(x, links.get(x.rank)) for x in stop.waiting]

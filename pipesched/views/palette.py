@@ -1,6 +1,6 @@
 """Colours of operations that people with any kind of colour vision can distinguish.
 
-The default is the palette of a terminal (`chart.colours`). Cells have dark text, and letters if there is no colour. Two
+The default is the palette of text charts (`chart.colours`). Labels are black or white, whichever has more contrast. Two
 styles imitate papers:
 
     zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
@@ -8,8 +8,8 @@ styles imitate papers:
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
                   makespan 33, bubble fraction (idle / work) 37.5 %, as in half of the literature
 
-Every rule of a figure's style sheet begins with a class named after the sheet, so that several figures on one page
-(cells of a notebook) do not affect each other or the page.
+Every rule of a figure's style sheet begins with a class named by a hash of the sheet, so that several figures on one
+page (cells of a notebook) do not affect each other or the page.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 
 @dataclass(frozen=True)
 class Style:
-    """A style of cells in SVG. fill: the fill of each colour class of `model.ops`, as ``#rrggbb``. called: for each
-    letter, the name of the kind in this style. lighten: how close to white the last chunk is.
+    """A style of cells in SVG. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the style's
+    names of kinds, by letter. lighten: how close to white the last chunk is, from 0 to 1.
 
     numbers: labels show the microbatch only, without a letter. first: the number of the first rank and microbatch.
     idle: the colour of idle time, or None for the background. font: the font of all text. row: the word for a rank.
@@ -49,7 +49,7 @@ class Style:
     cost: Callable[[Idle, Unit], str] = headline
 
     def colour(self, op: Op) -> str:
-        """Return the colour of a kind of compute, or that of the default style if this style has none."""
+        """Return the colour of a kind of operation, from the default style if this style has none."""
         return self.fill.get(op.kind.colour) or FILL.get(op.kind.colour, OTHER)
 
     def words(self, op: Op) -> str:
@@ -124,7 +124,7 @@ _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # colou
 
 
 def sheet(style: Style, seen: Sequence[tuple[Op, int]], chunks: int, outline: float) -> tuple[str, str]:
-    """Return the figure's class and its style sheet. seen: kinds and chunks. outline: edge width of a slot."""
+    """Return the figure's class and style sheet. seen: drawn kinds and chunks. outline: line width of a slot's edge."""
     light = [
         ("text", f"font:{SIZE}px {style.font}"),
         (".t", "fill:#222"),

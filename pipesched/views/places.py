@@ -18,12 +18,12 @@ from pipesched.support.record import Record
 from pipesched.support.source import Span
 
 BOUND = 2_000
-"""Limit on the operations for which bindings are looked up."""
+"""The largest number of operations in a schedule for which bindings are looked up."""
 
 
 @runtime_checkable
 class Sited(Protocol):
-    """An origin in which few spans make many operations, so that it can return all places together."""
+    """An origin in which a few spans make all operations, so that it can return all places together."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
         """Return the index of each operation's span, shape (operations,), and the spans."""
@@ -35,9 +35,7 @@ _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 
 class Places(Record):
     """The places of all operations. line, column: from 1, shape (operations,); 0 if there is no place. texts: lines of
-    the source by number.
-
-    bindings: the bindings of each operation, or empty.
+    the source by number. bindings: the loop bindings of each operation, as text; () if they were not looked up.
     """
 
     name: str

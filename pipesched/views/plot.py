@@ -6,9 +6,10 @@ ratio  |                           and a line through its points in the given or
        +-----------------
          peak memory
 
-A label is to the right of its mark, or else left, above or below, and does not cover marks, labels or the frame. If
-every series is a single point there is no legend: a label that does not fit next to its mark is farther away, with a
-line to it, and points at one place share a label. In other plots such a label is omitted; the tooltip names the point.
+A label is to the right of its mark or, if it does not fit there, to the left, above or below; it does not cover marks,
+labels or the frame. If every series is a single point there is no legend: a label that does not fit next to its mark is
+farther away, with a line to it, and points at the same position share a label. In other plots such a label is omitted;
+the tooltip names the point.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def plot(
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
     """Return the points as an SVG file. x, y: the axis titles; frontier: join the Pareto-optimal points (left
-    and below is better); notes: text under the plot; said: formats the figures of a point for its tooltip.
+    and below is better); notes: text under the plot; said: functions that format x and y in tooltips.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
@@ -216,9 +217,8 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Label each (series, note) by its series or, in a series of several points, by what distinguishes the notes.
-
-    Labels are empty if there is one series of one point.
+    """Return a label for each (series, note): the series or, if it has several points, the words of the note that not
+    all its notes share. The label is empty if there is one series of one point.
     """
     notes: dict[str, list[set[str]]] = {}
     for series, note in points:
@@ -243,8 +243,8 @@ def _together(texts: Sequence[str], spots: Sequence[Spot]) -> tuple[list[str], l
 def labels(
     texts: Sequence[str], spots: Sequence[Spot], frame: Box, drawn: Iterable[tuple[Spot, Spot]] | None = None
 ) -> Iterator[str]:
-    """Yield a text for each spot if one fits next to it, in the order of the spots. drawn: lines that no text may
-    cover; if given, every spot gets its text, if necessary at the end of a line from the spot.
+    """Yield the text of each spot if it fits next to the spot. drawn: lines that no text may cover; if given, a text
+    that does not fit is put at the end of a line from its spot.
     """
     marks = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in spots]
     taken, lines = list[Box](), list(drawn or ())
@@ -275,7 +275,7 @@ def _places(x: float, y: float, wide: float, *, afar: bool) -> Iterator[tuple[Sp
 
 
 def _afar(x: float, y: float, wide: float) -> Iterator[tuple[Spot, Spot]]:
-    """Yield places for a label of width `wide` around a spot, near ones first, and where a line from the spot ends."""
+    """Yield places for a label of width `wide` around a spot, near ones first, each with the end of its line."""
     for far in range(18, WIDTH, 6):
         for turn in range(16):
             angle = pi * (turn + 0.5) / 8
@@ -294,7 +294,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def _meets(begin: Spot, end: Spot, box: Box) -> bool:
-    """Return True if a line crosses a box: its parts within the width and the height of the box meet."""
+    """Return True if a line crosses a box: its parts within the width and the height of the box overlap."""
     low, high = 0.0, 1.0
     for a, b, least, most in zip(begin, end, box[:2], box[2:], strict=True):
         if a == b:

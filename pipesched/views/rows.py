@@ -15,8 +15,8 @@ Shares: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 class View(Row):
     """A kind of picture. draw: returns its text or bytes, from a chart and a request.
 
-    suffixes: the file name suffixes that select the view. takes: the options that apply to it. forms: the form of each
-    suffix, if a view has several forms; form: the form of a file without a suffix.
+    suffixes: the file name suffixes that select the view. takes: the options that apply to it. forms: the file format
+    of a suffix, if the view writes several formats. form: the format for other suffixes, or empty for `name`.
     """
 
     name: str
@@ -27,16 +27,16 @@ class View(Row):
     form: str = ""
 
     def written(self, suffix: str) -> str:
-        """Return the form for a file with that suffix."""
+        """Return the file format for a suffix."""
         return self.forms.get(suffix, self.form or self.name)
 
 
 class Overlay(Row):
     """A picture that shows more than the plan, if an option of `show` requests it.
 
-    draw: for each view, a function of a chart, a request and the result of `lay`. lay: returns the data to draw, as
-    `views.chart.views.Laid`, from an examination and a request, or None to draw the plan alone. without: options that
-    do not apply with the overlay; why: the reason.
+    draw: for each view, a function of a chart, a request and the result of `lay`. lay: a function of an examination and
+    a request that returns the data to draw, as `views.chart.views.Laid`; None if the overlay needs only the analysis.
+    without: options that do not apply with the overlay. why: the reason, as the message states it.
     """
 
     option: str
@@ -49,7 +49,7 @@ class Overlay(Row):
 class Inset(Row):
     """Details that the page shows for a selected slot. name: the name of the property and of the column in the page.
 
-    data: takes a chart; returns the insets as JSON, and for each operation the number of its inset, or -1.
+    data: takes a chart; returns the insets as JSON, and for each operation the index of its inset, or -1.
     """
 
     name: str

@@ -27,7 +27,7 @@ from pipesched.views.rows import Overlay, View
 
 
 def request(given: Given, suffix: str = "") -> Request:
-    """Return the named format, or the one that a file's suffix selects, and the view that draws it.
+    """Return the request for a picture in the format that is named, or that the file's suffix selects.
 
     Raises:
         PipeschedError: PS225: a suffix is unknown, or an option does not apply to the format.
@@ -63,7 +63,7 @@ def _require_options_of(view: View, given: Given) -> None:
 
 @dataclass(frozen=True)
 class Picture(Judged):
-    """A chart as drawn, with the findings on its order.
+    """A drawn chart, with the findings on the file.
 
     drawn: text; for PDF and PNG, the bytes decoded as UTF-8, with surrogates for invalid bytes (PEP 383). published:
     the keys that an overlay adds to the JSON.
@@ -108,11 +108,11 @@ class Picture(Judged):
 
 
 def show(source: Source, asked: Options, how: Request) -> Picture:
-    """Draw a file, at the costs in the options, completed by the costs in the file.
+    """Draw a file at the costs in the options; the file's own costs apply to kinds that have no cost there.
 
     Raises:
         PipeschedError: as `load`; PS222, PS225: options do not apply to it; PS815: it cannot be drawn; PS816 to PS818:
-        a trace is unreadable, or of another schedule; PS820: cairosvg or the program `dot` is missing.
+        a trace is unreadable, or belongs to another schedule; PS820: cairosvg or the program `dot` is missing.
     """
     made, above = examined(source, asked), overlay(how)
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)

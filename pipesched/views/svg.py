@@ -39,7 +39,7 @@ from pipesched.views.palette import plain_sheet, sheet
 from pipesched.views.svg_shapes import Cells, Frame, Stop, number
 
 MAX_OPS = 50_000
-"""The largest number of operations that is drawn without --force: about 10 MB, at which viewers stall."""
+"""The largest number of operations drawn without --force; their figure has about 10 MB, at which viewers stall."""
 
 _LETTER = 7  # width of a letter in the shortest slot, if the picture then stays narrower than
 _WIDEST = 2400
@@ -265,7 +265,7 @@ _LARGEST = 32_000  # most pixels of a side, cairo's limit
 
 
 def written(document: str, format: str) -> str | bytes:
-    """Return one of our SVG documents as ``svg``, ``pdf`` or ``png``.
+    """Return a document that `render` made as ``svg``, ``pdf`` or ``png``.
 
     Raises:
         PipeschedError: PS820: cairosvg or the library cairo is not installed; PS815: the figure is too large for a PNG.

@@ -46,14 +46,14 @@ def number(value: Fraction | int | float) -> str:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Return True if a form of label fits in nine of ten slots, so that all labels use this form."""
+    """Return True if at least nine of ten labels fit. widths: of the slots. lengths: of their labels."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The position of time and ranks on the page. pixels: per tick. begin, end: the viewport, in ticks. lanes: the
-    height of the copies, between a row and its memory curve.
+    """The positions of times and ranks on the page, in pixels. pixels: pixels per tick. begin, end: the viewport, in
+    ticks. pitch: the distance between rows. lanes: the height of the copies, between a row and its memory curve.
     """
 
     pixels: Fraction
@@ -77,14 +77,14 @@ class Frame:
 
 
 class Cells(Record):
-    """The cells inside the frame."""
+    """Draws what is inside the frame: slots, copies, memory curves, messages."""
 
     chart: Chart
     style: Style
     frame: Frame
 
     def slots(self) -> Iterator[str]:
-        """Yield a rectangle for each operation that takes time in the viewport, by rank, in order, with a tooltip."""
+        """Yield a rectangle with a tooltip for each operation that takes time in the viewport, rank by rank."""
         schedule, times, frame = self.chart.schedule, self.chart.times, self.frame
         inside = (times.start >= 0) & (times.end > frame.begin) & (times.start < frame.end)
         inside &= times.end > times.start
@@ -145,7 +145,7 @@ class Cells(Record):
         return f'<g><title>{self._tooltip(i, rank)}</title><rect class="{kind} s" {box}/>{label}</g>'
 
     def _label(self, i: int, width: Fraction, size: float, middle: tuple[Fraction, Fraction], kind: str) -> str:
-        """Return the label of a slot, if it fits."""
+        """Return the label of a slot, or an empty string if it does not fit."""
         microbatch = str(int(self.chart.schedule.microbatch[i]) + self.style.first)
         stage = f"{self.chart.schedule.stage[i]}." if self.form == "stage" else ""
         text = kind[0] * (self.form != "number") + stage + microbatch
@@ -156,7 +156,7 @@ class Cells(Record):
 
     @cached_property
     def form(self) -> str:
-        """The form of all labels: ``F9.5`` if a rank has more than two chunks, else ``F5`` and a letter, else ``5``."""
+        """The longest form that fits: stage (``F9.5``; more than two chunks), letter (``F5``) or number (``5``)."""
         forms = ["number"] if self.style.numbers else ["stage", "letter", "number"][self.chart.chunks <= 2 :]
         return next((form for form in forms if self._fits(form)), "number")
 
@@ -222,7 +222,7 @@ class Cells(Record):
         return f"M{number(frame.x(first))} {number(y0)}L{number(frame.x(last))} {number(y1)}"
 
     def curves(self) -> Iterator[str]:
-        """Yield the activations of each rank, on one scale for all ranks, with the peak at the right."""
+        """Yield the memory curve of each rank, with its peak at the right; all curves have the same scale."""
         held, frame = self.chart.analysis.memory, self.frame
         most = max(held.peak, default=Fraction(0)) or Fraction(1)
         for rank in range(self.chart.schedule.ranks):
@@ -233,7 +233,7 @@ class Cells(Record):
             yield f'<text class="t" x="{x}" y="{base}">{shown(held.peak[rank])}</text>'
 
     def _stairs(self, rank: int, base: int, each: Fraction) -> str:
-        """Return the closed path of a rank's memory curve; each: pixels per part."""
+        """Return the closed path of a rank's memory curve. each: pixels per `memory.part`."""
         frame = self.frame
         when, held = outline(*steps(self.chart, rank))
         path = f"M{number(frame.x(frame.begin))} {base}"
@@ -293,7 +293,7 @@ class Stop(Record):
 
     @cached_property
     def _lanes(self) -> dict[Link, int]:
-        """The lane of each message; messages that pass each other have different lanes."""
+        """The lane of each message; messages that span a common rank have different lanes."""
         busy: list[set[int]] = []
         lanes: dict[Link, int] = {}
         for x in sorted(marks.messages(self.stop), key=lambda x: abs(x.other - x.blocked.rank)):
@@ -341,7 +341,7 @@ class Stop(Record):
         yield f'<text class="{"v" if cycle else "t"}" x="{at}" y="{number(y + 4)}">{safe(text, "xml")}</text>'
 
     def _message(self, x: Link, lane: int) -> str:
-        """Yield the arrow from the sender's row to the receiver's, or a line if neither rank sends."""
+        """Return the arrow from the sender's row to the receiver's, or a line if neither rank sends."""
         source, target = x.ends
         edge, lean = self._edge, self._edge + 10 + _LANE * lane
         leaves, arrives = (self.frame.y(rank) + self.frame.row * part for rank, part in ((source, 0.7), (target, 0.3)))

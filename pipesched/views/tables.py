@@ -40,7 +40,7 @@ def grouped(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
 
 
 def ratio(value: Fraction | None) -> str:
-    """Return ``3/19 = 15.8 %``, only the percentage for 0, 1 and large fractions, or a dash for None."""
+    """Return ``3/19 = 15.8 %``, only the percentage for integers and large denominators, or a dash for None."""
     if value is None:
         return "-"
     return f"{value} = {percent(value)}" if 1 < value.denominator < SMALL else percent(value)

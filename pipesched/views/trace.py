@@ -10,10 +10,10 @@
     thread 10000, 10001 copies out, copies in: a slice for each, if activations are offloaded
     flow     s, f       an arrow from every SEND to its RECV, with an id of its own
     counter  C          live activations of each rank, after every operation
-    instant  i          operations that take no time; if a run stops, the instruction for which each rank waits
+    instant  i          operations that take no time; if a run gets stuck, the wait of each blocked rank
 
-A rank that stops for good has a last slice in red, up to the end of the picture, and arrows between these slices show
-the messages of the cycle.
+A rank that stops for good has a last slice up to the end of the picture, in red if the rank is in the cycle. Arrows
+between these slices show the messages of the cycle.
 
 Times are microseconds. A tick of the schedule is a whole number of microseconds, so no time is rounded; a unit of time
 is about a millisecond, see `otherData.microseconds_per_unit`. A message that takes no time is drawn 1 microsecond long,
@@ -68,8 +68,9 @@ def microseconds(chart: Chart) -> int:
 class _Trace:
     """The columns of a chart as lists, and the messages by rank. tick: the length of a tick, in microseconds.
 
-    names: ``F0.3``. about: op, stage and microbatch as members of a JSON object. held: memory after each operation (for
-    an F, also while it runs); kept: memory after each operation; both as JSON numbers.
+    names: ``F0.3``. about: op, stage and microbatch as members of a JSON object. held: the memory while each F runs,
+    and after every other operation. kept: the memory after every operation, less than `held` for an F that frees memory
+    at its end. Both as JSON numbers.
     """
 
     def __init__(self, chart: Chart) -> None:
@@ -123,7 +124,7 @@ class _Trace:
         return f'{self.about[i]},"held":{self.held[i]}{needs}'
 
     def _of_messages(self, rank: int) -> Iterator[tuple[int, str]]:
-        """Yield the lane and event of each slice, and of the end of an arrow in it."""
+        """Yield (lane, event) for the slice of each message, and for the arrow that starts or ends in it."""
         for lane, message in lanes(self.messages[rank]):
             yield lane, self._slice(rank, lane, message)
             yield lane, _flow(rank, lane, message)
@@ -163,7 +164,7 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Yield the events where the rank stops: an instant, a slice that outlasts all operations, ends of messages."""
+        """Yield the events where the rank stops: an instant, a slice up to the end of the picture, arrow ends."""
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:

@@ -1,7 +1,7 @@
 """Time as columns of characters.
 
     exact     k columns per unit of time, if they fit: nothing is rounded
-    scaled    else a round number of units per column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
+    scaled    otherwise, a round number of units per column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten
 
 The unit is the largest time that divides every start and end, so that F=10, B=20 are drawn like F=1, B=2.
 """
@@ -33,7 +33,7 @@ class Viewport:
         """Return the interval in ticks, rounded outwards; it is never empty.
 
         Raises:
-            PipeschedError: PS225: it ends before it begins, begins after the makespan, or exceeds 64 bits.
+            PipeschedError: PS225: the interval ends before it begins, begins after the makespan, or exceeds 64 bits.
         """
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
@@ -50,7 +50,7 @@ WHOLE = Viewport()
 
 @dataclass(frozen=True)
 class Axis:
-    """The columns of time. begin, end: ticks. step: ticks per column. unit: columns per unit of time, 0 if scaled."""
+    """The columns of time, from tick `begin` to `end`. step: ticks per column. unit: columns per unit, 0 if scaled."""
 
     begin: int
     end: int
@@ -59,7 +59,7 @@ class Axis:
     unit: int
 
     def fine(self, ticks: Ints) -> Ints:
-        """Return instants exactly, from the first column, in units of 1 / `whole` column, clipped to the interval."""
+        """Return exact distances from the first column, clipped to the interval; a column is `whole` wide."""
         return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)
 
     @property
@@ -69,7 +69,7 @@ class Axis:
 
     @property
     def whole(self) -> int:
-        """The width of a column, in integer parts of a tick."""
+        """The width of a column, in the unit of `fine`."""
         return self.step.numerator
 
     @property
@@ -79,7 +79,7 @@ class Axis:
 
 
 def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
-    """Return the axis with at most `columns` columns. label: characters wanted in the shortest operation."""
+    """Return the axis with at most `columns` columns. label: the characters to fit into the shortest slot."""
     begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)
@@ -107,7 +107,7 @@ def nice(least: Fraction) -> Fraction:
 
 
 def ruler(axis: Axis, chart: Chart) -> str:
-    """Return the line of times above the columns, at round steps."""
+    """Return the line above the columns, with the times at round steps."""
     gap = nice(max(axis.step * 8, axis.step * axis.unit) / chart.scale) * chart.scale
     line = [" "] * axis.columns
     mark = ceil(Fraction(axis.begin) / gap) * gap

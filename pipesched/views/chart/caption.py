@@ -22,12 +22,12 @@ from pipesched.views.chart.chart import Chart
 
 
 def heading(chart: Chart, *more: str) -> str:
-    """Return the heading: name, sizes, and the further parts of the line."""
+    """Return the heading: the name, the sizes, and further texts."""
     return "  ".join(part for part in (clean(chart.title), sizes(chart.sizes), *more) if part)
 
 
 def cost(chart: Chart, figures: Callable[[Idle, Unit], str] = headline) -> str:
-    """Return the makespan and bubble, or the given figures; for a stalled run, the ranks that wait for each other."""
+    """Return the times as `figures` formats them; for a stalled run, the ranks that wait for each other."""
     times, stop, made = chart.analysis.idle, chart.analysis.standstill, chart.analysis
     parts = [f"wrong: {chart.wrong}"] if chart.wrong and (stop is None or stop.code != chart.wrong) else []
     spent = figures(times, chart.unit) if times else "no time"
@@ -55,7 +55,7 @@ def stopped(chart: Chart, stop: Standstill) -> str:
 
 
 def link(x: Link) -> str:
-    """Describe a step of the cycle."""
+    """Describe one of the waits that form the cycle."""
     lacks = f", which needs {x.needs}" if x.needs else ""
     return f"{'the queue of ' * x.queue}{blocked(x.blocked)}{lacks}: {x.wait}"
 
@@ -66,5 +66,5 @@ def blocked(x: Blocked) -> str:
 
 
 def others(stop: Standstill) -> list[Blocked]:
-    """Return the ranks that stop because of the cycle, or because no rank sends or receives their message."""
+    """Return the blocked ranks outside the cycle; they wait for it, or for a message that no rank sends or receives."""
     return [x for x in stop.blocked if x.rank not in stop.ranks]

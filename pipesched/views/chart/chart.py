@@ -1,10 +1,11 @@
 """An analysis prepared for drawing, with a title, a clock, and the fault of the file.
 
     time   0  1  2  3  4          start, end       in ticks of 1 / scale
-    rank 0 F0 F1 .. I0 W0         dependencies    the producer of each operation, and whether by a message
+    rank 0 F0 F1 .. I0 W0         dependencies    the producer of each input, and whether a message carries it
     rank 1 .. F0 I0 F1 I1         held             activations after each operation
 
-An order in which ranks wait for each other is drawn as far as it runs; a program, under the model that stops it.
+An order in which ranks wait for each other is drawn as far as it runs; a program is drawn under the model in which it
+deadlocks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pipesched.views.rows import Shares, Strip
 
 
 class Chart(Record):
-    """A chart. wrong: the code of the file's fault, which pictures must show. name: replaces the schedule's name."""
+    """A chart. wrong: the code of the file's fault, or empty; pictures show it. name: replaces the schedule's name."""
 
     analysis: Analysis
     wrong: str = ""
@@ -77,11 +78,11 @@ class Chart(Record):
         return {name: parts for name, parts in made.items() if any(parts)}
 
     def part(self, rank: int) -> slice:
-        """Return the range of a rank's operations."""
+        """Return the slice that selects a rank's operations."""
         return slice(*self.schedule.start[rank : rank + 2].tolist())
 
     def last(self, rank: int) -> int:
-        """Return the end of the last operation of a rank that runs, in ticks."""
+        """Return the time in ticks at which the last operation that runs on a rank ends."""
         return int(self.times.end[self.part(rank)].max(initial=0))
 
     @property
@@ -122,7 +123,7 @@ class Chart(Record):
 
     @cached_property
     def chunks(self) -> int:
-        """The largest number of chunks of a rank, at least 1."""
+        """The largest number of chunks on a rank, at least 1."""
         return max([1, *(len(self.schedule.placement.chunks(rank)) for rank in range(self.schedule.ranks))])
 
     @property

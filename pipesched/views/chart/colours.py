@@ -19,7 +19,7 @@ FILL = {
     "offload": "#cc79a7",
     "load": "#f0e442",
 }
-"""The colours as ``#rrggbb``, by colour class of `model.ops`."""
+"""The palette: a colour ``#rrggbb`` for each value of `Kind.colour`."""
 
 OTHER = "#999999"  # the colour of a class without one
 
@@ -55,10 +55,10 @@ def channels(colour: str) -> list[int]:
 
 
 def paint(text: str, background: int, *, bold: bool = False) -> str:
-    """Return the text in black on one of the 256 colours, by ANSI codes."""
+    """Return the text in black on one of the 256 colours, with ANSI codes."""
     return f"\x1b[{'1;' * bold}38;5;{_BLACK};48;5;{background}m{text}\x1b[0m" if text else text
 
 
 def alarm(text: str) -> str:
-    """Return the text in bold white on red, by ANSI codes."""
+    """Return the text in bold white on red, with ANSI codes."""
     return f"\x1b[1;38;5;231;48;5;{_ALARM}m{text}\x1b[0m"

@@ -1,6 +1,6 @@
 """Assigns columns of characters to operations.
 
-    time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column holds 4
+    time      |F  |B      |F  |B      |F  |B          an F takes 2 of 6 ticks, a column spans 4
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
 A slot that is wider than a column gets the columns from its rounded start to its rounded end. A column that covers
@@ -22,7 +22,7 @@ IDLE = -1
 
 
 def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]:
-    """Return the bars of a row that are given columns: operation or IDLE, first column, end column."""
+    """Return the bars of a row that get a column: operation or IDLE, first column, end column (exclusive)."""
     at = layout.axis
     op, *edges = _inside(at, bars, number)
     first, last = ((2 * edge + at.whole) // (2 * at.whole) for edge in edges)
@@ -34,9 +34,8 @@ def spans(layout: Layout, bars: Bars, number: int) -> list[tuple[int, int, int]]
 
 
 def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
-    """Return the contents of each column of a row: kind * chunks + chunk, or IDLE.
-
-    An overlap pair has no chunk; nor has any entry if chunks are not shown.
+    """Return, for each column of a row, kind * chunks + chunk, or IDLE. The chunk is 0 for an overlap pair, and for
+    every operation if chunks are not shown.
     """
     at, chunks = layout.axis, layout.chart.chunks
     op, begin, end = _inside(at, bars, number)
@@ -58,14 +57,14 @@ def shares(layout: Layout, bars: Bars, number: int) -> list[int]:
 
 
 def _taken(begin: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return the fraction of each column that these bars take."""
+    """Return the part of each column that these bars cover, in the unit of `edges`."""
     before = np.searchsorted(begin, edges, side="right")
     passed = np.append(0, np.cumsum(end - begin))[before] - np.maximum(np.append(0, end)[before] - edges, 0)
     return np.asarray(np.diff(passed))
 
 
 def _inside(at: Axis, bars: Bars, number: int) -> tuple[Ints, Ints, Ints]:
-    """Return the bars of a row within the picture: operation, begin and end; bars of a measured run may overlap."""
+    """Return operation, begin and end of the bars in the picture; overlapping bars of a measured run are cut."""
     op, start, end = (
         column[slice(*bars.cut[number : number + 2].tolist())] for column in (bars.op, bars.start, bars.end)
     )

@@ -1,14 +1,15 @@
 """Computes data that pictures share: label widths, the phases of a rank, its activations.
 
     phases   warm-up      until the first backward of a rank starts
-             steady       from there until its last forward has ended; empty if all forwards come first
+             steady       from then until its last forward has ended; empty if all forwards come first
              cool-down    after its last forward
 
              rank 0   F F F F . . B F B F B B B B         warm-up | steady | cool-down
                       ------------|-------|-------
 
-    held     an F takes at its start, everything else frees at its end, so each operation makes one step, and the steps
-             of a rank are in the order of its list; without any backward an F frees its own at its end:
+    held     F, R and L take memory at their start, others free it at their end, so each operation makes one step, and
+             the steps of a rank are in the order of its list; an F that is recomputed or has no backward also frees
+             memory at its end:
 
              F0 F1 .. I0 W0 F2           held
              +1 +1          -1,+1        0 1 2 2 2 2 ...
@@ -44,7 +45,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the times at which memory changes, in ticks from 0 on, and the memory from each time on, in parts.
+    """Return the times in ticks at which a rank's memory changes, and 0, and the memory from then on in `memory.part`.
 
     Only operations that run count. If several steps share an instant, the last one counts.
     """
@@ -62,7 +63,7 @@ def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
 
 
 def highest(chart: Chart, rank: int, bounds: Ints) -> Ints:
-    """Return the peak in each interval between `bounds`, in parts. bounds: ascending from 0, shape (n + 1,)."""
+    """Return a rank's peak between successive `bounds`, in `memory.part`. bounds: ticks, ascending, shape (n + 1,)."""
     when, held = steps(chart, rank)
     low = np.searchsorted(when, bounds[:-1], side="right") - 1
     high = np.maximum(np.searchsorted(when, bounds[1:], side="left"), low + 1)

@@ -9,8 +9,8 @@
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  memory of the rank
 
-If everything fits, every slot has the columns of its time. Otherwise a column with several slots shows one of their
-kinds, and each kind, like idle time, gets columns in proportion to its share of the rank's time (`columns`).
+If everything fits, the columns of a slot are proportional to its time. Otherwise a column with several slots shows one
+of their kinds, and each kind, like idle time, gets columns in proportion to its share of the rank's time (`columns`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def row(layout: Layout, rank: int) -> str:
 
 
 def drawn(layout: Layout, bars: Bars, number: int, *, mixed: bool) -> list[tuple[str, bool]]:
-    """Return the texts of a row, and for each whether it is idle time: by bar, or by column if columns are mixed."""
+    """Return the texts of a row, each with whether it is idle time: one per bar, or per column if columns are mixed."""
     if mixed:
         return [
             (layout.how.sign("idle"), True) if i == IDLE else (_mark(layout, i), False)
@@ -131,7 +131,7 @@ _BLOCKS = {False: " ▁▂▃▄▅▆▇", True: " .:-=+*#"}  # by whether only
 
 
 def memory(layout: Layout) -> Iterator[str]:
-    """Yield a heading, and a line for each rank with its peak."""
+    """Yield the memory chart: a heading, and a line for each rank that ends with its peak."""
     top = max(layout.chart.analysis.memory.peak, default=Fraction(0))
     phases = f", {layout.how.sign('phase')} between phases" if any(layout.phases) else ""
     head, wide = f"memory: 0 to {shown(top)} activations{phases}", layout.left + layout.axis.columns
@@ -149,7 +149,7 @@ def memory(layout: Layout) -> Iterator[str]:
 
 
 def _blocks(layout: Layout, most: int, rank: int) -> list[str]:
-    """Return the peak in each column, in sevenths of the largest peak, rounded up."""
+    """Return a character for each column: its peak in sevenths of the largest peak, rounded up."""
     blocks = _BLOCKS[layout.how.ascii]
     held = np.maximum(highest(layout.chart, rank, layout.axis.bounds), 0)
     level = -(-held * (len(blocks) - 1) // most)
@@ -225,13 +225,13 @@ def _letters(layout: Layout) -> str:
 
 
 def wrapped(layout: Layout, text: str) -> list[str]:
-    """Wrap text; no line except a row of the chart begins with a rank."""
+    """Wrap text so that no line begins with a rank, as rows of the chart do."""
     whole = re.sub(r"(?<=\d) (?=%)", "\0", re.sub(r"on rank (?=\d)", "on\0rank\0", text))
     return [line.replace("\0", " ") for line in wrap(whole, layout.how.width, break_on_hyphens=False)]
 
 
 def _swatch(layout: Layout, text: str) -> str:
-    """Return the letter in its colour; an overlap has the colours of its parts."""
+    """Return an entry of the legend with its sign in colour; the + of an overlap stays uncoloured."""
     letter = text[0]
     if layout.how.color and letter == layout.how.sign("strip"):
         return paint(letter, STRIP) + text[1:]

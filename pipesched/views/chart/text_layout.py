@@ -1,7 +1,7 @@
 """Lays out a chart in characters: names of ranks, columns of time, peaks, and the label of each slot.
 
-F5       forward of microbatch 5         f5    the same of an odd chunk (or of the second route)
-F9.5     of stage 9, if a rank has more than two chunks and it fits
+F5       forward of microbatch 5         f5    the same on an odd chunk (or on the second route)
+F9.5     with stage 9, if a rank has more than two chunks and it fits
 F5+b2    an overlap pair, one slot; or F5b2, F+b, + if that is too wide
 FFF      too narrow for numbers          12    in colour, too narrow for letters
 """
@@ -25,12 +25,12 @@ from pipesched.views.chart.slots import KINDS, phases, widest
 from pipesched.views.rows import Shares
 
 SIGNS = {"idle": "·.", "cycle": "✗X", "wait": "…~", "phase": "│|", "strip": "--"}
-"""The characters by meaning: the usual one, and its ASCII substitute."""
+"""The characters for each meaning: the usual one, and its ASCII substitute."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """The form of a chart: its total columns, the interval of time, and whether to use colour, or ASCII only."""
+    """The form of a chart: its width in columns, the time interval, and whether to use colour, or ASCII only."""
 
     width: int = 80
     viewport: Viewport = WHOLE
@@ -43,9 +43,8 @@ class Text:
 
 
 class Bars(Record):
-    """The bars of each row, in order. op: the operation, or the first part of a pair. start, end: times in ticks.
-
-    cut: the beginning of each row, shape (rows + 1,).
+    """The bars of all rows, row by row. op: the operation, or the first part of a pair. start, end: times in ticks.
+    cut: the index at which each row begins, then the number of bars; shape (rows + 1,).
     """
 
     op: Ints
@@ -72,7 +71,7 @@ class Layout(Record):
 
     @cached_property
     def peaks(self) -> list[str]:
-        """The peak that is shown after a row of memory."""
+        """The peak of each rank, as shown after its row of memory."""
         return [shown(peak) for peak in self.chart.analysis.memory.peak]
 
     @cached_property
@@ -107,7 +106,7 @@ class Layout(Record):
 
     @cached_property
     def stops(self) -> dict[int, tuple[str, bool]]:
-        """The mark where a rank stops for good within the picture, and whether the rank is in the cycle."""
+        """For each rank that stops for good within the picture, its mark, and whether it is in the cycle."""
         stop = self.chart.analysis.standstill
         if stop is None:
             return {}
@@ -143,13 +142,13 @@ class Layout(Record):
         return int((self.chart.times.end - self.chart.times.start).max(initial=0)) >= 2 * self.axis.step
 
     def naming(self, *, stages: bool) -> int:
-        """Return the total width from which on all labels fit, with or without stages."""
+        """Return the smallest total width at which all labels fit, with or without stages."""
         slots = Fraction(self.axis.end - self.axis.begin, self.chart.shortest)
         return self.left + ceil(slots * widest(self.chart, stages)) + 1 + self.right
 
     @cached_property
     def phases(self) -> list[tuple[int, ...]]:
-        """The ends of the phases of every rank."""
+        """The ends of every rank's warm-up and steady phase, in ticks."""
         return [phases(self.chart, rank) for rank in range(self.chart.schedule.ranks)]
 
     @cached_property

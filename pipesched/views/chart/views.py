@@ -38,10 +38,11 @@ COLUMNS = 80
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a picture. written: svg, pdf or png for a figure; dot, graphml, svg, pdf or png for a graph.
+    """A request for a picture. format: the name of the view. written: the file format: svg, pdf or png for a figure;
+    dot, graphml, svg, pdf or png for a graph.
 
-    width, ascii, color: the form of a text chart. begin, end: in the unit of costs. more: the given options of
-    extensions.
+    width, ascii, color: the form of a text chart. begin, end: the time interval, in the unit of the costs. more: the
+    given options of extensions.
     """
 
     format: str = "text"
@@ -63,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """An analysis with the value that an overlay draws. published: the keys of the overlay in JSON."""
+    """An analysis, and the value `over` that an overlay draws. published: what the overlay adds to the JSON."""
 
     analysis: Analysis
     over: object = None
@@ -84,7 +85,7 @@ def views() -> dict[str, View]:
 
 
 def overlay(how: Request) -> Overlay | None:
-    """Return the requested overlay."""
+    """Return the requested overlay, or None."""
     return next((row for row in rows(Overlay) if row.option in how.more), None)
 
 
