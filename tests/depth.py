@@ -1,5 +1,5 @@
-"""The number of cases of a random test: by default two of five, or fewer for slow tests; all with `--full`; and N
-times as many with `--depth N`.
+"""The number of cases of a random test: by default two fifths of its cases, or fewer for slow tests; all with
+`--full`; and N times as many with `--depth N`.
 
 Modules read it at their import, which is after the options are read.
 """

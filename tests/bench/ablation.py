@@ -1,5 +1,5 @@
-"""Measure what each member of the optimizer contributes, by running every instance without that member, within the
-same steps.
+"""Measure what each member of the optimizer contributes, by running every instance without that member, within the same
+number of steps.
 
     python -m tests.bench.ablation FILE                        every instance, whole and without each member
     python -m tests.bench.ablation FILE --steps 20000000 --members walks glucose --instances vee

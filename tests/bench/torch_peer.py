@@ -1,5 +1,5 @@
-"""Run torch 2.13's own generator, loader and simulator without processes, since their constructors read only a few
-attributes."""
+"""Run torch 2.13's own generator, loader and simulator without processes: replacements provide the few attributes that
+their constructors read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict as a whole is unaffected by some changes, and depends on costs and release rules in the stated ways."""
+"""Renumbering ranks does not change the verdict, times scale with the costs, and a peak is convex in what W frees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline equals that of a slow simulation, operation by operation, at any costs.
+"""The timeline equals the timeline of a slow simulation, operation by operation, at any costs.
 
 The oracle (`oracles/simulate.py`) sweeps over dicts of fractions; both engines, rounds and events, are held against it.
 """

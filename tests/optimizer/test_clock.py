@@ -1,4 +1,4 @@
-"""A search is timed in steps: events come in one order and end at one time, however processes are delayed, and the
+"""A search is timed in steps: the order of its events and its end do not depend on delays of processes, and the
 computation of bounds is counted.
 """
 

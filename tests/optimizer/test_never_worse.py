@@ -1,4 +1,4 @@
-"""No answer of `optimize` is longer than a library schedule within the cap, at any time limit.
+"""At any time limit, `optimize` returns a schedule that is no longer than any library schedule within the cap.
 
 python -m tests.optimizer.test_never_worse --cases 300 --limit 2     more instances, each with this limit in seconds
 

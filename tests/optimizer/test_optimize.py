@@ -1,5 +1,5 @@
-"""The answers of `optimize`, from the question to the printed file, are optimal if they claim to be, and never below
-the bound.
+"""From the command line to the printed file: an answer of `optimize` that claims to be optimal is optimal, and no
+answer is below the bound.
 
 The oracles are formulas of the literature, `verify`, and comparisons of answers to related questions.
 """

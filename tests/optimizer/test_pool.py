@@ -1,4 +1,4 @@
-"""Every question to a worker process is answered, and no process is left behind."""
+"""Every request to a worker process is answered, and no process is left behind."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Finds the largest ratio of a cycle with Bellman-Ford: the ratio is raised by each cycle that is found to be too
-long for it."""
+"""Finds the largest ratio of a cycle with Bellman-Ford: each cycle that exceeds the current ratio raises it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program in the form that the explorer reads: lines, partners and turns.
+"""A program in the form that the explorer reads: the lines of each rank, and the partner of each send and receive.
 
 A rank's list is read as *lines*: one instruction, one overlap pair, or one batch (a fused group). A rank that cannot
 leave a line is stuck at the line's first instruction. The i-th SEND of a channel (communicator, source, target) and

@@ -1,4 +1,4 @@
-"""Counts live activations by what autograd saves and frees.
+"""Counts live activations from the tensors that autograd saves and frees.
 
 Every tensor that autograd keeps for a backward is put into a box; the box dies when autograd releases it. A stage
 and microbatch is live while one of its boxes is: the instruction list says nothing about it here but which microbatch

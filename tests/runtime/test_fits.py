@@ -1,4 +1,4 @@
-"""Costs that are fitted to a synthetic run equal its costs; those of a real run equal the sleeping times of its
+"""Costs fitted to a synthetic run equal its costs; costs fitted to a real run equal the sleeping times of its
 stages."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file that is not a measured run, or belongs to a different schedule, gets a code; both commands end as usual."""
+"""A file that is not a measured run, or belongs to a different schedule, gets a code in `show` and in `calibrate`."""
 
 from __future__ import annotations
 

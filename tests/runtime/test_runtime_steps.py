@@ -1,4 +1,4 @@
-"""The runtime runs consecutive steps, supports every way of sending, and refuses misuse before and during a run."""
+"""The runtime runs consecutive steps, supports every way of sending messages, and refuses misuse before and during a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The period of a batch is exact, and versions are counted in claims, in bytes and in the table of `compare`."""
+"""The time that one more batch adds is exact, and weight versions appear correctly in claims, bytes and `compare`."""
 
 from __future__ import annotations
 
