@@ -1,4 +1,5 @@
-"""The runtime runs consecutive steps, supports every way of sending messages, and refuses misuse before and during a run."""
+"""The runtime runs consecutive steps, sends messages in every supported way, and refuses misuse before and during a
+run."""
 
 from __future__ import annotations
 
