@@ -1,4 +1,4 @@
-"""The answer of a search: the best schedule with a certificate, judged by the checker, printed, read back and verified.
+"""The answer from a search: its best schedule and certificate, judged by the checker, printed, read back and verified.
 
 best orders ──> schedule ──> certificate ──> the checker's verdict ──> printed, read back, examined
                                  └─ an engine's refutation counts only with a proof that the checker has followed
@@ -39,7 +39,7 @@ _PROOF_OF_EACH = 0.75  # part of that time for the largest refuted objective; if
 def answer_of(
     request: Request, target: Target, state: State, known: list[Known], repeated: Periodic | None, meter: Meter
 ) -> Optimum:
-    """Build the answer of a search: judge, print, read back and check its best schedule."""
+    """Build the answer from the state of a search: judge, print, read back and check its best schedule."""
     instance, problem = target.instance, state.problem
     noted, seed = notes(instance, state), request.limits.seed
     if state.best is None:
@@ -77,7 +77,8 @@ def answered(
 ) -> Optimum:
     """Build the answer from a schedule, its certificate and the checker's verdict; print and check the schedule.
 
-    source: the search that found the schedule; stopped: the reason why a better schedule may exist; said: the notes.
+    source: the name of the search that found the schedule; stopped: the reason why the search ended before it could
+    exclude a better schedule; said: the notes on the answer.
     """
     made, text, report = printed(schedule, instance, told, request.name, kernel)
     return Optimum(
@@ -134,8 +135,8 @@ def _certified(
 def _believed(
     request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
 ) -> dict[str, object] | None:
-    """Return the proof of the largest refuted objective that can be proved, and withdraw the larger ones; None if
-    engines refuted no other objective. said: list to which a note on each attempt is appended.
+    """Return the proof entry for the largest refuted objective whose refutation can be proved; None if there is none.
+    Refutations of larger objectives are withdrawn. said: list to which a note on each attempt is appended.
     """
     tried = False
     while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):
@@ -152,7 +153,7 @@ def _believed(
 def _steady(
     request: Request, instance: Instance, state: State, known: list[Known], meter: Meter
 ) -> tuple[Orders, list[str]]:
-    """Return the best orders, and a note; with --jitter, orders of the same length with a lower p95."""
+    """Return the best orders or, with --jitter, orders that are as short and have a lower p95 makespan; and notes."""
     assert state.best is not None
     if request.jitter is None:
         return state.best, []
@@ -165,7 +166,7 @@ def _steady(
 
 
 def _agreed(request: Request, instance: Instance, state: State, judged: Verdict) -> list[str]:
-    """Return a note with Z3's opinion on an optimum, if the user requests it or the bound is not a simple sum."""
+    """Return a note on whether Z3 confirms an optimum, if the user requests it or the bound rests on a refutation."""
     if judged.value != judged.lower or not (request.confirm or state.refuted is not None):
         return []
     agreed = confirmed(instance, judged.value, judged.lower - state.problem.time(1), asked=request.confirm)

@@ -1,7 +1,7 @@
 """Reads an answer, the JSON of `pipesched optimize --json`, so that it can be checked.
 
 source         the schedule, a .ps file as text
-release, mem_cap, objective       the question
+release, mem_cap, objective       the terms of the optimization
 certificate    the bounds, refutations and repeating part of the schedule (`proof.entries`)
 other entries  derived from these (`proof.answer`)
 """
@@ -32,8 +32,8 @@ Kind = TypeVar("Kind")
 class Answer:
     """An answer of the optimizer.
 
-    caps: the cap of each rank, or None. schedule: the text of the .ps file. entries: all entries of the JSON. unit: the
-    unit of times. asked: the caps in bytes as the user typed them, or None.
+    caps: the cap of each rank, or None if memory is not limited. schedule: the text of the .ps file. entries: all
+    entries of the JSON. unit: the unit of times. asked: the caps in bytes as the user typed them, or None.
     """
 
     schedule: Source
@@ -55,8 +55,8 @@ def read(source: Source) -> Answer:
     """Read an answer that has a schedule.
 
     Raises:
-        PipeschedError: PS710: the text is not JSON of this form, or lacks a schedule or a certificate. PS843: reading
-            exceeds the budget.
+        PipeschedError: PS710: the text is not the JSON of an answer, or lacks a schedule or a certificate. PS843:
+            reading it exceeds the budget.
     """
     try:
         with budgeted(source):

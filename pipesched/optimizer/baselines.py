@@ -32,11 +32,11 @@ _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the ques
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A known schedule at the same size. spent: the times; peak: the largest peak over the ranks.
+    """A known schedule at the same size. spent: its work, idle times and length; peak: the largest peak over the ranks.
 
-    fits: True if the peaks are within the caps. orders: None if the schedule has another placement, overlap slots, or
-    the other kind of backward; `unlike` then names the difference. apart: the orders in which the operations of a
-    shared slot run one after the other, which takes no longer.
+    fits: True if the peaks are within the caps. orders: the order on each rank; None if the schedule has another
+    placement, overlap slots, or the other kind of backward, and `unlike` then names the difference. apart: the orders
+    in which the two operations of an overlap slot run one after the other, which takes no longer.
     """
 
     name: str
@@ -75,18 +75,18 @@ class Known:
         return cls(name, made.idle, max(peaks), fits, orders, unlike=unlike, apart=apart)
 
     def to_json(self) -> dict[str, object]:
-        """Return the name and figures, and whether the schedule answers the question."""
+        """Return the name, the figures, and `fits`: whether the schedule itself could be the answer."""
         times = {name: getattr(self.spent, name) for name in ("makespan", "span", "bubble", "span_bubble")}
         return {"name": self.name, **exact(**times, peak=self.peak), "fits": self.fits and self.orders is not None}
 
 
 def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
-    """Return the figures of a schedule in column order."""
+    """Return the figures of a schedule in the order of the table's columns."""
     return spent.makespan, spent.span, spent.bubble, spent.span_bubble, peak
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """Return the lines that compare an objective with the user's schedule, with its peak as a cap if that is lower."""
+    """Return lines that compare `value` with the user's schedule and, if its peak is lower, suggest that as a cap."""
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
@@ -105,7 +105,7 @@ Row: TypeAlias = "tuple[str, Fraction, Fraction, Fraction, Fraction, Fraction, s
 
 
 def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fraction) -> list[str]:
-    """Return the table of the found schedule, with these figures, and the best baselines, sorted by objective."""
+    """Return the table of the found schedule (`spent`, `peak`) and the best baselines, sorted by objective."""
     own = ("this schedule", *_figures(spent, peak), "")
     rows = [own, *((k.name, *_figures(k.spent, k.peak), k.remark) for k in known)]
     rows.sort(key=lambda row: (row[2] if instance.objective == "span" else row[1], row is not own))
@@ -117,7 +117,7 @@ def table(known: Sequence[Known], instance: Instance, spent: Idle, peak: Fractio
 
 
 def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
-    """Align the rows under the column heads."""
+    """Return the rows as lines of text, aligned under the column heads."""
     said, one = instance.costs.unit.text, instance.of_one
     plain = one is None and not instance.costs.unit
     held = (shown if plain else digits) if one is None else lambda amount: gigabytes(amount * one)
@@ -127,7 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield notes on the unit of time, its ratio to the unit of `compare`, and assumed costs of other backwards."""
+    """Yield a line with the unit of time, its ratio to that of `compare`, and assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})
@@ -140,9 +140,9 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 
 
 def relevant(placement: Placement, *, special: bool = False) -> list[str]:
-    """Return the library's schedules that have this placement at some size, according to the manifest, plainest first.
+    """Return the names of the library's schedules that, according to the manifest, have this placement at some size.
 
-    special: include schedules whose operations are not among those that the search orders.
+    special: include schedules with operations that the search cannot order.
     """
     wanted, found = placement_name(placement), list[str]()
     for line in MANIFEST.read_text("utf-8").splitlines()[1:]:

@@ -1,7 +1,7 @@
-"""Placements side by side, and the Pareto front of peak memory and objective over all of them.
+"""Compares placements: the Pareto front of peak memory and objective over all of them.
 
     placement ──> no cap ──> the least cap that has a schedule ──> one step more ──> ... ──> as short as without a cap
-                    │             │ the search at the next cap begins with the order found
+                    │             │ the search at the next cap begins with the found order
                     └─ its bound is valid at every cap: a bound at a cap is valid at all lower caps
 
 Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of the
@@ -45,7 +45,7 @@ class Way:
     solved: Sequence[Solved]
 
     def bound(self, cap: Fraction) -> Fraction | float:
-        """Return the best lower bound under a cap; bounds under higher caps hold here too."""
+        """Return the best lower bound under a cap; bounds under higher caps are valid here too."""
         found = [answer for own, answer in self.solved if own is None or own >= cap]
         return max((inf if x.status == INFEASIBLE else x.lower_bound or Fraction(0) for x in found), default=0)
 
@@ -101,7 +101,7 @@ class Front:
         return 1 if not self.points else 0 if self.proved else 3
 
     def text(self) -> str:
-        """Return the front, and the least objective of every placement under each cap."""
+        """Return two tables: the front, and the least objective of every placement under each cap."""
         some = self.ways[0].solved[0][1]
         unit = some.instance.costs.unit
         named = [f"for {way.name}: {way.solved[0][1].instance.text_without_cap}" for way in self.ways]

@@ -1,4 +1,4 @@
-"""One answer for each of a range of caps, and their plot."""
+"""Answers for a range of caps, and a plot of the bubble against the cap."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 _LEFT = 500_000  # steps left after an interrupt
 _STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 30, 2
-"""Steps to start; and steps to build an answer: fixed, per operation, and per operation and frame (for the span)."""
+"""Steps for startup; steps to build an answer: at least, for each operation, and for each operation and frame (span).
+"""
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit
 _SHOWN, _COMPARED = 3, 200_000  # schedules that are read only for comparison: their number, and their operations
@@ -62,7 +63,7 @@ def optimize(
 ) -> Optimum:
     """Find the best schedule, with a proof if possible; a schedule found under a cap in bytes is within the cap.
 
-    meter: the clock with its limit, if several questions share one; None for a meter with the request's own limit.
+    meter: counts steps up to a limit that several requests may share; None for the request's own time limit.
 
     Raises:
         PipeschedError: PS2xx: the options are invalid. PS503, PS504: a cap in bytes is too low. PS702: the schedule
@@ -100,7 +101,7 @@ def optimize(
 
 
 def _optimized(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
-    """Optimize once; caps in bytes are replaced by caps on activations that keep within them. meter: the clock."""
+    """Optimize once; caps in bytes are replaced by caps on activations. meter: counts steps up to the limit."""
     _require_engines(request)
     target = target_of(request)
     if request.all_m and target.instance.placement.routes > 1:
@@ -143,7 +144,7 @@ def _require_engines(request: Request) -> None:
 
 
 def _require_covered(instance: Instance, *, every: bool) -> None:
-    """Raises PipeschedError: PS702: stages are frozen in a way that no bound covers."""
+    """Raise PipeschedError, PS702, if stages are frozen in a way that no bound covers."""
     frozen = instance.placement.frozen
     if (why := instance.not_covered) or (frozen and every):
         stages = f"stage{'s' if len(frozen) > 1 else ''} {ranges(frozen)} frozen"
@@ -155,9 +156,9 @@ def _require_covered(instance: Instance, *, every: bool) -> None:
 def _repeated(
     request: Request, target: Target, progress: Callable[[State], None], meter: Meter
 ) -> tuple[Periodic | None, bool]:
-    """Return (schedule for every m, if requested and found; True if the search for it was interrupted).
+    """Return the schedule for every m, or None; and True if the search for it was interrupted.
 
-    After an interrupt, only a little time is left.
+    An interrupt leaves only a little time for the rest.
     """
     if not request.all_m:
         return None, False

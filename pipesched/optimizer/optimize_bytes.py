@@ -41,8 +41,8 @@ _FINE = 100
 class Room:
     """A cap in bytes, in the optimizer's unit.
 
-    left: the bytes left for activations, by rank. one: the bytes of one microbatch on most stages. unit: the bytes per
-    unit of caps.
+    left: for each rank, the bytes left for activations. one: the bytes that a microbatch keeps on most stages. unit:
+    the bytes in a unit of caps.
     """
 
     costs: Costs
@@ -56,8 +56,8 @@ class Room:
         """Raise PipeschedError, PS504, if a single microbatch needs more bytes than are left."""
         reason = infeasible(problem, lambda amount: gigabytes(amount * self.unit))
         if reason is not None:
-            message = f"no known order fits: {reason}; activations have {self._left}"
-            help = "use a higher cap, more ranks, tensor, context, or --backward fused with recompute"
+            message = f"no known order fits: {reason}; left for activations: {self._left}"
+            help = "use a higher cap, more ranks, tensor or context parallelism, or --backward fused with recompute"
             raise PipeschedError([Diagnostic(OptimizerCode.NO_ROOM, message, help=help)])
 
     @property
@@ -66,8 +66,8 @@ class Room:
         share = percent(-self.release.at_input)
         split = "" if self.release.at_input >= 0 else f", plus at most {share} of that between I and W"
         return (
-            f"the cap is in bytes: activations have {self._left}, and one microbatch keeps {gigabytes(self.one)} on "
-            f"most stages{split}; both are rounded to the safe side, so an order just over these caps may fit"
+            f"the cap is in bytes: {self._left} remain for activations; one microbatch holds {gigabytes(self.one)} on "
+            f"most stages{split}; both are rounded to the safe side, so an order just above the cap may still fit"
         )
 
     @property
@@ -107,8 +107,8 @@ def room(
     aside: Sequence[int] | None,
     until_w: bool,
 ) -> Room:
-    """Convert caps in bytes. aside: the bytes set aside for messages, by rank. until_w: True counts the gradients that
-    I stores for W.
+    """Convert caps in bytes. aside: for each rank, the bytes set aside for messages. until_w: True to count the
+    gradients that I stores for W.
 
     Raises:
         PipeschedError: PS235; PS503: parameters, gradients and optimizer exceed the cap.
@@ -159,7 +159,9 @@ def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: in
     if over:
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
         message = f"parameters, gradients and optimizer states alone exceed the cap: {', '.join(over[:_SHOWN])}{more}"
-        help = "more ranks, more tensor" + ("" if zero == 3 else ", a higher ZeRO stage") + ", or a higher cap"
+        help = (
+            "use more ranks, tensor parallelism" + ("" if zero == 3 else ", a higher ZeRO stage") + ", or a higher cap"
+        )
         raise PipeschedError([Diagnostic(OptimizerCode.STATES_OVER_CAP, message, help=help)])
 
 

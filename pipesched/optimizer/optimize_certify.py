@@ -1,4 +1,4 @@
-"""Proofs of bounds that an engine's refutation gave, in steps that `verify` can follow; and second opinions by Z3.
+"""Proofs of bounds that rest on an engine's refutation, in steps that `verify` can follow; and second opinions by Z3.
 
     clauses of the checker ─┬─> CaDiCaL refutes them ──> trimmed ──> the certificate
                             └─> Z3: found at the objective, refuted a tick below
@@ -29,7 +29,7 @@ FEW, STEPS, FEW_STEPS = 20_000, 60_000_000, 500_000  # for Z3: clauses without -
 
 @dataclass(frozen=True)
 class Made:
-    """A proof. entry: the entry `proof` of a certificate, maybe empty. note: the result, or why there is no proof."""
+    """A proof. entry: the entry `proof` of a certificate, or {}. note: the size of the proof, or why there is none."""
 
     entry: dict[str, object]
     note: str
@@ -38,9 +38,9 @@ class Made:
 def certified(
     instance: Instance, value: Fraction, rank: int | None, path: str | None, meter: Meter, grid: Fraction | None = None
 ) -> Made:
-    """Prove that no objective is at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
+    """Prove that no schedule has an objective of at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
-    meter: the clock, with its limit. grid: a time to whose multiples costs are first rounded down; None: not rounded.
+    meter: counts steps up to the limit. grid: a time to whose multiples costs are first rounded down, or None.
 
     Raises:
         OSError: the files cannot be written.

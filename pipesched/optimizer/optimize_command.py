@@ -46,7 +46,10 @@ OPTIMIZE = (
     Option("head", values.exact, "With --partition: work of the head on the last stage, in layers.", "X"),
     Option("overlap", flag, "Decide which F and B run as a pair, at the cost FB.", default=False),
     Option(
-        "recompute", stages, ("Also decide which F to run again: any, whole stages, or these."), "any|stages|0,1,.."
+        "recompute",
+        stages,
+        ("Also decide which F to run again: any, all or none of a stage, or those of these stages."),
+        "any|stages|0,1,..",
     ),
     Option(
         "front",
@@ -129,7 +132,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _folder(path: str | None) -> str | None:
-    """Return the folder that -o names, created if absent; None for a file. Raises PS225 for a .ps file, or on error."""
+    """Return the folder that -o names, created if absent; None for a file. Raise PS225 for a .ps file, or on error."""
     if path and path.endswith(".ps"):
         message = f"{path} can hold only one schedule, but each cap has its own"
         raise fail(Code.USAGE, message, help="write all of them with -o DIR/, or name a .json or .txt file")
@@ -138,7 +141,9 @@ def _folder(path: str | None) -> str | None:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
-        raise fail(Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another with -o DIR/") from None
+        raise fail(
+            Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another folder with -o DIR/"
+        ) from None
     return path
 
 
@@ -155,7 +160,7 @@ def _shown(
 
 
 def _require_places(given: Given, *, ranged: bool) -> None:
-    """Raises PipeschedError: PS225, for a plot or a proof that does not apply to this request or cannot be written."""
+    """Raise PipeschedError, PS225, if a plot or a proof does not apply to this request or cannot be written."""
     if given["front"] and given["mem_cap"] and not ranged:
         raise fail(Code.USAGE, "a front needs several caps", help="leave out --mem-cap, or give a range, such as 2..8")
     for name in ("partition", "all_m", "proof") if given["front"] or given["placement"] == "any" else ():
@@ -191,9 +196,9 @@ def _sizes(given: Given) -> dict[str, Value]:
 
 
 def _show(answer: Optimum, out: Output, given: Given, holds: str) -> int:
-    """Print the verdict, and the schedule: to the file that -o names, or below the verdict if it is short.
+    """Print the verdict, and write the schedule to the file that -o names or, if short, below the verdict.
 
-    holds: the format of the file, json or ps. Returns the exit status.
+    holds: the format of the file, json or ps. Return the exit status.
     """
     path, out.path = given["output"], None
     file = path if path != "-" else None

@@ -67,8 +67,8 @@ class Optimum:
 
     judged: the checker's verdict on the schedule; analysis: the times and memory; checked: the report of all ordinary
     checks; None if there is no schedule. least, least_by: the lower bound of the search, and the source of the bound.
-    given: the schedule to improve on; it is the first of `known`. lost: the lost rank. Exit status: 0, 3 (a better
-    schedule is not excluded) or 1 (infeasible).
+    given: the schedule to improve on; it is the first of `known`. lost: the loss of a rank, if requested. Exit status:
+    0, 3 (a better schedule is not excluded) or 1 (infeasible).
     """
 
     instance: Instance
@@ -115,7 +115,7 @@ class Optimum:
 
     @property
     def proved(self) -> bool:
-        """True if a checker has derived that no schedule is better; an engine's word is not enough."""
+        """True if the checker has derived that no schedule is better; an engine's word is not enough."""
         return self.judged is not None and self.judged.proved
 
     @property
@@ -192,7 +192,7 @@ class Optimum:
 
     @property
     def bound_by(self) -> str:
-        """The source of the lower bound, in few words."""
+        """The source of the lower bound, in a few words."""
         return self.least_by if self.judged is None else self.judged.by
 
     @property
@@ -239,8 +239,8 @@ class Optimum:
         return [costs.note] * bool(costs.note) + list(used.assumed if used else ())
 
     def text(self, *, color: bool = False, verbose: bool = False) -> str:
-        """Return the answer as text: the verdict, its terms, its proof and the best known schedules. verbose: all
-        assumptions.
+        """Return the answer as text: the verdict, its terms, its proof and the best known schedules. verbose: include
+        all assumptions.
         """
         head, rest = self.verdict[: len(self.status)], self.verdict[len(self.status) :]
         lines = [f"\x1b[1;{_COLORS.get(self.status, '33')}m{head}\x1b[0m{rest}" if color else self.verdict]
@@ -311,7 +311,7 @@ def notes(instance: Instance, state: State) -> tuple[str, ...]:
     if instance.rounded not in (None, instance.caps) and instance.asked is None:
         notes.insert(
             0,
-            f"the effective cap is {listed_caps(instance.rounded)}, the largest possible amount within the given cap",
+            f"the effective cap is {listed_caps(instance.rounded)}, the largest amount that fits the given cap",
         )
     return tuple(notes)
 

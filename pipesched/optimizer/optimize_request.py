@@ -1,4 +1,4 @@
-"""Requests to the optimizer and their targets: placement, sizes, costs and backward, from a schedule or new."""
+"""Requests to the optimizer, and their targets: placement, sizes, costs and backward, from a schedule or options."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _target(
 
 
 def place(asked: str | tuple[int, ...] | None, parameters: Mapping[str, Value]) -> Place:
-    """Return the placement that the user names: linear, loop, vee, ranks by stage, or that of a schedule.
+    """Return the placement that the user names: linear, loop, vee, ranks by stage, or the placement of a schedule.
 
     Raises:
         PipeschedError: PS810: no placement and no schedule has that name. Also every fault in the file.

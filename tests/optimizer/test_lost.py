@@ -129,7 +129,7 @@ def test_the_answer_says_what_a_step_costs() -> None:
         ("--lost 4", "PS225", "rank 4 cannot be lost: the ranks are 0 to 3"),
         ("--lost -1 --pipelines 2", "PS225", "the ranks are 0 to 7"),
         ("--lost 1", "PS702", "no other rank has a copy of stage 1"),
-        ("--pipelines 3", "PS225", "--pipelines is for --lost"),
+        ("--pipelines 3", "PS225", "--pipelines requires --lost"),
         ("--lost 1 --pipelines 0", "PS225", "0 pipelines"),
         ("--lost 1 --pipelines 99999999999", "PS225", "at most 2,000,000 can be optimized"),
         ("--lost 1 --pipelines 2 --all-m", "PS225", "--lost contradicts --all-m"),

@@ -17,7 +17,7 @@ MODEL = "model"
 class Asked:
     """The requested decisions. partition: the number of layers to divide, 0 for all layers of the model, or None.
 
-    embedding, head: their work, in layers.
+    embedding, head: the work of the embedding and of the head, as multiples of a layer's work.
     """
 
     partition: int | None = None
@@ -44,7 +44,7 @@ def asked(given: Given) -> Asked | None:
     partition = given.get("partition")
     for name in ("embedding", "head"):
         if given.get(name) is not None and partition is None:
-            raise fail(Code.USAGE, f"--{name} is for --partition", help="give the number of layers as --partition N")
+            raise fail(Code.USAGE, f"--{name} requires --partition", help="give the number of layers as --partition N")
     if partition is None:
         return None
     for name, why in (
@@ -67,18 +67,18 @@ def stages(value: object) -> str:
 
 
 def overlap(given: Given) -> bool:
-    """Return True if pairs are a decision; raise PipeschedError, PS225, for options that contradict it."""
+    """Return True if overlap pairs are to be decided; raise PipeschedError, PS225, if another option contradicts."""
     return _in_slots(given, "overlap", ("partition", "all_m", "proof", "confirm", "backward"))
 
 
 def recompute(given: Given) -> str | None:
-    """Return the F that may run again; raise PipeschedError, PS225, for options that contradict it."""
+    """Return which F may run again, as `stages` does, or None; raise PS225 if another option contradicts."""
     asked = _in_slots(given, "recompute", ("partition", "all_m", "proof", "confirm"))
     return str(given["recompute"]) if asked else None
 
 
 def jitter(given: Given) -> Fraction | None:
-    """Return the standard deviation of times; raise PipeschedError, PS225, for options that contradict it."""
+    """Return the standard deviation of times as a share of them, or None; raise PS225 if another option contradicts."""
     if given.get("objective") == "span" and given.get("jitter"):
         raise fail(Code.USAGE, "--jitter requires --objective makespan", help="leave out --jitter or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))
@@ -93,7 +93,7 @@ def lost(given: Given) -> tuple[int, int] | None:
     """
     rank, pipelines = given.get("lost"), given.get("pipelines")
     if rank is None and pipelines is not None:
-        raise fail(Code.USAGE, "--pipelines is for --lost", help="name the lost rank, such as --lost 1")
+        raise fail(Code.USAGE, "--pipelines requires --lost", help="name the lost rank, such as --lost 1")
     if rank is None:
         return None
     others = {name: given.get(name) for name in ("partition", "overlap", "recompute", "all_m", "front")}

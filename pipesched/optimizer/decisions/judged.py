@@ -60,7 +60,7 @@ def named(schedule: Schedule, terms: Terms, certificate: Mapping[str, object]) -
 
 
 def alike(a: Terms, b: Terms) -> bool:
-    """Return True if both terms define the same question: the same placement, times, memory, caps and rules."""
+    """Return True if both terms define the same problem: the same placement, times, memory, caps and rules."""
     stages = a.placement.stages
     if not np.array_equal(a.placement.rank_of, b.placement.rank_of):
         return False
@@ -81,7 +81,7 @@ def alike(a: Terms, b: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision, the chosen alternative, and the proofs about other alternatives."""
+    """A decision, the chosen alternative, and the proofs that exclude other alternatives."""
 
     decision: Partition
     taken: Choice

@@ -1,14 +1,14 @@
-"""The loads of a transformer's layers, its embedding and its head, as numbers that a partition adds up.
+"""Loads: the costs of a transformer's layers, embedding and head, in a form that a partition can add up.
 
     layer     costs of one more layer in a stage: time of F, I, W, B, activations of a microbatch, parameters and all
               other memory that is held in any order
     first     costs of stage 0 in addition to its layers: the embedding
     last      costs of the last stage in addition to its layers: the norm, the head and the loss
 
-They are inferred from two splits: one gives all spare layers to the last stage, the other to the first stage. A cost
-that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole nanoseconds per
-layer. For caps in bytes, the unit is the memory that a microbatch keeps on 1 / p of the layers; loads are rounded up
-and caps down, to a thousandth of the unit.
+They are inferred from two splits with one layer per stage, except that all other layers are on the last stage, or on
+the first. A cost that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole
+nanoseconds per layer. For caps in bytes, the unit of memory is what a microbatch keeps on 1 / p of the layers; loads
+are rounded up and caps down, to a thousandth of the unit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AWAY = Fraction(10**18)  # bytes added to a cap, so that no split of the two is
 
 @dataclass(frozen=True)
 class Parts:
-    """A cost as the sum of n layers and of the loads at both ends."""
+    """The summands of a stage's cost: one for each layer, one for stage 0, and one for the last stage."""
 
     layer: Fraction
     first: Fraction
@@ -45,10 +45,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Caps in bytes, converted to the optimizer's unit. held: activations; there: the memory of a layer that does not
-    depend on the order, both in the unit of caps.
+    """Caps in bytes, converted to the optimizer's unit. held: the activations of a microbatch; there: the memory of a
+    layer that does not depend on the order, both in the unit of caps.
 
-    caps: by rank, before the memory of layers is subtracted; unit: number of bytes in a unit of caps.
+    caps: the cap of each rank, before the memory of its layers is subtracted; unit: the bytes in a unit of caps.
     """
 
     held: Parts
@@ -62,16 +62,17 @@ Split = Sequence[int]
 
 
 def two_splits(layers: int, stages: int) -> tuple[Split, Split]:
-    """Return two splits: one layer on every stage but the last, and one layer on every stage but the first."""
+    """Return two splits with one layer per stage, except that all other layers are on the last stage, or the first."""
     most = layers - stages + 1
     return [*[1] * (stages - 1), most], [most, *[1] * (stages - 1)]
 
 
 def parts_of(column: Callable[[Split], Sequence[Fraction]], layers: int, stages: int, grain: Fraction) -> Parts:
-    """Return the parts of a cost by stage; grain: the error per layer that rounding may cause.
+    """Return the parts of a cost. column: function from a split to the cost of each stage; grain: the rounding error
+    allowed per layer.
 
     Raises:
-        PipeschedError: PS716: the cost is not such a sum.
+        PipeschedError: PS716: the cost is not a sum of such parts.
     """
     low, high = two_splits(layers, stages)
     ends = column(low), column(high)
@@ -100,7 +101,7 @@ def _laid(trained: Trained, split: Split) -> Trained:
 
 
 def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tuple[dict[str, Parts], Cost, Costs]:
-    """Return the times of each kind, the time C, and the costs of an even split, with their unit and note.
+    """Return the times of each kind, the time C, and the costs of one split, whose unit and note apply to all splits.
 
     Raises:
         PipeschedError: PS225, PS244, PS716.

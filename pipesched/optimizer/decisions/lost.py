@@ -1,6 +1,6 @@
 """`optimize --lost R`: the order of the remaining ranks. Source: ReCycle, arXiv:2405.14009.
 
-    3 pipelines of 3 ranks, 6 microbatches each; rank 4 is lost: its copies of stage 1 take equal parts
+    3 pipelines of 3 ranks, 6 microbatches each; rank 4 is lost: the other copies of its stage 1 take equal parts
 
     stage         0  1  2
     pipeline 0    0  1  2    6 microbatches
@@ -39,8 +39,8 @@ class Lost:
     """The loss of a rank. ranks: the number of ranks before the loss; pipelines: the number of pipelines that train the
     model, each as in the request.
 
-    peers: the ranks that take over its `moved` F and backwards; whole: the answer with all ranks. peak: the peak by
-    remaining rank, in the unit of the request.
+    peers: the ranks that take over its F and backwards; moved: the number of these F; whole: the answer with all ranks;
+    peak: the peak of each remaining rank, in the unit of the request.
     """
 
     rank: int
@@ -57,12 +57,14 @@ class Lost:
         peers = [*map(str, self.peers)]
         peers = [*peers[:4], "…", peers[-1]] if len(peers) > 8 else peers
         on = f"rank{'s'[: len(peers) > 1]} {', '.join(peers)}"
-        lower = f"; in the schedule, ranks after {self.rank} are one lower" if self.rank + 1 < self.ranks else ""
+        lower = (
+            f"; in the schedule, ranks after {self.rank} are numbered one lower" if self.rank + 1 < self.ranks else ""
+        )
         lines = [f"without rank {self.rank}: its {self.moved} F and their backwards run on {on}{lower}"]
         if before and makespan is not None:
             lines.append(
-                f"until it returns a step takes {said(makespan)}; with all {self.ranks} ranks {said(before)} "
-                f"({self.whole.status}): {said(makespan - before)} more, {digits(makespan / before)} times as long"
+                f"until it returns, a step takes {said(makespan)}, but {said(before)} with all {self.ranks} ranks "
+                f"({self.whole.status}): {said(makespan - before)} more, or {digits(makespan / before)} times as long"
             )
         caps = self.whole.instance.caps
         most, cap = shown(max(self.peak, default=Fraction(0))), "none" if caps is None else shown(max(caps))
@@ -84,11 +86,11 @@ class Lost:
 
 
 def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Find the best order of the remaining ranks, and compare it with the best order of all ranks. ask: optimizes both.
-    meter: the clock with its limit.
+    """Find the best order of the remaining ranks, and compare it with the best order of all ranks.
+    ask: function that optimizes a request. meter: counts steps up to the limit.
 
     Raises:
-        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages. Also the
+        PipeschedError: PS225: there is no such rank. PS702: a stage of the rank has no copy on another rank. Also the
             errors of `optimize`.
     """
     assert request.lost is not None
@@ -132,7 +134,7 @@ def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
 
 
 def side_by_side(placement: Placement, pipelines: int) -> Placement:
-    """Return the placement of several pipelines with their own ranks and microbatches."""
+    """Return the placement of several copies of a pipeline, each with its own ranks and microbatches."""
     if pipelines == 1:
         return placement
     ranks, routes = placement.ranks, placement.routes
@@ -150,7 +152,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
     """Return the placement on the remaining ranks, and the ranks that take over microbatches of the lost rank.
 
     Raises:
-        PipeschedError: PS225: there is no such rank. PS702: no other rank has a copy of one of its stages.
+        PipeschedError: PS225: there is no such rank. PS702: a stage of the rank has no copy on another rank.
     """
     if not 0 <= rank < placement.ranks:
         message = f"rank {rank} cannot be lost: the ranks are 0 to {placement.ranks - 1}"

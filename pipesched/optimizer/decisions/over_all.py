@@ -27,19 +27,19 @@ from pipesched.optimizer.verdict import Verdict
 STEPS = 4_000_000
 """Limit on the steps that `ranks` may take for one alternative."""
 RANKED, LISTED = 200, 3_000
-"""Limits on the alternatives that are refuted by `ranks` or a proof, and that are examined one by one."""
+"""Limits on the number of alternatives that `ranks` or a proof may refute, and that are examined one by one."""
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """The number of alternatives that each argument excludes. open: the remaining ones, each with its bound."""
+    """by: the number of alternatives that each argument excludes; open: the bound and split of each remaining one."""
 
     by: Mapping[str, int]
     open: Sequence[tuple[Fraction, Choice]]
 
 
 Proofs = Mapping[Choice, bytes]
-"""LRAT by alternative; empty for one that `ranks` excludes."""
+"""The LRAT proof for each alternative; empty for an alternative that `ranks` excludes."""
 
 
 def over_all(decision: Partition, taken: Choice, verdict: Verdict, proofs: Proofs) -> Verdict:
@@ -63,7 +63,7 @@ QUICK = "their work, warm-up and cool-down"
 def excluded(
     decision: Partition, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
 ) -> Excluded:
-    """Exclude alternatives without a schedule below a value. alternatives: sorted by their quick bounds, ascending."""
+    """Exclude the alternatives of which no schedule is below `value`. alternatives: sorted by their quick bounds."""
     by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0
     for _, choice in alternatives[:LISTED]:
         terms = decision.terms(choice)
@@ -93,7 +93,7 @@ def impossible(asked: Problem) -> bool:
 
 
 def lower(asked: Problem) -> int:
-    """Return the best bound in ticks, from the work of a rank between a head and a tail or from meetings."""
+    """Return the larger of two bounds, in ticks: the work of a rank between a head and a tail, and `meetings`."""
     return max([meetings(asked)[0], *_busiest(asked)])
 
 

@@ -7,16 +7,15 @@
     cap of a rank       the cap less what its layers hold in any order (parameters, if caps are in bytes)
 
 A rank does not begin before a microbatch reaches its first stage, and runs one operation at a time. With one stage per
-rank, the first I of rank r starts only after the longest path to the last rank and back, before which at most k
-forwards run; after its last I the gradient takes a path to rank 0, during which at most k weight gradients are left. k
-is the number of microbatches that fit, if memory is freed at W, or at B:
+rank, the first I of rank r waits for the longest path to the last rank and back, and at most k forwards run before it;
+after its last I the gradient travels to rank 0, and at most k weight gradients are left to compute. If memory is freed
+at W or at B, k is the number of microbatches that fit the cap:
 
-    m w[r]  +  H[r]                              H[r]: forwards of the ranks before, with messages; 0 for the span
-            +  max(0, L[r] - (k - 1) F[r])       L[r]: forwards and backwards of the ranks behind
-            +  max(0, G[r] - k W[r])             G[r]: the longest path from a last I to the end of a rank before
+    m w[r]  +  H[r]                              H[r]: forwards of earlier ranks, with messages; 0 for the span
+            +  max(0, L[r] - (k - 1) F[r])       L[r]: forwards and backwards of later ranks
+            +  max(0, G[r] - k W[r])             G[r]: the longest path from a last I to the end of an earlier rank
 
-Splits are listed stage by stage; a prefix is dropped once its bound, or the average over the remaining stages, reaches
-the value.
+Splits are listed stage by stage; a prefix is dropped once its bound reaches the value.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ MOST = 50_000
 ENDLESS = 2**20
 
 Choice: TypeAlias = tuple[int, ...]
-"""A split: the layers of each stage."""
+"""A split: the number of layers of each stage."""
 
 Load: TypeAlias = Mapping[str, Fraction]
-"""Times F, I, W or F, B; M, the activations of a microbatch; S, the memory held in any order, in the unit of caps."""
+"""The times F, I, W or F, B; and in the unit of caps M, a microbatch's activations, and S, memory held in any order."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """The splits that are not excluded by a quick bound. left: (bound, split), ascending; floor: the least bound of the
-    splits that are not listed, or None.
+    """The splits that quick bounds do not exclude. left: (bound, split), in ascending order; floor: a bound for all
+    splits that are not listed, or None if every split is listed.
     """
 
     left: list[tuple[Fraction, Choice]]
@@ -60,9 +59,9 @@ class Rest:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """All splits of layers. base: the terms without costs and caps by stage, but with caps of whole ranks.
+    """All splits of `layers` layers. base: the terms that all splits share, with the caps before S is subtracted.
 
-    layer, first, last: the loads of a layer, the embedding and the head. message: C.
+    layer, first, last: the loads of a layer, the embedding and the head. message: the time C of a message.
     """
 
     base: Terms
@@ -87,7 +86,7 @@ class Partition:
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that adds each layer to the smallest stage so far; ties go to the first, or to the last."""
+        """Return the split that gives each layer to the stage with the least work; the first, or last, wins ties."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)
@@ -149,7 +148,7 @@ class Partition:
 
     @cached_property
     def _scale(self) -> int:
-        """The ticks of the unit of time."""
+        """The number of ticks per unit of time."""
         loads = (x for load in (self.layer, self.first, self.last) for key, x in load.items() if key not in "MS")
         return lcm(*(x.denominator for x in (*self._by_stage, *loads)))
 
@@ -158,7 +157,7 @@ class Partition:
         return self.message if isinstance(self.message, tuple) else (_scalar(self.message),) * self.stages
 
     def _table(self, counts: Ints, key: str, scale: int) -> Ints:
-        """Return one load of the first stages, in units of 1 / scale; shape (splits, stages)."""
+        """Return the cost `key` of each stage in `counts`, in units of 1 / scale; shape (splits, stages)."""
         made = counts * int(self.layer.get(key, Fraction(0)) * scale)
         for s, load in ((0, self.first), (self.stages - 1, self.last)):
             if s < counts.shape[1]:
@@ -202,7 +201,7 @@ class Partition:
         return np.column_stack([counts[rows], n])
 
     def _of_beginnings(self, counts: Ints) -> Ints:
-        """Return bounds from the work of each rank so far, and from the average work of the remaining layers."""
+        """Return a bound for each prefix: from the work of each rank so far, or the average of the remaining stages."""
         known, m, span = counts.shape[1], self.base.placement.microbatches, self.base.objective == "span"
         own, none = self.base.placement.rank_of[0].tolist(), np.zeros(len(counts), dtype=np.int64)
         work = sum((self._table(counts, kind, self._scale) for kind in self.base.kinds), 0 * counts)
@@ -221,7 +220,7 @@ class Partition:
         return best
 
     def _of_splits(self, counts: Ints) -> Ints:
-        """Return the bounds with warm-up and cool-down if each rank has one stage, in order; otherwise 0."""
+        """Return a bound with warm-up and cool-down for each split if stage r is on rank r for every r; otherwise 0."""
         base, none = self.base, np.zeros(len(counts), dtype=np.int64)
         if base.placement.rank_of[0].tolist() != list(range(base.placement.ranks)):
             return none
@@ -242,7 +241,7 @@ class Partition:
         return best
 
     def _room(self, counts: Ints) -> Ints:
-        """Return the largest number of microbatches that each rank can hold; ENDLESS if no rule limits it."""
+        """Return, for each split, the most microbatches that each rank can hold; ENDLESS if no rule limits them."""
         base, endless = self.base, np.full(counts.shape, ENDLESS, dtype=np.int64)
         if base.caps is None or (not base.fused and base.release.at_input > 0):
             return endless

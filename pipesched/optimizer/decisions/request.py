@@ -39,11 +39,11 @@ _SEARCH = 0.85  # part of the time for the search; the rest is for a proof
 
 
 def decided(request: Request, progress: Callable[[State], None], meter: Meter) -> Optimum:
-    """Find the best alternative of a decision, and its best order. meter: the clock with its limit.
+    """Find the best alternative of a decision, and its best order. meter: counts steps up to the limit.
 
     Raises:
         PipeschedError: PS2xx: the options are invalid. PS503, PS504: a cap in bytes is too low. PS701: no alternative
-            fits. PS716: there is nothing to decide.
+            fits. PS716: the layers cannot be divided.
     """
     if request.source is not None:
         help = "omit the schedule; give its placement with `--placement FILE`, and the sizes"
@@ -56,8 +56,8 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
         if units is None:
             return found
         note = (
-            f"the cap is in bytes: a microbatch keeps {gigabytes(units.unit)} on 1/{placement.ranks} of the layers; "
-            "loads are rounded up and caps down, so an order just over these caps may fit"
+            f"the cap is in bytes: a microbatch holds {gigabytes(units.unit)} in 1/{placement.ranks} of the layers; "
+            "memory is rounded up and caps are rounded down, so an order just above a rounded cap may fit the given one"
         )
         return replace(found, notes=(note, *found.notes))
 
@@ -114,7 +114,7 @@ def _require_divisible(placement: Placement, layers: int) -> None:
         message = "a placement with two routes has two copies of each stage"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
     if placement.frozen or not placement.chain:
-        message = f"frozen stages, and stages that read several, have other costs: {placement.skip or 'frozen'}"
+        message = f"stages that are frozen or read several others have other costs: {placement.skip or 'frozen'}"
         raise fail(OptimizerCode.DECISION, message, help="divide layers on a chain of stages that are all trained")
     if layers < placement.stages:
         message = f"{layers} layers are too few for {placement.stages} stages, which need at least one each"
@@ -124,7 +124,7 @@ def _require_divisible(placement: Placement, layers: int) -> None:
 def _loads(
     request: Request, placement: Placement, kinds: tuple[str, ...]
 ) -> tuple[dict[str, dict[str, Fraction]], Costs]:
-    """Return, by kind, the times of a layer, the embedding and the head; and the costs in effect."""
+    """Return the times of a layer, the embedding and the head, each by kind; and the costs in effect."""
     asked, workload = request.decide, request.workload
     assert asked is not None
     model = workload.model
@@ -177,7 +177,7 @@ def partition(request: Request, placement: Placement) -> tuple[Partition, InUnit
 
 
 def _layers(request: Request) -> int:
-    """Return the number of layers. Raises PipeschedError, PS225, if no number is given or the model has another."""
+    """Return the number of layers; raise PipeschedError, PS225, if it is missing or contradicts the model."""
     assert request.decide is not None and request.decide.partition is not None
     layers, model = request.decide.partition, request.workload.model
     if model is None:
@@ -186,7 +186,7 @@ def _layers(request: Request) -> int:
         return layers
     if layers not in (0, model[0].layers):
         message = f"--partition divides {layers} layers, but {model[0].name} has {model[0].layers}"
-        raise fail(Code.USAGE, message, help="--partition model")
+        raise fail(Code.USAGE, message, help="give --partition model")
     return model[0].layers
 
 

@@ -43,7 +43,7 @@ class Best:
     """The best alternative so far. orders: its best orders; searched: the alternatives whose orders were
     searched.
 
-    proofs: LRAT, as in a certificate, by alternative; empty for one that `ranks` excludes.
+    proofs: for each excluded alternative, the LRAT proof as in a certificate; empty if `ranks` excludes it.
     """
 
     choice: Choice | None = None
@@ -62,7 +62,7 @@ class Best:
 
 
 def instance_of(decision: Partition, choice: Choice) -> Instance:
-    """Return the optimization of an alternative."""
+    """Return the optimization problem of an alternative."""
     made = decision.terms(choice)
     assert isinstance(made, Instance)
     return made
@@ -111,7 +111,7 @@ class Searcher:
         self._exclude_former(best)
 
     def _exclude_former(self, best: Best) -> None:
-        """Exclude the alternatives that were searched while they were the best and no longer are the best."""
+        """Exclude, if `ranks` can, the alternatives that were searched as the best and are no longer the best."""
         for choice in sorted(x for x in best.searched if x != best.choice and x not in best.proofs):
             if not self.meter.late and self._too_busy(choice, best):
                 best.proofs[choice] = ""
@@ -173,7 +173,7 @@ class Searcher:
             self._prove(choice, best, state)
 
     def _prove(self, choice: Choice, best: Best, state: State) -> None:
-        """Write the proof that an alternative is not better, if an engine refuted it."""
+        """Store a proof that an alternative is not better than the best value, if one is found in time."""
         assert best.value is not None
         instance = instance_of(self.decision, choice)
         below = (ceil(best.value * state.problem.scale) - 1) / state.problem.scale
