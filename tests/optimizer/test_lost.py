@@ -118,7 +118,7 @@ def test_the_answer_says_what_a_step_costs() -> None:
     assert whole.makespan is not None
     assert data["lost"]["ratio_decimal"] == float(data["makespan"] / whole.makespan)
     assert data["lost"]["peak"] == [3, 3, 2, 3, 2, 3, 3, 2]
-    assert f"with all 9 ranks {whole.makespan}" in str(made)
+    assert f"but {whole.makespan} with all 9 ranks" in str(made)
     checked = pipesched.verify(Source("x.json", json.dumps(data)))
     assert checked.ok and checked.to_json()["optimum"]
 
